@@ -1,0 +1,435 @@
+"""Operation and Network: the vocabulary that everything else shares. No torch in here.
+
+An Operation is one operator call as a frozen, hashable value. A Network is what a model consists of:
+operations with their counts and module paths, and what was left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self, get_args
+
+from .errors import InputError, unknown_name
+from .kinds import KINDS, REQUIRED, Kind, Shape, Shapes, Traffic, size
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+RequestedPrecision = Literal["default", "fp32", "tf32", "fp16", "bf16"]
+Mode = Literal["inference", "training"]
+
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+MODES: tuple[str, ...] = get_args(Mode)
+ELEMENT_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+_INDEX_BYTES = 8  # PyTorch's embeddings take int64 indices.
+
+
+def real_precision(kind: str, requested: str) -> Precision:
+    """The precision that an operation of this kind runs in when a model asks for `requested`.
+
+    "default" is what PyTorch does with fp32 tensors unless told otherwise: convolutions may use TF32 (on a GPU
+    that has it), matrix products do not. TF32 concerns only what runs on tensor cores.
+
+    Raises:
+        UnknownNameError: No such kind or precision.
+    """
+    if kind not in KINDS:
+        raise unknown_name("operation kind", kind, KINDS)
+    row = KINDS[kind]
+    match requested:
+        case "default":
+            return "tf32" if row.family == "convolution" else "fp32"
+        case "tf32":
+            return "tf32" if row.tensor_cores else "fp32"
+        case "fp32" | "fp16" | "bf16":
+            return requested
+        case _:
+            raise unknown_name("precision", requested, get_args(RequestedPrecision))
+
+
+def normalized_shape(shape: object) -> Shape:
+    """A shape as a tuple of positive integers.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if not isinstance(shape, list | tuple):
+        raise InputError("a shape is a list of positive integers", given=repr(shape))
+    for n in shape:
+        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+            raise InputError("a shape is a list of positive integers", given=repr(shape))
+    return tuple(shape)
+
+
+def _normalized_value(value: Any) -> Any:
+    """Lists become tuples, and (3, 3) becomes 3: one spelling per value, so that equal means equal."""
+    if isinstance(value, list | tuple):
+        value = tuple(_normalized_value(item) for item in value)
+    return value
+
+
+def _collapsed(name: str, value: Any) -> Any:
+    if name != "normalized_shape" and isinstance(value, tuple) and value and len(set(value)) == 1 and name != "dim":
+        return value[0]
+    if name == "normalized_shape" and isinstance(value, int):
+        return (value,)
+    return value
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Operation:
+    """One operator call: kind, attributes, input shapes, precision and mode.
+
+    Attributes that are left out take the kind's defaults, so two spellings of one operation are equal.
+    Hashable; `digest` is the same on every machine and in every version of Python.
+
+    Args:
+        kind: A key of `joulecast.kinds.KINDS`, such as "conv2d" or "linear".
+        input_shapes: Shapes of the input tensors (parameters not among them).
+        attributes: What the kind's row names, such as out_channels and kernel_size.
+        precision: The precision that the operation really runs in.
+        mode: "inference" is the forward; "training" is forward and backward.
+
+    Raises:
+        UnknownNameError: kind, precision or mode does not exist.
+        InputError: A shape or an attribute does not fit the kind.
+
+    Example:
+        >>> op = Operation("linear", [(32, 128)], {"out_features": 64})
+        >>> op.output_shape, op.flops
+        ((32, 64), 524288)
+    """
+
+    kind: str
+    input_shapes: Shapes
+    attributes: Mapping[str, Any]
+    precision: Precision
+    mode: Mode
+
+    def __init__(
+        self,
+        kind: str,
+        input_shapes: Iterable[Sequence[int]],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        precision: str = "fp32",
+        mode: str = "inference",
+    ) -> None:
+        if kind not in KINDS:
+            raise unknown_name("operation kind", kind, KINDS)
+        if precision not in PRECISIONS:
+            raise unknown_name("precision of an operation", precision, PRECISIONS)
+        if mode not in MODES:
+            raise unknown_name("mode", mode, MODES)
+        row = KINDS[kind]
+        shapes = tuple(normalized_shape(shape) for shape in input_shapes)
+        least, most = row.inputs
+        if not least <= len(shapes) <= most:
+            raise InputError(f"a {kind} takes another number of inputs", given=len(shapes), allowed=f"{least} to {most}")
+        full = _full_attributes(kind, row, attributes or {})
+        for name, value in (
+            ("kind", kind),
+            ("input_shapes", shapes),
+            ("attributes", full),
+            ("precision", precision),
+            ("mode", mode),
+        ):
+            object.__setattr__(self, name, value)
+        # Shapes that do not fit are refused here, not where a number is first asked for.
+        _ = self.output_shape, self.parameters
+
+    @property
+    def row(self) -> Kind:
+        """The row of the table of kinds."""
+        return KINDS[self.kind]
+
+    @cached_property
+    def output_shape(self) -> Shape:
+        """Shape of the output tensor."""
+        try:
+            shape = self.row.output(self.input_shapes, self.attributes)
+        except (TypeError, IndexError, ZeroDivisionError) as error:
+            raise InputError(f"these inputs and attributes do not make a {self.kind}", given=repr(self)) from error
+        return normalized_shape(shape)
+
+    @cached_property
+    def parameters(self) -> int:
+        """Number of parameter elements."""
+        return self.row.parameters(self.input_shapes, self.attributes)
+
+    @cached_property
+    def forward_flops(self) -> int:
+        """FLOPs of the forward; a multiply-add is two."""
+        return self.row.flops(self.input_shapes, self.attributes, self.output_shape)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs in this mode: forward, or forward and backward."""
+        if self.is_identity:
+            return 0
+        if self.mode == "training":
+            return round(self.forward_flops * (1 + self.row.backward_flops))
+        return self.forward_flops
+
+    @cached_property
+    def bytes_read(self) -> int:
+        """Bytes that the operation must read from memory in this mode."""
+        return self._bytes(self.row.training_reads if self.mode == "training" else self.row.reads)
+
+    @cached_property
+    def bytes_written(self) -> int:
+        """Bytes that the operation must write to memory in this mode."""
+        return self._bytes(self.row.training_writes if self.mode == "training" else self.row.writes)
+
+    def _bytes(self, traffic: Traffic) -> int:
+        if self.is_identity:
+            return 0
+        element = ELEMENT_BYTES[self.precision]
+        input_element = _INDEX_BYTES if self.kind == "embedding" else element
+        return round(
+            traffic.inputs * input_element * self.input_size
+            + traffic.output * element * size(self.output_shape)
+            + traffic.parameters * element * self.parameters
+        )
+
+    @cached_property
+    def input_size(self) -> int:
+        """Number of elements of all inputs together."""
+        return sum(map(size, self.input_shapes))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether nothing at all runs (dropout in inference)."""
+        return self.mode == "inference" and self.row.identity_in_inference
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """Everything that makes two operations the same."""
+        return (self.kind, self.input_shapes, tuple(sorted(self.attributes.items())), self.precision, self.mode)
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that stay the same across machines and runs."""
+        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, Operation) else NotImplemented
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(str(list(shape)) for shape in self.input_shapes)
+        attributes = "".join(f", {name}={value}" for name, value in self.attributes.items())
+        return f"{self.kind}({shapes}{attributes}, {self.precision}, {self.mode})"
+
+    def replace(self, *, precision: str | None = None, mode: str | None = None) -> Operation:
+        """The same operation in another precision or mode."""
+        return Operation(
+            self.kind,
+            self.input_shapes,
+            self.attributes,
+            precision=precision or self.precision,
+            mode=mode or self.mode,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The operation as plain lists and dictionaries; defaults are written out."""
+        return {
+            "kind": self.kind,
+            "input_shapes": [list(shape) for shape in self.input_shapes],
+            "attributes": {
+                name: list(value) if isinstance(value, tuple) else value for name, value in sorted(self.attributes.items())
+            },
+            "precision": self.precision,
+            "mode": self.mode,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Operation:
+        """Read what `to_json` wrote. Other keys than its own (such as count) are refused.
+
+        Raises:
+            InputError: Not such a dictionary, or an operation that cannot be.
+        """
+        if not isinstance(value, Mapping) or not {"kind", "input_shapes"} <= value.keys():
+            raise InputError("an operation is an object with kind and input_shapes", given=repr(value)[:200])
+        extra = value.keys() - {"kind", "input_shapes", "attributes", "precision", "mode"}
+        if extra:
+            raise InputError("an operation has no such keys", given=", ".join(sorted(extra)))
+        shapes, attributes = value["input_shapes"], value.get("attributes")
+        if not isinstance(shapes, list | tuple) or not isinstance(attributes, Mapping | None):
+            raise InputError("input_shapes is a list of shapes and attributes an object", given=repr(value)[:200])
+        return cls(
+            value["kind"],
+            shapes,
+            attributes,
+            precision=value.get("precision", "fp32"),
+            mode=value.get("mode", "inference"),
+        )
+
+
+def _full_attributes(kind: str, row: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = given.keys() - row.attributes.keys()
+    if unknown:
+        raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
+    missing = [name for name, default in row.attributes.items() if default is REQUIRED and name not in given]
+    if missing:
+        raise InputError(f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}")
+    return {
+        name: _collapsed(name, _normalized_value(given.get(name, default))) for name, default in row.attributes.items()
+    }
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operation of a network: how often it runs, and in which modules."""
+
+    operation: Operation
+    count: int = 1
+    module_paths: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
+            raise InputError("a count is a positive integer", given=repr(self.count))
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Work that was seen in a model and is no operation of its network."""
+
+    name: str
+    count: int
+    module_paths: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a model consists of at one input shape: operations with counts and module paths.
+
+    Args:
+        entries: The unique operations, in order of first use.
+        name: What to call it.
+        input_shape: The shape that it was extracted at; None for a list of operations.
+        mode: inference or training; all operations share it.
+        dropped: What the whitelist or the extraction left out.
+    """
+
+    entries: tuple[Entry, ...]
+    name: str = "network"
+    input_shape: Shape | None = None
+    mode: str = "inference"
+    dropped: tuple[Dropped, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.entries:
+            raise InputError("a network needs at least one operation", given=self.name)
+        modes = {entry.operation.mode for entry in self.entries}
+        if modes != {self.mode}:
+            raise InputError("the operations of a network share its mode", given=", ".join(sorted(modes)), allowed=self.mode)
+
+    @classmethod
+    def of(cls, operations: Iterable[tuple[Operation, int]], *, name: str = "network") -> Self:
+        """A network from pairs of operation and count; equal operations are put together."""
+        counts: dict[Operation, int] = {}
+        for operation, count in operations:
+            counts[operation] = counts.get(operation, 0) + Entry(operation, count).count
+        mode = next(iter(counts)).mode if counts else "inference"
+        return cls(tuple(Entry(operation, count) for operation, count in counts.items()), name=name, mode=mode)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @property
+    def calls(self) -> int:
+        """Number of operator calls, repeats counted."""
+        return sum(entry.count for entry in self.entries)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of all operations; a multiply-add is two."""
+        return sum(entry.count * entry.operation.flops for entry in self.entries)
+
+    def to_json(self) -> dict[str, Any]:
+        """The network as plain lists and dictionaries."""
+        return {
+            "name": self.name,
+            "input_shape": None if self.input_shape is None else list(self.input_shape),
+            "mode": self.mode,
+            "operations": [
+                {**entry.operation.to_json(), "count": entry.count, "module_paths": list(entry.module_paths)}
+                for entry in self.entries
+            ],
+            "dropped": [
+                {"name": d.name, "count": d.count, "module_paths": list(d.module_paths), "reason": d.reason}
+                for d in self.dropped
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: object, *, name: str = "network") -> Self:
+        """Read what `to_json` wrote, or a bare list of operations with counts.
+
+        Raises:
+            InputError: The value is no network, or holds an operation that cannot be; says which.
+        """
+        if isinstance(value, list):
+            value = {"operations": value}
+        if not isinstance(value, Mapping) or not isinstance(value.get("operations"), list):
+            raise InputError("a network is a list of operations, or an object with a list under 'operations'")
+        entries = []
+        for position, item in enumerate(value["operations"]):
+            try:
+                if not isinstance(item, Mapping):
+                    raise InputError("an operation is an object", given=repr(item)[:200])
+                bare = {k: v for k, v in item.items() if k not in ("count", "module_paths")}
+                entries.append(
+                    Entry(Operation.from_json(bare), item.get("count", 1), tuple(item.get("module_paths", ())))
+                )
+            except InputError as error:
+                raise InputError(
+                    f"operation {position + 1} of {name}: {error.what}",
+                    given=error.given,
+                    allowed=error.allowed,
+                    hint=error.hint,
+                ) from error
+        shape = value.get("input_shape")
+        return cls(
+            tuple(entries),
+            name=value.get("name", name),
+            input_shape=None if shape is None else normalized_shape(shape),
+            mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
+            dropped=tuple(
+                Dropped(d["name"], d["count"], tuple(d["module_paths"]), d["reason"]) for d in value.get("dropped", ())
+            ),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the network as JSON."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a network from a JSON file.
+
+        Raises:
+            InputError: The file cannot be read or holds no network.
+        """
+        path = Path(path)
+        try:
+            value = json.loads(path.read_text())
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError("this network file cannot be read", given=str(path), hint=str(error)) from error
+        return cls.from_json(value, name=path.stem)

@@ -1,0 +1,92 @@
+"""torchvision's classification models by name, built without weights."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ..errors import MissingDependencyError, unknown_name
+
+# Schemas of the operators that torchvision refers to while it is imported (torchvision/csrc/ops/nms.cpp and
+# quantized/cpu/qnms_kernel.cpp).
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_declared: list[torch.library.Library] = []
+
+
+def import_torchvision() -> ModuleType:
+    """Import torchvision, also where its native operators do not load.
+
+    Its Linux wheels are CUDA builds: beside a CPU-only torch their library does not load, and the import then
+    fails on operators that nobody declared. Only architectures are needed here, so the schemas are enough.
+
+    Raises:
+        MissingDependencyError: torchvision is not installed.
+    """
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        raise MissingDependencyError("named models need torchvision", hint="pip install 'joulecast[torch]'")
+    if not _declared and not _native_operators_load(Path(spec.origin).parent):
+        library = torch.library.Library("torchvision", "DEF")
+        for schema in _SCHEMAS:
+            library.define(schema)
+        _declared.append(library)  # a library that is collected takes its operators along
+    import torchvision
+
+    return torchvision
+
+
+def _native_operators_load(folder: Path) -> bool:
+    for path in [*folder.glob("_C*.so"), *folder.glob("_C*.pyd")]:
+        try:
+            torch.ops.load_library(str(path))
+        except OSError:
+            return False
+        return True
+    return False
+
+
+_FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye}
+
+
+class _WithoutMemory(TorchFunctionMode):
+    """Make parameters on the meta device.
+
+    Not a plain `torch.device("meta")`: some models compute settings from `linspace` and `arange` while they are
+    built and need the values.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in _FACTORIES and kwargs.get("device") is None:
+            kwargs["device"] = "meta"
+        return func(*args, **kwargs)
+
+
+def model_names() -> list[str]:
+    """Names of all classification models."""
+    models = import_torchvision().models
+    return list(models.list_models(module=models))
+
+
+def build(name: str) -> torch.nn.Module:
+    """Build a classification model by name, without allocating its weights.
+
+    Raises:
+        UnknownNameError: torchvision has no such classification model.
+        MissingDependencyError: torchvision is not installed.
+    """
+    names = model_names()
+    if name not in names:
+        raise unknown_name("model", name, names, hint="or give a torch.nn.Module, or a network saved as JSON")
+    # These two draw their weights with scipy on the CPU, and warn, unless told not to.
+    settings = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+    with _WithoutMemory(), torch.random.fork_rng(devices=[]):
+        return import_torchvision().models.get_model(name, weights=None, **settings)
