@@ -1,0 +1,18 @@
+"""Time, power and energy of PyTorch models on GPUs, before anything runs."""
+
+from .api import extract, predict, predict_operations
+from .errors import JoulecastError
+from .operations import Network, Operation
+from .predictors.prediction import Prediction
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "JoulecastError",
+    "Network",
+    "Operation",
+    "Prediction",
+    "extract",
+    "predict",
+    "predict_operations",
+]

@@ -58,7 +58,7 @@ class Kind:
         reads, writes: Traffic of the forward.
         training_reads, training_writes: Traffic of forward and backward together.
         tensor_cores: Whether TF32, where asked for, applies to this kind.
-        identity_in_inference: The operation does nothing in inference (dropout).
+        is_noise: The operation does nothing in inference, nor where its attribute p is zero (dropout).
     """
 
     family: Family
@@ -73,7 +73,7 @@ class Kind:
     training_reads: Traffic = Traffic(inputs=1, output=2, parameters=1)
     training_writes: Traffic = Traffic(inputs=1, output=1, parameters=1)
     tensor_cores: bool = False
-    identity_in_inference: bool = False
+    is_noise: bool = False
 
 
 def size(shape: Shape) -> int:
@@ -415,7 +415,7 @@ def _noise(**attributes: Any) -> Kind:
         attributes=attributes,
         output=_same,
         flops=_per_output_element(1),
-        identity_in_inference=True,
+        is_noise=True,
     )
 
 

@@ -202,8 +202,8 @@ class Operation:
 
     @property
     def is_identity(self) -> bool:
-        """Whether nothing at all runs (dropout in inference)."""
-        return self.mode == "inference" and self.row.identity_in_inference
+        """Whether nothing at all runs: dropout in inference, or with a probability of zero."""
+        return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
@@ -225,6 +225,10 @@ class Operation:
 
     def __eq__(self, other: object) -> bool:
         return self.key == other.key if isinstance(other, Operation) else NotImplemented
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Strings hash differently in every process, so the cached hash must not travel.
+        return Operation.from_json, (self.to_json(),)
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(list(shape)) for shape in self.input_shapes)
@@ -361,6 +365,18 @@ class Network:
     def flops(self) -> int:
         """FLOPs of all operations; a multiply-add is two."""
         return sum(entry.count * entry.operation.flops for entry in self.entries)
+
+    def replace(self, *, mode: str, precision: str | None = None) -> Network:
+        """The same network in another mode, and in another precision where one is asked for."""
+        counts: dict[Operation, tuple[int, tuple[str, ...]]] = {}
+        for entry in self.entries:
+            kind = entry.operation.kind
+            real = None if precision is None else real_precision(kind, precision)
+            operation = entry.operation.replace(mode=mode, precision=real)
+            count, paths = counts.get(operation, (0, ()))
+            counts[operation] = (count + entry.count, paths + entry.module_paths)
+        entries = tuple(Entry(operation, count, paths) for operation, (count, paths) in counts.items())
+        return Network(entries, name=self.name, input_shape=self.input_shape, mode=mode, dropped=self.dropped)
 
     def to_json(self) -> dict[str, Any]:
         """The network as plain lists and dictionaries."""

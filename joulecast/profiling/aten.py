@@ -174,7 +174,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "conv_transpose3d": _convolution(True),
     "linear": _linear,
     "addmm": _addmm,
-    "matmul": _matmul("self", "other"),
+    # Not "matmul": broken down, it shows the copies that make its operands fit for a batched product.
     "mm": _matmul("self", "mat2"),
     "bmm": _matmul("self", "mat2"),
     "baddbmm": _matmul("batch1", "batch2"),
@@ -232,6 +232,9 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     ),
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""
+
+CONTIGUOUS_INPUT: frozenset[str] = frozenset({"linear", "layer_norm", "group_norm", "rms_norm"})
+"""Operators that first copy an input which does not lie in memory in the order of its dimensions."""
 
 FREE: frozenset[str] = frozenset(
     """

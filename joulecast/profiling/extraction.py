@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ..errors import ExtractionError, InputError, unknown_name
 from ..kinds import KINDS, Shape
 from ..operations import MODES, Dropped, Entry, Network, Operation, normalized_shape, real_precision
-from .aten import FREE, OPERATORS, WHITELIST
+from .aten import CONTIGUOUS_INPUT, FREE, OPERATORS, WHITELIST
 
 _HALF = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -84,10 +84,13 @@ class _Recorder(TorchDispatchMode):
         names = (argument.name for argument in func._schema.arguments)
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
         bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
+        first = next((value for value in args if isinstance(value, torch.Tensor)), result)
+        half = _HALF.get(getattr(first, "dtype", None), "")
+        if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
+            self._keep(("copy", [tuple(first.shape)], {}), half)
         found = convert(bound)
         if found is not None:
-            first = next((value for value in args if isinstance(value, torch.Tensor)), result)
-            self._keep(found, _HALF.get(getattr(first, "dtype", None), ""))
+            self._keep(found, half)
         return result
 
     def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], half: str) -> None:

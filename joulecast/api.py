@@ -1,0 +1,124 @@
+"""What users call: extract, predict, predict_operations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from .errors import InputError
+from .hardware import GPU, find_gpu
+from .operations import Network, Operation
+from .predictors.prediction import Prediction
+from .predictors.predictor import OperationPredictions
+from .profiling import WHITELIST, network_of
+from .zoo import find_predictor
+
+if TYPE_CHECKING:
+    from .profiling.sources import Model
+
+
+def extract(
+    model: Model,
+    input_shape: Sequence[int] | None = None,
+    *,
+    mode: str = "inference",
+    precision: str = "default",
+    whitelist: Collection[str] = WHITELIST,
+) -> Network:
+    """List the operations of a model without running it: no weights, no activations, no GPU.
+
+    Args:
+        model: Name of a torchvision classification model, a `torch.nn.Module`, a Network, a list of pairs of
+            Operation and count, or the path of a network saved as JSON.
+        input_shape: Shape of the input, batch first.
+        mode: "inference", or "training" for forward and backward.
+        precision: "default" is what PyTorch does with fp32 tensors unless told otherwise: convolutions may use
+            TF32 where the GPU has it, matrix products do not. Or fp32, tf32, fp16, bf16.
+        whitelist: Operation kinds to keep; what it drops is listed in `Network.dropped`.
+
+    Raises:
+        UnknownNameError: No such model, mode, precision or kind; close names are suggested.
+        InputError: A shape, file or list that cannot be.
+        ExtractionError: The model raises on this input, or needs real values.
+        MissingDependencyError: The model needs torch or torchvision, and it is not installed.
+
+    Example:
+        >>> network = extract("resnet50", (32, 3, 224, 224))  # doctest: +SKIP
+    """
+    return network_of(model, input_shape, mode=mode, precision=precision, whitelist=whitelist)
+
+
+def predict(
+    model: Model,
+    input_shape: Sequence[int] | None,
+    gpu: str | GPU,
+    clock: float | None = None,
+    *,
+    mode: str = "inference",
+    precision: str = "default",
+    predictor: str | None = None,
+    composition: str | None = None,
+    strict: bool = False,
+) -> Prediction:
+    """Predict time, power and energy of one iteration of a model on a GPU.
+
+    Args:
+        model, input_shape, mode, precision: See `extract`.
+        gpu: Name or alias from the catalogue, such as "A30".
+        clock: Graphics clock in MHz; None for the GPU's default.
+        predictor: A zoo name or the folder of an entry; None for the GPU's default.
+        composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
+        strict: Raise where an operation is not covered, instead of listing it.
+
+    Returns:
+        Totals in seconds, watts and joules, with each operation's share.
+
+    Raises:
+        UnknownNameError: No such model, GPU, mode, precision or predictor.
+        InputError: A clock that the GPU cannot hold, a precision that it does not have, a shape that cannot be.
+        ZooError: No predictor for this GPU, or a damaged one.
+        UncoveredError: `strict`, and some operation is not covered.
+        ExtractionError, MissingDependencyError: See `extract`.
+
+    Example:
+        >>> prediction = predict("resnet50", (32, 3, 224, 224), "A30")  # doctest: +SKIP
+        >>> prediction.energy_j  # doctest: +SKIP
+        3.6
+    """
+    found = find_gpu(gpu)
+    found.checked_clock_mhz(clock)
+    network = network_of(model, input_shape, mode=mode, precision=precision)
+    network_predictor = find_predictor(found, network.mode, predictor)
+    _refuse_precisions(found, (entry.operation for entry in network))
+    return network_predictor.predict(network, clock, composition=composition, strict=strict)
+
+
+def predict_operations(
+    operations: Iterable[Operation], gpu: str | GPU, clock: float | None = None, predictor: str | None = None
+) -> OperationPredictions:
+    """Predict single operations, each running alone in a loop.
+
+    Args:
+        operations: All of one mode.
+        gpu: Name or alias from the catalogue.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        predictor: A zoo name or the folder of an entry; None for the GPU's default.
+
+    Returns:
+        Arrays with one value per operation, in their order; NaN where an operation is not covered.
+
+    Raises:
+        UnknownNameError, InputError, ZooError: See `predict`.
+    """
+    listed = list(operations)
+    modes = {operation.mode for operation in listed}
+    if len(modes) != 1:
+        raise InputError("operations to predict share one mode", given=", ".join(sorted(modes)) or "no operations")
+    found = find_gpu(gpu)
+    _refuse_precisions(found, listed)
+    return find_predictor(found, modes.pop(), predictor).operations.predict(listed, clock)
+
+
+def _refuse_precisions(gpu: GPU, operations: Iterable[Operation]) -> None:
+    for precision in {operation.precision for operation in operations}:
+        gpu.running_precision(precision)

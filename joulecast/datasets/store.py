@@ -1,0 +1,190 @@
+"""Datasets at rest: Parquet with a fixed, versioned schema and a JSON card beside it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ..errors import DatasetError, InputError, MissingDependencyError
+from ..operations import Operation
+from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
+
+_OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
+
+
+def _pyarrow() -> tuple[ModuleType, ModuleType]:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
+    return pyarrow, pyarrow.parquet
+
+
+def _schemas(pa: ModuleType) -> tuple[Any, Any]:
+    real, text, whole, flag = pa.float64(), pa.string(), pa.int64(), pa.bool_()
+    operations = pa.schema(
+        [
+            pa.field("operation", text, nullable=False),  # Operation.to_json
+            pa.field("kind", text, nullable=False),
+            pa.field("mode", text, nullable=False),
+            pa.field("precision", text, nullable=False),
+            pa.field("time_s", real, nullable=False),
+            pa.field("power_w", real),
+            pa.field("energy_j", real),
+            pa.field("time_std_s", real),
+            pa.field("power_std_w", real),
+            pa.field("energy_std_j", real),
+            pa.field("iterations", whole),
+            pa.field("duration_s", real),
+            pa.field("campaign", text, nullable=False),
+            pa.field("method", text, nullable=False),
+            pa.field("started", text, nullable=False),
+            pa.field("line", whole),
+            pa.field("usable", flag, nullable=False),
+            pa.field("power_usable", flag, nullable=False),
+            pa.field("remark", text, nullable=False),
+        ]
+    )
+    networks = pa.schema(
+        [
+            pa.field("network", text, nullable=False),
+            pa.field("input_shape", pa.list_(whole), nullable=False),
+            pa.field("precision", text, nullable=False),
+            pa.field("mode", text, nullable=False),
+            pa.field("time_s", real, nullable=False),
+            pa.field("power_w", real, nullable=False),
+            pa.field("energy_j", real, nullable=False),
+            pa.field("campaign", text, nullable=False),
+            pa.field("line", whole),
+        ]
+    )
+    return operations, networks
+
+
+def _plain(row: Measurement | NetworkMeasurement) -> dict[str, Any]:
+    values = {field.name: getattr(row, field.name) for field in fields(row)}
+    operation = values.get("operation")
+    if isinstance(operation, Operation):
+        values["operation"] = json.dumps(operation.to_json(), sort_keys=True)
+        values |= {"kind": operation.kind, "mode": operation.mode, "precision": operation.precision}
+    return values
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def save(dataset: Dataset, folder: str | Path) -> Path:
+    """Write a dataset into a folder: two Parquet files, then the card with their sha256.
+
+    The card is written last and moved into place, so a folder with a card is whole.
+
+    Raises:
+        MissingDependencyError: pyarrow is not installed.
+    """
+    pa, parquet = _pyarrow()
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _CARD).unlink(missing_ok=True)
+    files = {}
+    for name, schema, rows in zip(
+        (_OPERATIONS, _NETWORKS), _schemas(pa), (dataset.measurements, dataset.networks), strict=True
+    ):
+        table = pa.Table.from_pylist([_plain(row) for row in rows], schema=schema)
+        parquet.write_table(table, folder / name, compression="zstd")
+        files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
+    card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_json(), "files": files}
+    temporary = folder / (_CARD + ".new")
+    temporary.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
+    os.replace(temporary, folder / _CARD)
+    return folder
+
+
+def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any, parquet: ModuleType) -> list[dict[str, Any]]:
+    path = folder / name
+    if not path.is_file():
+        raise DatasetError("a file of the dataset is missing", given=str(path))
+    if _digest(path) != facts["sha256"]:
+        raise DatasetError(
+            "a file of the dataset differs from its card", given=str(path), hint="restore the file, or import it again"
+        )
+    table = parquet.read_table(path)
+    if table.schema.names != schema.names or table.num_rows != facts["rows"]:
+        raise DatasetError("a file of the dataset has another schema or length than its card says", given=str(path))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+def _operation(value: str, known: dict[str, Operation]) -> Operation:
+    # Repeats are common, and building an Operation checks it.
+    if value not in known:
+        known[value] = Operation.from_json(json.loads(value))
+    return known[value]
+
+
+def load(folder: str | Path) -> Dataset:
+    """Read a dataset and check every file against its card.
+
+    Raises:
+        DatasetError: No dataset, a changed or missing file, another schema version, impossible rows.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    folder = Path(folder)
+    try:
+        card = json.loads((folder / _CARD).read_text(encoding="utf-8"))
+        version, files = card.pop("schema_version"), card.pop("files")
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError) as error:
+        raise DatasetError(
+            "this folder holds no whole dataset",
+            given=str(folder),
+            allowed=f"a folder with {_CARD}, {_OPERATIONS} and {_NETWORKS}",
+            hint="`joulecast datasets import` makes one",
+        ) from error
+    if version != SCHEMA_VERSION:
+        raise DatasetError("this dataset has another schema version", given=version, allowed=SCHEMA_VERSION)
+    pa, parquet = _pyarrow()
+    operation_schema, network_schema = _schemas(pa)
+    try:
+        operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema, parquet)
+        networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema, parquet)
+    except (KeyError, TypeError, pa.ArrowException) as error:
+        raise DatasetError("the card or a file of this dataset is damaged", given=str(folder), hint=str(error)) from error
+    known: dict[str, Operation] = {}
+    faults: list[str] = []
+    measurements = _built(operations, lambda row: _measurement(row, known), faults)
+    if faults:
+        refuse_lines(faults, str(folder))
+    return Dataset(
+        Card.from_json(card),
+        tuple(measurements),
+        tuple(NetworkMeasurement(**{**row, "input_shape": tuple(row["input_shape"])}) for row in networks),
+    )
+
+
+def _measurement(row: dict[str, Any], known: dict[str, Operation]) -> Measurement:
+    rest = {name: value for name, value in row.items() if name not in ("operation", "kind", "mode", "precision")}
+    return Measurement(operation=_operation(row["operation"], known), **rest)
+
+
+def _built(
+    rows: list[dict[str, Any]], build: Callable[[dict[str, Any]], Measurement], faults: list[str]
+) -> list[Measurement]:
+    result = []
+    for position, row in enumerate(rows, start=1):
+        try:
+            result.append(build(row))
+        except (InputError, json.JSONDecodeError) as error:
+            faults.append(f"row {position}: {error.what if isinstance(error, InputError) else error}")
+    return result
+
+
+def fingerprint(folder: str | Path) -> str:
+    """One sha256 for the whole dataset: that of its card, which holds those of its files."""
+    return _digest(Path(folder) / _CARD)

@@ -1,0 +1,249 @@
+"""What a measurement loop shows of an operation, as physics with a handful of constants per kind.
+
+An operation that is timed alone in a loop takes max(device, host): the GPU's work, or the time that Python and the
+driver need to launch it. Its power tells the two apart: while the GPU waits it draws static power only, so
+P_loop = P_static + busy x (P_active - P_static), and the dynamic energy (P_loop - P_static) x t_loop does not
+depend on the host at all. The constants are read off the measurements, kind by kind; predictors learn what they
+leave unexplained, and composition uses them to turn loops into device time and dynamic energy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ..hardware import GPU
+from ..operations import Operation
+from .features import FloatArray
+
+_SHARPNESS = 4.0  # Exponent of the p-norm that stands for max(device, host); 3 to 6 make little difference.
+_HOST_QUANTILE = 0.05  # The fastest loops of a kind are host-bound; the very fastest is an outlier.
+_CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop surely shows the device.
+_DEVICE = 1.25  # Times the host time, from where a loop counts as showing the device.
+_STATIC_QUANTILE = 0.01
+_LEAST_SHARE = 0.15  # Of a loop that can be left when the artefact of gradient accumulation is taken off.
+_ACCUMULATION_PASSES = 3  # Two reads and one write.
+# Reached bandwidth over the data sheet's in simple elementwise kernels: 1/1.17 on the A30 (relu), 1/1.2 on the
+# A100 (add, mul, relu; NeuSight).
+_REACHED_BANDWIDTH = 1 / 1.17
+
+STAND_INS: Mapping[str, tuple[str, ...]] = {
+    "convolution": ("conv2d",),
+    "matmul": ("linear", "matmul"),
+    "attention": ("matmul", "linear"),
+    "normalization": ("layer_norm", "batch_norm"),
+    "elementwise": ("relu", "silu", "gelu"),
+    # A softmax reads its rows as a layer norm does.
+    "softmax": ("layer_norm", "batch_norm"),
+    "pooling": ("adaptive_avg_pool2d", "max_pool2d"),
+    "movement": ("relu", "copy"),
+}
+"""Family -> measured kinds, best first, that stand in for a kind of it that was not measured."""
+
+
+@dataclass(frozen=True)
+class KindConstants:
+    """What the loops of one kind have in common.
+
+    Args:
+        host_s: Seconds that launching it takes, by measuring method.
+        slowdown: Device time over roofline time of large ones.
+        active_power_w: Board power while the device works on large ones.
+        precisions: Precisions that were measured.
+    """
+
+    host_s: Mapping[str, float]
+    slowdown: float
+    active_power_w: float
+    precisions: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Loops:
+    """Predicted or measured loops of operations, as arrays of one length: seconds and watts."""
+
+    time_s: FloatArray
+    power_w: FloatArray
+
+
+@dataclass(frozen=True)
+class DeviceCosts:
+    """The part of loops that a network pays too: device seconds and dynamic joules, one value per operation."""
+
+    time_s: FloatArray
+    dynamic_energy_j: FloatArray
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Constants of a GPU and mode, and the physics around them.
+
+    Args:
+        kinds: Constants per measured kind.
+        static_power_w: Board power while the GPU waits for the host with its clocks up.
+        method: The measuring method whose host times are meant when nothing else is said.
+        accumulates_gradients: Methods whose loop adds the gradients of input and parameters to those of the
+            iteration before, which a network does not do for its activations.
+    """
+
+    kinds: Mapping[str, KindConstants]
+    static_power_w: float
+    method: str
+    accumulates_gradients: frozenset[str] = frozenset()
+
+    @classmethod
+    def fit(
+        cls,
+        operations: Sequence[Operation],
+        loops: Loops,
+        has_power: np.ndarray[Any, np.dtype[np.bool_]],
+        methods: Sequence[str],
+        roofline_s: FloatArray,
+        accumulates_gradients: frozenset[str] = frozenset(),
+    ) -> Self:
+        """Read the constants off measured loops.
+
+        Args:
+            operations: What was measured.
+            loops: Its times and powers.
+            has_power: Where the power can be used.
+            methods: How each loop was run.
+            roofline_s: Roofline time of each operation.
+            accumulates_gradients: Which of the methods accumulate gradients.
+        """
+        kinds = np.array([operation.kind for operation in operations])
+        method_array = np.array(methods)
+        names, counts = np.unique(method_array, return_counts=True)
+        reference = str(names[np.argmax(counts)])
+        host_s = {
+            kind: _host_times_s(loops.time_s[kinds == kind], method_array[kinds == kind], names)
+            for kind in sorted(set(kinds.tolist()))
+        }
+        own_host_s = np.array([host_s[kind][method] for kind, method in zip(kinds, methods, strict=True)])
+        # An identity has no work to relate its time to.
+        works = np.array([not operation.is_identity for operation in operations])
+        large = works & (loops.time_s > _CLEARLY_DEVICE * own_host_s)
+        slower = loops.time_s / roofline_s
+        typical_w = float(np.median(loops.power_w[large & has_power if (large & has_power).any() else has_power]))
+        constants = {}
+        for kind in host_s:
+            mine = kinds == kind
+            powered = mine & large & has_power
+            constants[kind] = KindConstants(
+                host_s=host_s[kind],
+                slowdown=_slowdown(slower[mine & large], slower[mine & works]),
+                active_power_w=float(np.median(loops.power_w[powered])) if powered.any() else typical_w,
+                precisions=frozenset(op.precision for op in operations if op.kind == kind),
+            )
+        return cls(
+            kinds=constants,
+            static_power_w=float(np.quantile(loops.power_w[has_power], _STATIC_QUANTILE)),
+            method=reference,
+            accumulates_gradients=accumulates_gradients,
+        )
+
+    def stand_in(self, operation: Operation, gpu: GPU) -> str | None:
+        """The measured kind whose constants hold for an operation: its own, one like it, or None."""
+        precision = gpu.running_precision(operation.precision)
+        for kind in (operation.kind, *STAND_INS[operation.row.family]):
+            if kind in self.kinds and precision in {gpu.running_precision(p) for p in self.kinds[kind].precisions}:
+                return kind
+        return None
+
+    def host_s(self, kinds: Sequence[str], methods: Sequence[str] | None = None) -> FloatArray:
+        """Seconds that launching each takes in a measurement loop."""
+        if methods is None:
+            methods = [self.method] * len(kinds)
+        return np.array([self.kinds[kind].host_s[method] for kind, method in zip(kinds, methods, strict=True)])
+
+    def device_s(self, kinds: Sequence[str], roofline_s: FloatArray) -> FloatArray:
+        """Device time of each as far as the kind's constants tell."""
+        return roofline_s * np.array([self.kinds[kind].slowdown for kind in kinds])
+
+    def loop_s(self, kinds: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
+        """Loop time of each as far as the kind's constants tell: a smooth max(device, host)."""
+        return smooth_max(self.host_s(kinds, methods), self.device_s(kinds, roofline_s))
+
+    def active_power_w(self, kinds: Sequence[str]) -> FloatArray:
+        """Board power while the device works on operations of these kinds."""
+        return np.array([self.kinds[kind].active_power_w for kind in kinds])
+
+    def device_costs(
+        self, operations: Sequence[Operation], kinds: Sequence[str], loops: Loops, gpu: GPU
+    ) -> DeviceCosts:
+        """Take off loops what a network does not pay: waiting for the host, and accumulating gradients.
+
+        Where the loop is host-bound, the device was busy for the share of the time that the power tells.
+        """
+        active_w = np.maximum(self.active_power_w(kinds) - self.static_power_w, 1.0)
+        dynamic_w = np.maximum(loops.power_w - self.static_power_w, 0.0)
+        busy = np.clip(dynamic_w / active_w, 0.0, 1.0)
+        device_s = np.where(loops.time_s > _DEVICE * self.host_s(kinds), loops.time_s, loops.time_s * busy)
+        energy_j = dynamic_w * loops.time_s
+        if self.method in self.accumulates_gradients:
+            artefact_s = np.array([_accumulation_s(operation, gpu) for operation in operations])
+            device_s = np.maximum(device_s - artefact_s, _LEAST_SHARE * device_s)
+            energy_j = np.maximum(energy_j - artefact_s * active_w, _LEAST_SHARE * energy_j)
+        return DeviceCosts(device_s, energy_j)
+
+    def to_json(self) -> dict[str, Any]:
+        """The constants as plain dictionaries."""
+        return {
+            "static_power_w": self.static_power_w,
+            "method": self.method,
+            "accumulates_gradients": sorted(self.accumulates_gradients),
+            "kinds": {
+                kind: {
+                    "host_s": dict(row.host_s),
+                    "slowdown": row.slowdown,
+                    "active_power_w": row.active_power_w,
+                    "precisions": sorted(row.precisions),
+                }
+                for kind, row in self.kinds.items()
+            },
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(
+            kinds={
+                kind: KindConstants(
+                    row["host_s"], row["slowdown"], row["active_power_w"], frozenset(row["precisions"])
+                )
+                for kind, row in value["kinds"].items()
+            },
+            static_power_w=value["static_power_w"],
+            method=value["method"],
+            accumulates_gradients=frozenset(value["accumulates_gradients"]),
+        )
+
+
+def _slowdown(large: FloatArray, all_of_kind: FloatArray) -> float:
+    if large.size:
+        return float(np.median(large))
+    # Where every loop is host-bound, the one that is least so comes closest to the device.
+    return float(np.min(all_of_kind)) if all_of_kind.size else 1.0
+
+
+def _host_times_s(
+    time_s: FloatArray, methods: np.ndarray[Any, np.dtype[np.str_]], names: Sequence[str]
+) -> dict[str, float]:
+    """Host time of one kind by method; a method that left the kind out launches about as fast as the others."""
+    known = {
+        str(name): float(np.quantile(time_s[methods == name], _HOST_QUANTILE)) for name in names if name in methods
+    }
+    return {str(name): known.get(str(name), min(known.values())) for name in names}
+
+
+def smooth_max(a: Any, b: Any) -> Any:
+    """The larger of two times, or a little more where they are close: their p-norm."""
+    return (a**_SHARPNESS + b**_SHARPNESS) ** (1 / _SHARPNESS)
+
+
+def _accumulation_s(operation: Operation, gpu: GPU) -> float:
+    elements = operation.input_size + operation.parameters
+    return _ACCUMULATION_PASSES * 4 * elements / (gpu.memory_bandwidth * _REACHED_BANDWIDTH)

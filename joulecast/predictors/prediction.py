@@ -1,0 +1,340 @@
+"""Prediction: the answer to what a network costs on a GPU at a clock."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import InputError, UncoveredError
+from ..hardware import GPU
+from ..operations import Network, Operation
+from .composition import HostModel, Totals, compose, plain_sum
+from .predictor import OperationPredictions, OperationPredictor, Source
+
+Composition = Literal["overlap", "sum"]
+COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """What one operation of a network costs, all its calls together; None where missing.
+
+    Args:
+        operation: Which.
+        count: Calls per iteration.
+        module_paths: Where in the model.
+        device_time_s: Seconds that the GPU works on it.
+        power_w: Board power while it does.
+        energy_j: Joules, with its share of static energy; these sum up to the network's.
+        source: measured, modelled or missing.
+    """
+
+    operation: Operation
+    count: int
+    module_paths: tuple[str, ...]
+    device_time_s: float | None
+    power_w: float | None
+    energy_j: float | None
+    source: Source
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Low and high of each quantity, for a share `level` of networks like those that were left out."""
+
+    level: float
+    time_s: tuple[float, float]
+    power_w: tuple[float, float]
+    energy_j: tuple[float, float]
+    edp_js: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Time, power and energy of one iteration of a network.
+
+    Args:
+        network: Its name.
+        input_shape: Of one iteration's input; None for a list of operations.
+        mode: inference or training.
+        gpu: Full name.
+        clock_mhz: Graphics clock that was assumed.
+        predictor: Which zoo entry answered.
+        composition: "overlap" of host and device, or plain "sum".
+        time_s: Seconds per iteration.
+        energy_j: Joules per iteration.
+        device_time_s, host_time_s: What GPU and host need; the larger decides the time.
+        operations: Each with its share, in the order of the network.
+        log_errors: Sorted absolute log errors on networks that were left out, by quantity; for the interval.
+        notes: What to keep in mind about this prediction.
+    """
+
+    network: str
+    input_shape: tuple[int, ...] | None
+    mode: str
+    gpu: str
+    clock_mhz: float
+    predictor: str
+    composition: Composition
+    time_s: float
+    energy_j: float
+    device_time_s: float
+    host_time_s: float
+    operations: tuple[OperationCost, ...]
+    log_errors: Mapping[str, tuple[float, ...]]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def power_w(self) -> float:
+        """Mean board power over an iteration."""
+        return self.energy_j / self.time_s
+
+    @property
+    def edp_js(self) -> float:
+        """Energy-delay product."""
+        return self.energy_j * self.time_s
+
+    @property
+    def uncovered(self) -> tuple[OperationCost, ...]:
+        """Operations that the predictor cannot cost; they are not in the totals."""
+        return tuple(cost for cost in self.operations if cost.source == "missing")
+
+    def interval(self, level: float = 0.9) -> Interval | None:
+        """The conformal interval from networks that were left out in training; None where none was measured.
+
+        Args:
+            level: Share of such networks that should lie within, above 0 and below 1.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or too high for the number of networks.
+        """
+        count = len(self.log_errors.get("time", ()))
+        if not 0 < level < 1:
+            raise InputError("the level of an interval lies between 0 and 1", given=level)
+        if not count:
+            return None
+        # Split conformal prediction (Lei et al., JASA 2018): the k-th smallest of n errors covers k / (n + 1).
+        rank = math.ceil((count + 1) * level)
+        if rank > count:
+            raise InputError(
+                f"{count} measured networks cannot support such an interval", given=level, allowed=f"up to {count / (count + 1):.3f}"
+            )
+
+        def around(value: float, quantity: str) -> tuple[float, float]:
+            factor = math.exp(self.log_errors[quantity][rank - 1])
+            return value / factor, value * factor
+
+        return Interval(
+            level,
+            around(self.time_s, "time"),
+            around(self.power_w, "power"),
+            around(self.energy_j, "energy"),
+            around(self.edp_js, "edp"),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The prediction as plain lists and dictionaries; quantities in SI units."""
+        interval = self.interval() if self._supports(0.9) else None
+        return {
+            "network": self.network,
+            "input_shape": None if self.input_shape is None else list(self.input_shape),
+            "mode": self.mode,
+            "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
+            "predictor": self.predictor,
+            "composition": self.composition,
+            "time_s": self.time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+            "edp_js": self.edp_js,
+            "device_time_s": self.device_time_s,
+            "host_time_s": self.host_time_s,
+            "interval": None
+            if interval is None
+            else {
+                "level": interval.level,
+                "time_s": list(interval.time_s),
+                "power_w": list(interval.power_w),
+                "energy_j": list(interval.energy_j),
+                "edp_js": list(interval.edp_js),
+            },
+            "operations": [
+                {
+                    **cost.operation.to_json(),
+                    "count": cost.count,
+                    "module_paths": list(cost.module_paths),
+                    "device_time_s": cost.device_time_s,
+                    "power_w": cost.power_w,
+                    "energy_j": cost.energy_j,
+                    "source": cost.source,
+                }
+                for cost in self.operations
+            ],
+            "uncovered": [repr(cost.operation) for cost in self.uncovered],
+            "notes": list(self.notes),
+        }
+
+    def _supports(self, level: float) -> bool:
+        count = len(self.log_errors.get("time", ()))
+        return math.ceil((count + 1) * level) <= count
+
+    def to_csv(self) -> str:
+        """The operations as CSV, one line each, most energy first."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(
+            "kind,input_shapes,precision,count,device_time_s,power_w,energy_j,source,module_paths".split(",")
+        )
+        for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0)):
+            writer.writerow(
+                [
+                    cost.operation.kind,
+                    " ".join("x".join(map(str, shape)) for shape in cost.operation.input_shapes),
+                    cost.operation.precision,
+                    cost.count,
+                    *("" if v is None else repr(v) for v in (cost.device_time_s, cost.power_w, cost.energy_j)),
+                    cost.source,
+                    " ".join(cost.module_paths),
+                ]
+            )
+        return text.getvalue()
+
+
+@dataclass(frozen=True)
+class NetworkPredictor:
+    """An OperationPredictor with what it takes to compose networks.
+
+    Args:
+        name: Where it comes from, such as "a30/forest-inference".
+        operations: Predicts single operations.
+        host: Host cost inside a network.
+        composition: Which composition was better on networks that were left out.
+        log_errors: See Prediction.
+    """
+
+    name: str
+    operations: OperationPredictor
+    host: HostModel
+    composition: Composition = "overlap"
+    log_errors: Mapping[str, tuple[float, ...]] | None = None
+
+    def predict(
+        self,
+        network: Network,
+        clock_mhz: float | None = None,
+        *,
+        composition: str | None = None,
+        strict: bool = False,
+    ) -> Prediction:
+        """Predict one iteration of a network.
+
+        Args:
+            network: Operations of this predictor's mode.
+            clock_mhz: Graphics clock; None for the GPU's default.
+            composition: "overlap" or "sum"; None for the one that was better on networks left out.
+            strict: Raise where an operation is not covered.
+
+        Raises:
+            InputError: Another mode, a clock that the GPU cannot hold, an unknown composition, or a network of
+                which nothing is covered.
+            UncoveredError: Strict, and some operations are not covered.
+        """
+        chosen = composition or self.composition
+        if chosen not in COMPOSITIONS:
+            raise InputError("unknown composition", given=repr(chosen), allowed=", ".join(COMPOSITIONS))
+        gpu = self.operations.gpu
+        predictions = self.operations.predict([entry.operation for entry in network], clock_mhz)
+        self._refuse_uncovered(predictions, strict)
+        counts = np.array([entry.count for entry in network], dtype=float)
+        if chosen == "overlap":
+            totals = compose(counts, predictions, self.host, gpu.power_limit_w)
+        else:
+            totals = plain_sum(counts, predictions)
+        clock = gpu.checked_clock_mhz(clock_mhz)
+        return Prediction(
+            network=network.name,
+            input_shape=network.input_shape,
+            mode=network.mode,
+            gpu=gpu.name,
+            clock_mhz=clock,
+            predictor=self.name,
+            composition="overlap" if chosen == "overlap" else "sum",
+            time_s=totals.time_s,
+            energy_j=totals.energy_j,
+            device_time_s=totals.device_time_s,
+            host_time_s=totals.host_time_s,
+            operations=tuple(_costs(network, predictions, totals)),
+            log_errors=self.log_errors or {},
+            notes=tuple(self._notes(network, gpu, clock)),
+        )
+
+    def _refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
+        missing = [
+            operation for operation, source in zip(predictions.operations, predictions.source, strict=True) if source == "missing"
+        ]
+        shown = "; ".join(map(repr, missing[:3])) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
+        if len(missing) == len(predictions.operations):
+            raise InputError(
+                f"{self.name} covers none of these operations",
+                given=shown,
+                allowed=self._coverage(),
+                hint="choose another precision or GPU",
+            )
+        if missing and strict:
+            raise UncoveredError(
+                f"{len(missing)} operations are not covered by {self.name}",
+                given=shown,
+                allowed=self._coverage(),
+                hint="without strict they are left out of the totals and listed",
+            )
+
+    def _coverage(self) -> str:
+        kinds = self.operations.baseline.kinds
+        return ", ".join(f"{kind} in {'/'.join(sorted(row.precisions))}" for kind, row in kinds.items())
+
+    def _notes(self, network: Network, gpu: GPU, clock_mhz: float) -> Iterator[str]:
+        if clock_mhz != gpu.boost_clock_mhz:
+            yield "the clock was not measured: time and energy are scaled by physics, power cap not modelled"
+        if not self.host.learned:
+            yield "no network was measured on this GPU: host cost taken from the A30, no interval"
+        if network.dropped:
+            names = ", ".join(f"{d.count} x {d.name}" for d in network.dropped)
+            yield f"left out by the extraction: {names}"
+
+
+def _costs(network: Network, predictions: OperationPredictions, totals: Totals) -> Iterator[OperationCost]:
+    counts = np.array([entry.count for entry in network], dtype=float)
+    device_s = counts * predictions.device_time_s
+    active_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(predictions.device_time_s, 1e-15)
+    # What is not dynamic is shared by device time, so that the parts sum up to the whole.
+    dynamic_j = counts * predictions.dynamic_energy_j
+    scale = min(1.0, totals.energy_j / max(float(np.nansum(dynamic_j)), 1e-300))
+    shared_j = totals.energy_j - scale * float(np.nansum(dynamic_j))
+    energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), 1e-300)
+    for entry, seconds, watts, joules, source in zip(
+        network, device_s.tolist(), active_w.tolist(), energy_j.tolist(), predictions.source, strict=True
+    ):
+        known = source != "missing"
+        yield OperationCost(
+            operation=entry.operation,
+            count=entry.count,
+            module_paths=entry.module_paths,
+            device_time_s=seconds if known else None,
+            power_w=watts if known else None,
+            energy_j=joules if known else None,
+            source=source,
+        )
+
+
+def log_errors(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, tuple[float, ...]]:
+    """Sorted absolute log errors of (predicted, measured) pairs, by quantity."""
+    return {
+        quantity: tuple(sorted(abs(math.log(predicted / measured)) for predicted, measured in values))
+        for quantity, values in pairs.items()
+    }

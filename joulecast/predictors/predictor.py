@@ -1,0 +1,172 @@
+"""OperationPredictor: a fitted predictor of one GPU and mode, from operations to time and power."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from ..hardware import GPU
+from ..operations import Operation
+from .baseline import Baseline, DeviceCosts, Loops
+from .clock import at_clock
+from .features import FEATURE_NAMES, FloatArray, Roofline, features
+
+Source = Literal["measured", "modelled", "missing"]
+
+INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
+"""What a regressor gets: the features, and the baseline's loop time alone and over its host time."""
+
+Regressor = Callable[[NDArray[np.float32]], FloatArray]
+"""Maps a matrix of shape (operations, len(INPUT_NAMES)) to one value per operation."""
+
+
+@dataclass(frozen=True)
+class OperationPredictions:
+    """Times and energies of operations as arrays, one value per operation; NaN where missing.
+
+    Args:
+        operations: What was predicted.
+        time_s: Seconds per call when the operation runs alone in a loop, as `torch.utils.benchmark` shows it.
+        power_w: Mean board power of that loop.
+        energy_j: Joules per call of that loop.
+        device_time_s: Seconds that the GPU works; less than time_s where the loop waits for the host.
+        dynamic_energy_j: Joules above static power; they do not depend on the host.
+        host_time_s: Seconds that launching the operation takes in a loop.
+        source: measured (the predictor was trained on this very operation), modelled, or missing.
+        static_power_w: Board power while the GPU waits with its clocks up.
+    """
+
+    operations: tuple[Operation, ...]
+    time_s: FloatArray
+    power_w: FloatArray
+    energy_j: FloatArray
+    device_time_s: FloatArray
+    dynamic_energy_j: FloatArray
+    host_time_s: FloatArray
+    source: tuple[Source, ...]
+    static_power_w: float
+
+
+def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
+    """Put features and baseline together as a regressor wants them."""
+    return np.column_stack([matrix, np.log(loop_s), np.log(loop_s / host_s)]).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class OperationPredictor:
+    """Physics with constants per kind, corrected by two regressors.
+
+    Args:
+        gpu: What it was trained for.
+        mode: inference or training.
+        baseline: Constants and physics.
+        time: Predicts the logarithm of loop time over the baseline's.
+        power: Predicts loop power over the board's cap.
+        measured: Digests of the operations that it was trained on.
+    """
+
+    gpu: GPU
+    mode: str
+    baseline: Baseline
+    time: Regressor
+    power: Regressor
+    measured: frozenset[str] = frozenset()
+
+    def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> OperationPredictions:
+        """Predict operations on this predictor's GPU.
+
+        Args:
+            operations: Of this predictor's mode.
+            clock_mhz: Graphics clock; None for the GPU's default.
+
+        Raises:
+            InputError: An operation of another mode, or a clock that the GPU cannot hold.
+        """
+        for operation in operations:
+            if operation.mode != self.mode:
+                raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
+        clock = self.gpu.checked_clock_mhz(clock_mhz)
+        kinds = [self._kind(operation) for operation in operations]
+        covered = np.array([kind is not None for kind in kinds], dtype=bool)
+        some = [operation for operation, kind in zip(operations, kinds, strict=True) if kind is not None]
+        values = np.full((5, len(operations)), np.nan)
+        if some:
+            values[:, covered] = self._predict_covered(some, [kind for kind in kinds if kind is not None], clock)
+        time_s, power_w, device_s, dynamic_j, host_s = values
+        return OperationPredictions(
+            operations=tuple(operations),
+            time_s=time_s,
+            power_w=power_w,
+            energy_j=time_s * power_w,
+            device_time_s=device_s,
+            dynamic_energy_j=dynamic_j,
+            host_time_s=host_s,
+            source=tuple(
+                "missing" if kind is None else "measured" if operation.digest in self.measured else "modelled"
+                for operation, kind in zip(operations, kinds, strict=True)
+            ),
+            static_power_w=self.baseline.static_power_w,
+        )
+
+    def _kind(self, operation: Operation) -> str | None:
+        if operation.precision != "tf32" and operation.precision not in self.gpu.peak_flops:
+            return None
+        return self.baseline.stand_in(operation, self.gpu)
+
+    def _predict_covered(self, operations: Sequence[Operation], kinds: Sequence[str], clock: float) -> FloatArray:
+        # At the default clock, where the measurements are; physics takes it from there.
+        default = float(self.gpu.boost_clock_mhz)
+        matrix, line = features(operations, self.gpu, default)
+        host_s = self.baseline.host_s(kinds)
+        own = np.array([operation.kind == kind for operation, kind in zip(operations, kinds, strict=True)], dtype=bool)
+        loops, costs = self._by_constants(kinds, line, host_s)
+        if own.any():
+            learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own])
+            mine = [operation for operation, is_own in zip(operations, own, strict=True) if is_own]
+            learned_costs = self.baseline.device_costs(mine, [op.kind for op in mine], learned, self.gpu)
+            for whole, part in (
+                (loops.time_s, learned.time_s),
+                (loops.power_w, learned.power_w),
+                (costs.time_s, learned_costs.time_s),
+                (costs.dynamic_energy_j, learned_costs.dynamic_energy_j),
+            ):
+                whole[own] = part
+        if clock != default:
+            costs, before = at_clock(costs, line, self.gpu, clock), costs
+            loops = self._loops_at_clock(loops, before, costs, host_s)
+        return np.array([loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s])
+
+    def _by_constants(self, kinds: Sequence[str], line: Roofline, host_s: FloatArray) -> tuple[Loops, DeviceCosts]:
+        """What the baseline alone says."""
+        static_w = self.baseline.static_power_w
+        device_s = self.baseline.device_s(kinds, line.time_s)
+        dynamic_j = device_s * np.maximum(self.baseline.active_power_w(kinds) - static_w, 0.0)
+        loop_s = self.baseline.loop_s(kinds, line.time_s)
+        return Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
+
+    def _learned_loops(self, matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> Loops:
+        inputs = regressor_inputs(matrix, loop_s, host_s)
+        return Loops(loop_s * np.exp(self.time(inputs)), self.power(inputs) * self.gpu.power_limit_w)
+
+    def _loops_at_clock(self, loops: Loops, before: DeviceCosts, after: DeviceCosts, host_s: FloatArray) -> Loops:
+        device_s = loops.time_s * after.time_s / np.maximum(before.time_s, 1e-15)
+        time_s = np.where(loops.time_s > host_s, np.maximum(device_s, host_s), loops.time_s)
+        dynamic_j = (loops.power_w - self.baseline.static_power_w) * loops.time_s
+        dynamic_j = dynamic_j * after.dynamic_energy_j / np.maximum(before.dynamic_energy_j, 1e-15)
+        power_w = np.minimum(self.baseline.static_power_w + dynamic_j / time_s, self.gpu.power_limit_w)
+        return Loops(time_s, power_w)
+
+    def facts(self) -> dict[str, Any]:
+        """What is stored of the predictor beside its regressors."""
+        return {
+            "gpu": self.gpu.name,
+            "mode": self.mode,
+            "inputs": list(INPUT_NAMES),
+            "baseline": self.baseline.to_json(),
+            "measured": sorted(self.measured),
+        }

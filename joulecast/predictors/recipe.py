@@ -1,0 +1,73 @@
+"""Recipes: which predictor, with which hyperparameters, as TOML files under `predictors/`."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from ..errors import InputError, unknown_name
+
+FOREST_KINDS = ("extra_trees", "random_forest")
+
+
+@dataclass(frozen=True)
+class ForestRecipe:
+    """Settings of a forest.
+
+    Args:
+        forest: extra_trees draws its split points at random, random_forest searches them on bootstrap samples.
+        trees: Number of trees.
+        max_features: Share of the inputs that a split may choose from, above 0, at most 1.
+        min_samples_leaf: Least number of operations in a leaf.
+        folds: Folds of the cross-validation, at least 2.
+        seed: Makes everything that is drawn repeatable.
+    """
+
+    forest: Literal["extra_trees", "random_forest"] = "extra_trees"
+    trees: int = 64
+    max_features: float = 1.0
+    min_samples_leaf: int = 1
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.forest not in FOREST_KINDS:
+            raise unknown_name("forest", self.forest, FOREST_KINDS)
+        for name, least in (("trees", 1), ("min_samples_leaf", 1), ("folds", 2), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}")
+        if not isinstance(self.max_features, float) or not 0 < self.max_features <= 1:
+            raise InputError("max_features of a recipe is out of range", given=repr(self.max_features), allowed="above 0.0, at most 1.0")
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)
+
+
+RECIPES: Mapping[str, type[ForestRecipe]] = {"forest": ForestRecipe}
+"""Predictor name -> its settings."""
+
+
+def load_recipe(path: str | Path) -> ForestRecipe:
+    """Read a recipe.
+
+    Raises:
+        InputError: The file cannot be read, or a value is out of range.
+        UnknownNameError: The predictor or a key does not exist.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError("this recipe cannot be read", given=str(path), hint=str(error)) from error
+    name = values.pop("predictor", None)
+    if name not in RECIPES:
+        raise unknown_name("predictor of a recipe", name, RECIPES)
+    known = [field.name for field in fields(RECIPES[name])]
+    for key in values:
+        if key not in known:
+            raise unknown_name(f"key of a {name} recipe", key, known)
+    return RECIPES[name](**values)

@@ -1,0 +1,70 @@
+"""Regressors through ONNX Runtime: small, quick to import, and loading one runs no code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from ..errors import MissingDependencyError, ZooError
+from .forest import ForestRegressor
+from .predictor import INPUT_NAMES
+
+_INPUT = "operations"
+_OPSET = 17
+
+
+class OnnxRegressor:
+    """A regressor that is stored as ONNX.
+
+    Args:
+        model: The serialized model.
+
+    Raises:
+        ZooError: The bytes are no such model.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        options = onnxruntime.SessionOptions()
+        # One thread: a network has tens of operations, and threads that wait for each other cost more than they gain.
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+            (taken,) = self._session.get_inputs()
+        except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
+            raise ZooError("a stored regressor is no ONNX model", hint=str(error).splitlines()[0]) from error
+        if taken.name != _INPUT or taken.shape[1] != len(INPUT_NAMES):
+            raise ZooError(
+                "a stored regressor wants other inputs than these", given=f"{taken.name} {taken.shape}", allowed=f"{_INPUT} [*, {len(INPUT_NAMES)}]"
+            )
+
+    def __call__(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        (values,) = self._session.run(None, {_INPUT: inputs})
+        column: NDArray[np.float64] = np.asarray(values, dtype=np.float64).reshape(-1)
+        return column
+
+
+def to_onnx(regressor: ForestRegressor) -> bytes:
+    """Serialize a fitted forest.
+
+    Raises:
+        MissingDependencyError: skl2onnx is not installed.
+    """
+    try:
+        from skl2onnx import convert_sklearn
+        from skl2onnx.common.data_types import FloatTensorType
+    except ImportError as error:
+        raise MissingDependencyError("storing a forest needs skl2onnx", hint="pip install 'joulecast[train]'") from error
+    model: Any = convert_sklearn(
+        regressor.model,
+        initial_types=[(_INPUT, FloatTensorType([None, len(INPUT_NAMES)]))],
+        target_opset=_OPSET,
+        name="forest",
+    )
+    # Without the date and host that exporters like to leave, the same forest gives the same bytes.
+    model.doc_string = ""
+    serialized: bytes = model.SerializeToString(deterministic=True)
+    return serialized

@@ -1,0 +1,76 @@
+"""Finding zoo entries by GPU and mode."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from ..errors import InputError, ZooError, unknown_name
+from ..hardware import GPU, find_gpu, gpus
+from ..predictors.prediction import NetworkPredictor
+from ..resources import shipped
+from .entry import load_entry
+
+DEFAULT_PREDICTOR = "forest"
+
+
+def entry_name(gpu: GPU, predictor: str, mode: str) -> str:
+    """Name of the entry of a GPU, predictor and mode: "a30/forest-inference"."""
+    return f"{gpu.slug}/{predictor}-{mode}"
+
+
+def entries(zoo: Path | None = None) -> list[str]:
+    """Names of all entries of the shipped zoo, or of another."""
+    zoo = zoo or shipped("zoo")
+    return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob("*/*/manifest.json"))
+
+
+def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
+    if predictor is not None and (Path(predictor) / "manifest.json").is_file():
+        return Path(predictor)
+    zoo = shipped("zoo")
+    name = entry_name(gpu, DEFAULT_PREDICTOR, mode) if predictor is None else predictor
+    if "/" not in name:
+        name = entry_name(gpu, name, mode)
+    known = entries(zoo)
+    if name in known:
+        return zoo / name
+    if predictor is None:
+        trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in known)})
+        raise ZooError(
+            f"no predictor for {mode} on {gpu.name}",
+            given=name,
+            allowed=f"GPUs with predictors: {', '.join(trained)}",
+            hint="`joulecast train` makes one from a dataset",
+        )
+    raise unknown_name("predictor", predictor, known, hint="or give the folder of an entry")
+
+
+@lru_cache(maxsize=8)
+def _loaded(folder: Path, stamp: int) -> NetworkPredictor:
+    return load_entry(folder)
+
+
+def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> NetworkPredictor:
+    """Load the predictor of a GPU and mode; the last eight stay in memory.
+
+    Args:
+        gpu: Name, alias or GPU.
+        mode: inference or training.
+        predictor: A zoo name ("forest", "a30/forest-training"), the folder of an entry, or None for the default.
+
+    Raises:
+        UnknownNameError: No such GPU or predictor.
+        ZooError: No predictor for this GPU and mode, or the entry is damaged.
+        InputError: The predictor named is for another GPU or mode.
+    """
+    gpu = find_gpu(gpu)
+    folder = _folder(gpu, mode, predictor).resolve()
+    found = _loaded(folder, (folder / "manifest.json").stat().st_mtime_ns)
+    if (found.operations.gpu, found.operations.mode) != (gpu, mode):
+        raise InputError(
+            f"{found.name} is a predictor for another GPU or mode",
+            given=f"{gpu.name}, {mode}",
+            allowed=f"{found.operations.gpu.name}, {found.operations.mode}",
+        )
+    return found

@@ -1,0 +1,237 @@
+"""A zoo entry at rest: a folder with a card, a predictor, a manifest and a golden prediction.
+
+Loading runs no code: JSON and ONNX only. Every file is compared with its sha256 before it is parsed, and a small
+stored prediction is made again afterwards, so neither a changed byte nor a library that computes otherwise goes
+unnoticed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, ZooError
+from ..hardware import find_gpu
+from ..operations import Operation
+from ..predictors.baseline import Baseline
+from ..predictors.composition import HostModel
+from ..predictors.forest import ForestRegressor
+from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
+from ..predictors.predictor import INPUT_NAMES, OperationPredictor
+from ..predictors.serving import OnnxRegressor, to_onnx
+from .rendering import markdown
+
+FORMAT_VERSION = 1
+
+_MANIFEST = "manifest.json"
+_MOST_BYTES = 256 * 1024 * 1024
+_GOLDEN_OPERATIONS = 8
+_GOLDEN_TOLERANCE = 1e-4  # fp32 sums in another order differ by 1e-6; another forest by far more.
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a user should know about a predictor.
+
+    Args:
+        name: "gpu/entry", as `predictor=` takes it.
+        gpu, mode: What it predicts for.
+        precisions: Precisions of which all operations are covered, as a user asks for them.
+        predictor: Name of the recipe's predictor.
+        recipe: Its settings.
+        data: Source, licence, sensor and limits of the dataset, and the sha256 of its card.
+        splits: How the errors below were made.
+        operation_errors: Campaign -> summary, from cross-validation.
+        network_errors: Network -> relative errors of time and energy when left out.
+        host: See HostModel.
+        composition: Which composition is the default.
+        log_errors: Sorted absolute log errors on networks left out, for intervals.
+        limits: What it cannot do.
+        created: Date.
+        licence: Of the predictor.
+    """
+
+    name: str
+    gpu: str
+    mode: str
+    precisions: tuple[str, ...]
+    predictor: str
+    recipe: Mapping[str, Any]
+    data: Mapping[str, Any]
+    splits: str
+    operation_errors: Mapping[str, Mapping[str, float]]
+    network_errors: Mapping[str, Mapping[str, float]]
+    host: Mapping[str, Any]
+    composition: str
+    log_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    created: str = ""
+    licence: str = "Apache-2.0"
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _json_bytes(value: object) -> bytes:
+    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what a predictor was made with."""
+    found = {}
+    for name in ("joulecast", "numpy", "scikit-learn", "skl2onnx", "onnx", "onnxruntime"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCard, golden: list[Operation]) -> Path:
+    """Write an entry; what lay in its place is replaced once the new one is whole.
+
+    Args:
+        folder: Where, such as zoo/a30/forest-inference.
+        predictor: With forests as regressors.
+        card: Its card.
+        golden: Operations for the golden prediction; the first eight are used.
+    """
+    if not isinstance(predictor.time, ForestRegressor) or not isinstance(predictor.power, ForestRegressor):
+        raise ZooError("only a predictor that was just trained can be stored", given=type(predictor.time).__name__)
+    operations = golden[:_GOLDEN_OPERATIONS]
+    predictions = predictor.predict(operations)
+    files = {
+        "card.json": _json_bytes(asdict(card)),
+        "README.md": markdown(asdict(card)).encode(),
+        "predictor.json": _json_bytes(predictor.facts()),
+        "time.onnx": to_onnx(predictor.time),
+        "power.onnx": to_onnx(predictor.power),
+    }
+    manifest = {
+        "format_version": FORMAT_VERSION,
+        "libraries": library_versions(),
+        "files": {name: {"sha256": _sha256(data), "size_bytes": len(data)} for name, data in files.items()},
+        "golden": {
+            "operations": [operation.to_json() for operation in operations],
+            "time_s": predictions.time_s.tolist(),
+            "power_w": predictions.power_w.tolist(),
+        },
+    }
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        temporary.chmod(0o755)
+        for name, data in {**files, _MANIFEST: _json_bytes(manifest)}.items():
+            (temporary / name).write_bytes(data)
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise ZooError("a file of this zoo entry is larger than any can be", given=str(path))
+        return path.read_bytes()
+    except OSError as error:
+        raise ZooError("a file of this zoo entry cannot be read", given=str(path), hint=error.strerror) from error
+
+
+def _checked_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest, and the files that it names, each as it was when it was written."""
+    try:
+        manifest = json.loads(_read(folder / _MANIFEST))
+        format_version, facts = manifest["format_version"], manifest["files"]
+        expected = {name: fact["sha256"] for name, fact in facts.items()}
+    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise ZooError("the manifest of this zoo entry is damaged", given=str(folder), hint="restore or reinstall it") from error
+    if format_version != FORMAT_VERSION:
+        raise ZooError(
+            "this zoo entry has another format", given=format_version, allowed=FORMAT_VERSION, hint="update joulecast, or train it again"
+        )
+    files = {}
+    for name, sha256 in expected.items():
+        if Path(name).name != name:
+            raise ZooError("the manifest of this zoo entry names a file outside its folder", given=name)
+        files[name] = _read(folder / name)
+        if _sha256(files[name]) != sha256:
+            raise ZooError("a file of this zoo entry was changed", given=str(folder / name), hint="restore or reinstall it")
+    missing = {"card.json", "predictor.json", "time.onnx", "power.onnx"} - files.keys()
+    if missing:
+        raise ZooError("this zoo entry is incomplete", given=str(folder), hint=f"missing: {', '.join(sorted(missing))}")
+    return manifest, files
+
+
+def load_card(folder: Path) -> dict[str, Any]:
+    """Read the card of an entry, checked against its manifest.
+
+    Raises:
+        ZooError: The entry is damaged.
+    """
+    card: dict[str, Any] = json.loads(_checked_files(folder)[1]["card.json"])
+    return card
+
+
+def load_entry(folder: str | Path) -> NetworkPredictor:
+    """Load an entry and check it.
+
+    Raises:
+        ZooError: Missing, damaged, changed, of another format, or predicting otherwise than when it was made.
+    """
+    folder = Path(folder)
+    manifest, files = _checked_files(folder)
+    try:
+        card, facts = json.loads(files["card.json"]), json.loads(files["predictor.json"])
+        if facts["inputs"] != list(INPUT_NAMES):
+            raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
+        predictor = OperationPredictor(
+            gpu=find_gpu(facts["gpu"]),
+            mode=facts["mode"],
+            baseline=Baseline.from_json(facts["baseline"]),
+            time=OnnxRegressor(files["time.onnx"]),
+            power=OnnxRegressor(files["power.onnx"]),
+            measured=frozenset(facts["measured"]),
+        )
+        composition = card["composition"]
+        if composition not in COMPOSITIONS:
+            raise ZooError("the card of this zoo entry names an unknown composition", given=composition)
+        network_predictor = NetworkPredictor(
+            name=card["name"],
+            operations=predictor,
+            host=HostModel.from_json(card["host"]),
+            composition=composition,
+            log_errors={quantity: tuple(errors) for quantity, errors in card["log_errors"].items()},
+        )
+        golden = manifest["golden"]
+        operations = [Operation.from_json(value) for value in golden["operations"]]
+        again = predictor.predict(operations)
+        agrees = np.allclose(again.time_s, golden["time_s"], rtol=_GOLDEN_TOLERANCE, atol=0) and np.allclose(
+            again.power_w, golden["power_w"], rtol=_GOLDEN_TOLERANCE, atol=0
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        if isinstance(error, ZooError):
+            raise
+        cause = error.what if isinstance(error, InputError) else str(error)
+        raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause) from error
+    if not agrees:
+        raise ZooError(
+            "this zoo entry predicts otherwise than when it was made",
+            given=str(folder),
+            hint=f"made with {manifest.get('libraries')}; check onnxruntime, or train it again",
+        )
+    return network_predictor
