@@ -57,6 +57,8 @@ class Kind:
         backward_flops: FLOPs of the backward over those of the forward.
         reads, writes: Traffic of the forward.
         training_reads, training_writes: Traffic of forward and backward together.
+        broadcast_reads, broadcast_writes: Further passes over the output in training where an input is broadcast to
+            it, and its gradient is a sum.
         tensor_cores: Whether TF32, where asked for, applies to this kind.
         is_noise: The operation does nothing in inference, nor where its attribute p is zero (dropout).
     """
@@ -72,6 +74,8 @@ class Kind:
     writes: Traffic = _WRITE_ONCE
     training_reads: Traffic = Traffic(inputs=1, output=2, parameters=1)
     training_writes: Traffic = Traffic(inputs=1, output=1, parameters=1)
+    broadcast_reads: float = 0.0
+    broadcast_writes: float = 0.0
     tensor_cores: bool = False
     is_noise: bool = False
 
@@ -380,7 +384,18 @@ def _normalization(parameters: Callable[[Shapes, Attributes], int], flops: int, 
     )
 
 
-def _binary(training_reads: Traffic, training_writes: Traffic) -> Kind:
+def _sum() -> Kind:
+    # The gradient of a sum is its output's, with no kernel of its own. But where a residual closes, its input was
+    # used twice, and autograd adds the two gradients: one more addition of the same size.
+    return _binary(Traffic(inputs=1, output=2), Traffic(output=2), broadcast=(1, 0))
+
+
+def _product() -> Kind:
+    # Each gradient of a product is a product of its own; that of a broadcast input is written out and then summed.
+    return _binary(Traffic(inputs=2, output=2), Traffic(inputs=1, output=1), broadcast=(1, 1))
+
+
+def _binary(training_reads: Traffic, training_writes: Traffic, broadcast: tuple[float, float]) -> Kind:
     """Two tensors, or one tensor and a scalar."""
     return Kind(
         family="elementwise",
@@ -389,14 +404,9 @@ def _binary(training_reads: Traffic, training_writes: Traffic) -> Kind:
         flops=_per_output_element(1),
         training_reads=training_reads,
         training_writes=training_writes,
+        broadcast_reads=broadcast[0],
+        broadcast_writes=broadcast[1],
     )
-
-
-# The gradient of a sum is its output's, with no kernel of its own. But where a residual closes, its input was
-# used twice, and autograd adds the two gradients: one more addition of the same size.
-_SUM_TRAINING = (Traffic(inputs=1, output=2), Traffic(output=2))
-# Each gradient of a product is a product of its own.
-_PRODUCT_TRAINING = (Traffic(inputs=2, output=2), Traffic(inputs=1, output=1))
 
 
 def _reduction(flops: int) -> Kind:
@@ -490,11 +500,11 @@ KINDS: Mapping[str, Kind] = {
         flops=_per_output_element(5),
         training_reads=Traffic(inputs=1, output=2),
     ),
-    "add": _binary(*_SUM_TRAINING),
-    "sub": _binary(*_SUM_TRAINING),
-    "mul": _binary(*_PRODUCT_TRAINING),
-    "div": _binary(*_PRODUCT_TRAINING),
-    "pow": _binary(*_PRODUCT_TRAINING),
+    "add": _sum(),
+    "sub": _sum(),
+    "mul": _product(),
+    "div": _product(),
+    "pow": _product(),
     "dropout": _noise(p=0.5),
     "stochastic_depth": _noise(p=REQUIRED, mode="row"),
     "max_pool2d": Kind(

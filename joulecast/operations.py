@@ -64,19 +64,26 @@ def normalized_shape(shape: object) -> Shape:
     return tuple(shape)
 
 
-def _normalized_value(value: Any) -> Any:
-    """Lists become tuples, and (3, 3) becomes 3: one spelling per value, so that equal means equal."""
+def _plain_value(value: Any) -> Any:
+    """An attribute as something hashable: lists become tuples.
+
+    Raises:
+        InputError: It is neither a number, a text, a truth value, None, nor a list of those.
+    """
     if isinstance(value, list | tuple):
-        value = tuple(_normalized_value(item) for item in value)
-    return value
+        return tuple(_plain_value(item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InputError("an attribute is a number, a text, a truth value, or a list of those", given=repr(value)[:100])
 
 
-def _collapsed(name: str, value: Any) -> Any:
-    if name != "normalized_shape" and isinstance(value, tuple) and value and len(set(value)) == 1 and name != "dim":
-        return value[0]
+def _one_spelling(name: str, value: Any) -> Any:
+    """A kernel of (3, 3) is a kernel of 3; lists of dimensions and normalized shapes stay what they are."""
     if name == "normalized_shape" and isinstance(value, int):
         return (value,)
-    return value
+    if name in ("normalized_shape", "dim") or not isinstance(value, tuple) or len(set(value)) != 1:
+        return value
+    return value[0]
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -177,23 +184,31 @@ class Operation:
     @cached_property
     def bytes_read(self) -> int:
         """Bytes that the operation must read from memory in this mode."""
-        return self._bytes(self.row.training_reads if self.mode == "training" else self.row.reads)
+        if self.mode == "training":
+            return self._bytes(self.row.training_reads, self.row.broadcast_reads)
+        return self._bytes(self.row.reads)
 
     @cached_property
     def bytes_written(self) -> int:
         """Bytes that the operation must write to memory in this mode."""
-        return self._bytes(self.row.training_writes if self.mode == "training" else self.row.writes)
+        if self.mode == "training":
+            return self._bytes(self.row.training_writes, self.row.broadcast_writes)
+        return self._bytes(self.row.writes)
 
-    def _bytes(self, traffic: Traffic) -> int:
+    def _bytes(self, traffic: Traffic, broadcast_passes: float = 0.0) -> int:
         if self.is_identity:
             return 0
         element = ELEMENT_BYTES[self.precision]
         input_element = _INDEX_BYTES if self.kind == "embedding" else element
         return round(
             traffic.inputs * input_element * self.input_size
-            + traffic.output * element * size(self.output_shape)
+            + (traffic.output + broadcast_passes * self._broadcasts) * element * size(self.output_shape)
             + traffic.parameters * element * self.parameters
         )
+
+    @property
+    def _broadcasts(self) -> bool:
+        return any(shape != self.output_shape for shape in self.input_shapes)
 
     @cached_property
     def input_size(self) -> int:
@@ -289,7 +304,7 @@ def _full_attributes(kind: str, row: Kind, given: Mapping[str, Any]) -> dict[str
     if missing:
         raise InputError(f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}")
     return {
-        name: _collapsed(name, _normalized_value(given.get(name, default))) for name, default in row.attributes.items()
+        name: _one_spelling(name, _plain_value(given.get(name, default))) for name, default in row.attributes.items()
     }
 
 

@@ -24,7 +24,6 @@ _HOST_QUANTILE = 0.05  # The fastest loops of a kind are host-bound; the very fa
 _CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop surely shows the device.
 _DEVICE = 1.25  # Times the host time, from where a loop counts as showing the device.
 _STATIC_QUANTILE = 0.01
-_LEAST_SHARE = 0.15  # Of a loop that can be left when the artefact of gradient accumulation is taken off.
 _ACCUMULATION_PASSES = 3  # Two reads and one write.
 # Reached bandwidth over the data sheet's in simple elementwise kernels: 1/1.17 on the A30 (relu), 1/1.2 on the
 # A100 (add, mul, relu; NeuSight).
@@ -50,13 +49,15 @@ class KindConstants:
 
     Args:
         host_s: Seconds that launching it takes, by measuring method.
-        slowdown: Device time over roofline time of large ones.
+        slowdown: Loop time over roofline time of large ones.
+        device_slowdown: The same for what a network pays of it, without the artefacts of the loop.
         active_power_w: Board power while the device works on large ones.
         precisions: Precisions that were measured.
     """
 
     host_s: Mapping[str, float]
     slowdown: float
+    device_slowdown: float
     active_power_w: float
     precisions: frozenset[str]
 
@@ -102,6 +103,7 @@ class Baseline:
         has_power: np.ndarray[Any, np.dtype[np.bool_]],
         methods: Sequence[str],
         roofline_s: FloatArray,
+        gpu: GPU,
         accumulates_gradients: frozenset[str] = frozenset(),
     ) -> Self:
         """Read the constants off measured loops.
@@ -112,6 +114,7 @@ class Baseline:
             has_power: Where the power can be used.
             methods: How each loop was run.
             roofline_s: Roofline time of each operation.
+            gpu: Where they were measured.
             accumulates_gradients: Which of the methods accumulate gradients.
         """
         kinds = np.array([operation.kind for operation in operations])
@@ -127,6 +130,9 @@ class Baseline:
         works = np.array([not operation.is_identity for operation in operations])
         large = works & (loops.time_s > _CLEARLY_DEVICE * own_host_s)
         slower = loops.time_s / roofline_s
+        accumulates = np.array([method in accumulates_gradients for method in methods])
+        artefact_s = np.where(accumulates, _artefact_s(operations, loops.time_s, gpu), 0.0)
+        device_slower = (loops.time_s - artefact_s) / roofline_s
         typical_w = float(np.median(loops.power_w[large & has_power if (large & has_power).any() else has_power]))
         constants = {}
         for kind in host_s:
@@ -135,6 +141,7 @@ class Baseline:
             constants[kind] = KindConstants(
                 host_s=host_s[kind],
                 slowdown=_slowdown(slower[mine & large], slower[mine & works]),
+                device_slowdown=_slowdown(device_slower[mine & large], device_slower[mine & works]),
                 active_power_w=float(np.median(loops.power_w[powered])) if powered.any() else typical_w,
                 precisions=frozenset(op.precision for op in operations if op.kind == kind),
             )
@@ -160,12 +167,13 @@ class Baseline:
         return np.array([self.kinds[kind].host_s[method] for kind, method in zip(kinds, methods, strict=True)])
 
     def device_s(self, kinds: Sequence[str], roofline_s: FloatArray) -> FloatArray:
-        """Device time of each as far as the kind's constants tell."""
-        return roofline_s * np.array([self.kinds[kind].slowdown for kind in kinds])
+        """Device time of each as far as the kind's constants tell, without the artefacts of a loop."""
+        return roofline_s * np.array([self.kinds[kind].device_slowdown for kind in kinds])
 
     def loop_s(self, kinds: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
         """Loop time of each as far as the kind's constants tell: a smooth max(device, host)."""
-        return smooth_max(self.host_s(kinds, methods), self.device_s(kinds, roofline_s))
+        device_s = roofline_s * np.array([self.kinds[kind].slowdown for kind in kinds])
+        return smooth_max(self.host_s(kinds, methods), device_s)
 
     def active_power_w(self, kinds: Sequence[str]) -> FloatArray:
         """Board power while the device works on operations of these kinds."""
@@ -184,9 +192,10 @@ class Baseline:
         device_s = np.where(loops.time_s > _DEVICE * self.host_s(kinds), loops.time_s, loops.time_s * busy)
         energy_j = dynamic_w * loops.time_s
         if self.method in self.accumulates_gradients:
-            artefact_s = np.array([_accumulation_s(operation, gpu) for operation in operations])
-            device_s = np.maximum(device_s - artefact_s, _LEAST_SHARE * device_s)
-            energy_j = np.maximum(energy_j - artefact_s * active_w, _LEAST_SHARE * energy_j)
+            artefact_s = _artefact_s(operations, device_s, gpu)
+            # Moving bytes draws about as much power as the rest, so energy shrinks as device time does.
+            energy_j = energy_j * (1 - artefact_s / np.maximum(device_s, 1e-15))
+            device_s = device_s - artefact_s
         return DeviceCosts(device_s, energy_j)
 
     def to_json(self) -> dict[str, Any]:
@@ -199,6 +208,7 @@ class Baseline:
                 kind: {
                     "host_s": dict(row.host_s),
                     "slowdown": row.slowdown,
+                    "device_slowdown": row.device_slowdown,
                     "active_power_w": row.active_power_w,
                     "precisions": sorted(row.precisions),
                 }
@@ -212,7 +222,11 @@ class Baseline:
         return cls(
             kinds={
                 kind: KindConstants(
-                    row["host_s"], row["slowdown"], row["active_power_w"], frozenset(row["precisions"])
+                    host_s=row["host_s"],
+                    slowdown=row["slowdown"],
+                    device_slowdown=row["device_slowdown"],
+                    active_power_w=row["active_power_w"],
+                    precisions=frozenset(row["precisions"]),
                 )
                 for kind, row in value["kinds"].items()
             },
@@ -244,6 +258,12 @@ def smooth_max(a: Any, b: Any) -> Any:
     return (a**_SHARPNESS + b**_SHARPNESS) ** (1 / _SHARPNESS)
 
 
-def _accumulation_s(operation: Operation, gpu: GPU) -> float:
-    elements = operation.input_size + operation.parameters
-    return _ACCUMULATION_PASSES * 4 * elements / (gpu.memory_bandwidth * _REACHED_BANDWIDTH)
+def _artefact_s(operations: Sequence[Operation], device_s: FloatArray, gpu: GPU) -> FloatArray:
+    """Seconds of each device time that go into accumulating the gradients of input and parameters."""
+    moved = np.array([_ACCUMULATION_PASSES * 4.0 * (op.input_size + op.parameters) for op in operations])
+    own = np.array([float(op.bytes_read + op.bytes_written) for op in operations])
+    # In the cache the artefact is as much quicker as the rest is; then its share of the bytes counts.
+    artefact_s: FloatArray = np.minimum(
+        moved / (gpu.memory_bandwidth * _REACHED_BANDWIDTH), device_s * moved / (moved + own)
+    )
+    return artefact_s

@@ -108,7 +108,7 @@ def fit_forest(
     methods = [r.method for r in repeats]
     matrix, line = features(operations, gpu, float(gpu.boost_clock_mhz))
     baseline = Baseline.fit(
-        operations, loops, has_power, methods, line.time_s, frozenset(dataset.card.accumulates_gradients)
+        operations, loops, has_power, methods, line.time_s, gpu, frozenset(dataset.card.accumulates_gradients)
     )
     kinds = [operation.kind for operation in operations]
     loop_s = baseline.loop_s(kinds, line.time_s, methods)

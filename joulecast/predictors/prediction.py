@@ -140,7 +140,7 @@ class Prediction:
 
     def to_json(self) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units."""
-        interval = self.interval() if self._supports(0.9) else None
+        interval = self.interval() if self.supports(0.9) else None
         return {
             "network": self.network,
             "input_shape": None if self.input_shape is None else list(self.input_shape),
@@ -180,7 +180,8 @@ class Prediction:
             "notes": list(self.notes),
         }
 
-    def _supports(self, level: float) -> bool:
+    def supports(self, level: float) -> bool:
+        """Whether enough networks were measured for an interval of this level."""
         count = len(self.log_errors.get("time", ()))
         return math.ceil((count + 1) * level) <= count
 

@@ -16,7 +16,7 @@ from ..hardware import find_gpu
 from ..operations import Network, Operation
 from .composition import HostModel, compose, plain_sum
 from .features import FloatArray
-from .forest import fit_forest
+from .forest import LEAST_OPERATIONS, fit_forest
 from .predictor import OperationPredictions, OperationPredictor
 from .recipe import ForestRecipe
 
@@ -38,8 +38,9 @@ class OperationErrors:
         return {
             "measurements": float(len(self.operations)),
             "unique_operations": float(len(set(self.operations))),
+            # In a small campaign a fold can hold all there is of a kind.
+            "uncovered": float(np.isnan(self.predicted_time_s).sum()),
             **_scores("time", self.time_s, self.predicted_time_s),
-            "time_r2_log": r2(np.log(self.time_s), np.log(self.predicted_time_s)),
             **_scores("power", self.power_w, self.predicted_power_w),
         }
 
@@ -85,11 +86,12 @@ def r2(measured: FloatArray, predicted: FloatArray) -> float:
 
 
 def _scores(name: str, measured: FloatArray, predicted: FloatArray) -> dict[str, float]:
-    known = ~np.isnan(measured)
+    known = ~np.isnan(measured) & ~np.isnan(predicted)
     measured, predicted = measured[known], predicted[known]
     error = np.abs(predicted / measured - 1)
     return {
         f"{name}_r2": r2(measured, predicted),
+        f"{name}_r2_log": r2(np.log(measured), np.log(predicted)),
         f"{name}_median": float(np.median(error)),
         f"{name}_mean": float(np.mean(error)),
         f"{name}_p90": float(np.quantile(error, 0.9)),
@@ -191,3 +193,70 @@ def _network_error(
         host_time_s=totals.host_time_s,
         unmeasured_share=float(np.nansum((counts * predictions.device_time_s)[foreign])) / totals.device_time_s,
     )
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All that is known about how good a recipe is on one dataset and mode.
+
+    Args:
+        gpu, mode: What was predicted.
+        operations: Cross-validation, by campaign, those with enough operations for it.
+        networks: Networks left out, where any was measured.
+    """
+
+    gpu: str
+    mode: str
+    operations: tuple[OperationErrors, ...]
+    networks: tuple[NetworkError, ...]
+
+    def metrics(self) -> dict[str, float]:
+        """Everything as flat numbers, for tracking."""
+        flat = {
+            f"{errors.campaign}/{name}": value for errors in self.operations for name, value in errors.summary().items()
+        }
+        return {**flat, **{f"networks/{name}": value for name, value in self.network_summary().items()}}
+
+    def network_summary(self) -> dict[str, float]:
+        """Mean, median and 90th percentile of the absolute errors on networks left out."""
+        if not self.networks:
+            return {}
+        summary = {}
+        for name in ("time_error", "energy_error", "sum_time_error", "sum_energy_error"):
+            error = np.abs([getattr(e, name) for e in self.networks])
+            summary |= {
+                f"{name}_mean": float(np.mean(error)),
+                f"{name}_median": float(np.median(error)),
+                f"{name}_p90": float(np.quantile(error, 0.9)),
+            }
+        return summary
+
+
+SPLITS = (
+    "Operations: k-fold over unique operations within one campaign, trained on that campaign only; all repeats of an "
+    "operation lie in one fold. Networks: each name is left out in all its shapes and precisions, with every operation "
+    "that no other measured network has; the host cost is learned without it, too."
+)
+
+
+def validate(
+    dataset: Dataset, mode: str, recipe: ForestRecipe, networks: Mapping[NetworkMeasurement, Network]
+) -> Validation:
+    """Cross-validate every campaign that is large enough, and leave every measured network out once.
+
+    Args:
+        dataset: Of one GPU.
+        mode: inference or training.
+        recipe: Settings of the forest.
+        networks: The operations of each measured network of this mode.
+    """
+    operations = []
+    for campaign in dataset.campaigns(mode):
+        rows = [m for m in dataset.usable(mode) if m.campaign == campaign]
+        with_power = {m.operation for m in rows if m.power_usable and m.power_w is not None}
+        # Every fold must leave enough to train on.
+        if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
+            operations.append(cross_validate(dataset, mode, recipe, campaign))
+    measured = any(m.mode == mode for m in dataset.networks)
+    errors = leave_networks_out(dataset, mode, recipe, networks) if measured else []
+    return Validation(dataset.card.gpu, mode, tuple(operations), tuple(errors))

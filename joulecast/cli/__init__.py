@@ -1,0 +1,65 @@
+"""The command line: one file per group of commands."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+import typer
+
+from .. import __version__
+from ..errors import JoulecastError
+from . import catalogue, datasets, predict, train
+
+app = typer.Typer(
+    name="joulecast",
+    help="Time, power and energy of PyTorch models on GPUs, before anything runs.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+app.command("predict")(predict.predict)
+app.command("extract")(predict.extract)
+app.command("train")(train.train)
+app.command("evaluate")(train.evaluate)
+app.command("gpus")(catalogue.list_gpus)
+app.add_typer(datasets.app, name="datasets")
+app.add_typer(catalogue.zoo_app, name="zoo")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"joulecast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Time, power and energy of PyTorch models on GPUs, before anything runs."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit with the code of its outcome.
+
+    A JoulecastError becomes one message on stderr and its class's exit code; a wrong option exits with 2.
+    """
+    try:
+        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+    except JoulecastError as error:
+        sys.stderr.write(f"error: {error}\n")
+        sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough.
+        sys.stderr.close()
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)

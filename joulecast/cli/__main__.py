@@ -1,0 +1,5 @@
+"""`python -m joulecast.cli`."""
+
+from . import main
+
+main()

@@ -1,0 +1,150 @@
+"""From a dataset and a recipe to a zoo entry: validate, fit on everything, describe."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..datasets import Dataset, NetworkMeasurement, fingerprint
+from ..operations import Network, Operation
+from ..predictors.composition import HostModel
+from ..predictors.forest import fit_forest
+from ..predictors.prediction import Composition, log_errors
+from ..predictors.predictor import OperationPredictor
+from ..predictors.recipe import ForestRecipe
+from ..predictors.validation import SPLITS, NetworkError, Validation, fit_host, validate
+from .catalogue import DEFAULT_PREDICTOR, entry_name
+from .entry import ModelCard, save_entry
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A fitted predictor with its validation and card, ready to be stored."""
+
+    predictor: OperationPredictor
+    validation: Validation
+    card: ModelCard
+    golden: tuple[Operation, ...]
+
+    def save(self, zoo: Path) -> Path:
+        """Write the entry into a zoo folder."""
+        return save_entry(zoo / self.card.name, self.predictor, self.card, list(self.golden))
+
+
+def train(
+    dataset: Dataset,
+    dataset_folder: Path,
+    mode: str,
+    recipe: ForestRecipe,
+    networks: Mapping[NetworkMeasurement, Network],
+) -> Trained:
+    """Validate a recipe on a dataset, then fit it on everything.
+
+    Args:
+        dataset: Of one GPU.
+        dataset_folder: Where it was loaded from, for its digest.
+        mode: inference or training.
+        recipe: Settings of the forest.
+        networks: The operations of each measured network of this mode.
+
+    Raises:
+        DatasetError: Too few usable operations.
+    """
+    validation = validate(dataset, mode, recipe, networks)
+    predictor = fit_forest(dataset, mode, recipe)
+    if validation.networks:
+        host = fit_host(predictor, [(m, networks[m]) for m in dataset.networks if m.mode == mode], mode)
+    else:
+        host = HostModel.prior(mode)
+    card = _card(dataset, dataset_folder, recipe, predictor, host, validation)
+    unique = sorted({m.operation for m in dataset.usable(mode)}, key=lambda operation: operation.digest)
+    return Trained(predictor, validation, card, tuple(unique[:: max(1, len(unique) // 8)]))
+
+
+def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
+    """The composition with the smaller median errors of time and energy together; overlap where nothing is known.
+
+    Medians, because a few networks whose operations are mispredicted say nothing about how to add them up.
+    """
+    if not errors:
+        return "overlap"
+
+    def score(time: str, energy: str) -> float:
+        return float(sum(np.median([abs(getattr(e, name)) for e in errors]) for name in (time, energy)))
+
+    overlap, added = score("time_error", "energy_error"), score("sum_time_error", "sum_energy_error")
+    return "overlap" if overlap <= added else "sum"
+
+
+def _pairs(errors: tuple[NetworkError, ...], composition: Composition) -> dict[str, list[tuple[float, float]]]:
+    pairs: dict[str, list[tuple[float, float]]] = {"time": [], "energy": [], "power": [], "edp": []}
+    for e in errors:
+        m = e.measurement
+        time_s, energy_j = (e.time_s, e.energy_j) if composition == "overlap" else (e.sum_time_s, e.sum_energy_j)
+        pairs["time"].append((time_s, m.time_s))
+        pairs["energy"].append((energy_j, m.energy_j))
+        pairs["power"].append((energy_j / time_s, m.energy_j / m.time_s))
+        pairs["edp"].append((energy_j * time_s, m.energy_j * m.time_s))
+    return pairs
+
+
+def _card(
+    dataset: Dataset,
+    folder: Path,
+    recipe: ForestRecipe,
+    predictor: OperationPredictor,
+    host: HostModel,
+    validation: Validation,
+) -> ModelCard:
+    card = dataset.card
+    composition = better_composition(validation.networks)
+    precisions = {operation.precision for m in dataset.usable(predictor.mode) for operation in [m.operation]}
+    return ModelCard(
+        name=entry_name(predictor.gpu, DEFAULT_PREDICTOR, predictor.mode),
+        gpu=card.gpu,
+        mode=predictor.mode,
+        precisions=("default", "fp32") if "tf32" in precisions or "tf32" not in predictor.gpu.peak_flops else ("fp32",),
+        predictor=DEFAULT_PREDICTOR,
+        recipe=recipe.to_json(),
+        data={
+            "source": card.source,
+            "licence": card.licence,
+            "sensor": card.sensor,
+            "measured": list(card.measured),
+            "limits": list(card.limits),
+            "sha256": fingerprint(folder),
+            "unique_operations": len(predictor.measured),
+        },
+        splits=SPLITS,
+        operation_errors={errors.campaign: errors.summary() for errors in validation.operations},
+        network_errors={
+            f"{e.measurement.network} {'x'.join(map(str, e.measurement.input_shape))} {e.measurement.precision}": {
+                "time": e.time_error if composition == "overlap" else e.sum_time_error,
+                "energy": e.energy_error if composition == "overlap" else e.sum_energy_error,
+            }
+            for e in validation.networks
+        },
+        host=host.to_json(),
+        composition=composition,
+        log_errors=log_errors(_pairs(validation.networks, composition)),
+        limits=tuple(_limits(predictor, host)),
+        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+
+
+def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
+    kinds = ", ".join(sorted(predictor.baseline.kinds))
+    limits = [
+        f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs.",
+        "Measured at the default clock only; other clocks are scaled by physics, without the power cap.",
+        "Batch 32 and image inputs dominate the data; other regimes are extrapolated.",
+    ]
+    if len(predictor.measured) < 200:
+        limits.append(f"Only {len(predictor.measured)} operations were measured: expect large errors.")
+    if not host.learned:
+        limits.append("No network was measured: the host cost is that of the A30's machine, and there is no interval.")
+    return limits
