@@ -2,7 +2,8 @@
 
 from .api import extract, predict, predict_operations
 from .errors import JoulecastError
-from .operations import Network, Operation
+from .networks import Network
+from .operations import Operation
 from .predictors.prediction import Prediction
 
 __version__ = "0.1.0"

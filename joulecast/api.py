@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .errors import InputError
 from .hardware import GPU, find_gpu
-from .operations import Network, Operation
+from .networks import Network
+from .operations import Operation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
 from .profiling import WHITELIST, network_of
@@ -63,7 +64,10 @@ def predict(
     """Predict time, power and energy of one iteration of a model on a GPU.
 
     Args:
-        model, input_shape, mode, precision: See `extract`.
+        model: See `extract`, as for the next three.
+        input_shape: Shape of the input, batch first.
+        mode: "inference", or "training" for forward and backward.
+        precision: "default", fp32, tf32, fp16 or bf16.
         gpu: Name or alias from the catalogue, such as "A30".
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name or the folder of an entry; None for the GPU's default.

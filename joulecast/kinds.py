@@ -12,20 +12,14 @@ A row gives the attributes, the output shape, the FLOPs and the memory traffic. 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from .errors import InputError
+from . import rules
+from .rules import Attributes, Shape, Shapes
 
-Shape = tuple[int, ...]
-Shapes = tuple[Shape, ...]
-Attributes = Mapping[str, Any]
-
-Family = Literal[
-    "convolution", "matmul", "attention", "normalization", "elementwise", "softmax", "pooling", "movement"
-]
+Family = Literal["convolution", "matmul", "attention", "normalization", "elementwise", "softmax", "pooling", "movement"]
 
 REQUIRED = object()
 """Marks an attribute without a default."""
@@ -80,140 +74,6 @@ class Kind:
     is_noise: bool = False
 
 
-def size(shape: Shape) -> int:
-    """Number of elements of a tensor of this shape."""
-    return math.prod(shape)
-
-
-def _tuple(value: Any, length: int) -> tuple[int, ...]:
-    """An attribute such as kernel_size as one integer per spatial dimension."""
-    result = (value,) * length if isinstance(value, int) else tuple(value)
-    if len(result) != length:
-        raise InputError(f"an attribute needs {length} values, one per spatial dimension", given=value)
-    return result
-
-
-def _same(shapes: Shapes, attributes: Attributes) -> Shape:
-    return shapes[0]
-
-
-def broadcast(*shapes: Shape) -> Shape:
-    """The shape that tensors of these shapes broadcast to.
-
-    Raises:
-        InputError: They do not broadcast.
-    """
-    rank = max(len(shape) for shape in shapes)
-    result = []
-    for sizes in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
-        wide = {n for n in sizes if n != 1}
-        if len(wide) > 1:
-            raise InputError("these shapes do not broadcast", given=", ".join(map(str, shapes)))
-        result.append(wide.pop() if wide else 1)
-    return tuple(result)
-
-
-def _broadcast_inputs(shapes: Shapes, attributes: Attributes) -> Shape:
-    return broadcast(*shapes)
-
-
-def _per_output_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
-    return lambda shapes, attributes, output: count * size(output)
-
-
-def _per_input_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
-    return lambda shapes, attributes, output: count * size(shapes[0])
-
-
-# Convolution
-
-
-def _check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
-    if len(shape) != dimensions + 2:
-        raise InputError(f"the input needs {dimensions + 2} dimensions: batch, channels, {dimensions} spatial", given=shape)
-    if shape[1] % divisor:
-        raise InputError("the input channels do not divide into the groups", given=f"{shape[1]} channels, {divisor} groups")
-
-
-def _window_output(
-    sizes: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil_mode: bool = False
-) -> Shape:
-    result = []
-    for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True):
-        span = n + 2 * p - d * (k - 1) - 1
-        if span < 0:
-            raise InputError("the kernel is larger than the padded input", given=f"input {sizes}, kernel {kernel}, padding {padding}")
-        steps = -(-span // s) if ceil_mode else span // s
-        # A window that starts in the right padding is dropped, as PyTorch does.
-        if ceil_mode and steps * s >= n + p:
-            steps -= 1
-        result.append(steps + 1)
-    return tuple(result)
-
-
-def _conv_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
-    def output(shapes: Shapes, attributes: Attributes) -> Shape:
-        _check_channels(shapes[0], dimensions, attributes["groups"])
-        if attributes["out_channels"] % attributes["groups"]:
-            raise InputError(
-                "the output channels do not divide into the groups",
-                given=f"{attributes['out_channels']} channels, {attributes['groups']} groups",
-            )
-        kernel = _tuple(attributes["kernel_size"], dimensions)
-        dilation = _tuple(attributes["dilation"], dimensions)
-        sizes = shapes[0][2:]
-        padding = attributes["padding"]
-        if padding == "same":
-            # PyTorch allows "same" with stride 1 only.
-            return (shapes[0][0], attributes["out_channels"], *sizes)
-        spatial = _window_output(
-            sizes,
-            kernel,
-            _tuple(attributes["stride"], dimensions),
-            _tuple(0 if padding == "valid" else padding, dimensions),
-            dilation,
-        )
-        return (shapes[0][0], attributes["out_channels"], *spatial)
-
-    return output
-
-
-def _conv_transpose_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
-    def output(shapes: Shapes, attributes: Attributes) -> Shape:
-        _check_channels(shapes[0], dimensions, attributes["groups"])
-        spatial = tuple(
-            (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
-            for n, k, s, p, d, extra in zip(
-                shapes[0][2:],
-                *(
-                    _tuple(attributes[name], dimensions)
-                    for name in ("kernel_size", "stride", "padding", "dilation", "output_padding")
-                ),
-                strict=True,
-            )
-        )
-        return (shapes[0][0], attributes["out_channels"], *spatial)
-
-    return output
-
-
-def _conv_weights(shapes: Shapes, attributes: Attributes) -> int:
-    kernel = math.prod(_tuple(attributes["kernel_size"], len(shapes[0]) - 2))
-    return attributes["out_channels"] * shapes[0][1] // attributes["groups"] * kernel
-
-
-def _conv_parameters(shapes: Shapes, attributes: Attributes) -> int:
-    return _conv_weights(shapes, attributes) + (attributes["out_channels"] if attributes["bias"] else 0)
-
-
-def _conv_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    return 2 * output[0] * math.prod(output[2:]) * _conv_weights(shapes, attributes)
-
-
-def _conv_transpose_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    return 2 * output[0] * math.prod(shapes[0][2:]) * _conv_weights(shapes, attributes)
-
-
 _CONV_ATTRIBUTES = {
     "out_channels": REQUIRED,
     "kernel_size": REQUIRED,
@@ -235,9 +95,9 @@ def _conv(dimensions: int) -> Kind:
     return Kind(
         family="convolution",
         attributes=_CONV_ATTRIBUTES,
-        output=_conv_output(dimensions),
-        flops=_conv_flops,
-        parameters=_conv_parameters,
+        output=rules.conv_output(dimensions),
+        flops=rules.conv_flops,
+        parameters=rules.conv_parameters,
         tensor_cores=True,
         **_GEMM_TRAINING,  # type: ignore[arg-type]
     )
@@ -247,129 +107,16 @@ def _conv_transpose(dimensions: int) -> Kind:
     return Kind(
         family="convolution",
         attributes={**_CONV_ATTRIBUTES, "output_padding": 0},
-        output=_conv_transpose_output(dimensions),
-        flops=_conv_transpose_flops,
-        parameters=_conv_parameters,
+        output=rules.conv_transpose_output(dimensions),
+        flops=rules.conv_transpose_flops,
+        parameters=rules.conv_parameters,
         tensor_cores=True,
         **_GEMM_TRAINING,  # type: ignore[arg-type]
     )
 
 
-# Matrix products
-
-
-def _linear_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    if not shapes[0]:
-        raise InputError("a linear operation needs an input of at least one dimension", given=shapes[0])
-    return (*shapes[0][:-1], attributes["out_features"])
-
-
-def _linear_parameters(shapes: Shapes, attributes: Attributes) -> int:
-    return attributes["out_features"] * (shapes[0][-1] + (1 if attributes["bias"] else 0))
-
-
-def _linear_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    return 2 * size(shapes[0]) * attributes["out_features"]
-
-
-def _matmul_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    a, b = shapes
-    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
-        raise InputError("the inner dimensions of a matrix product differ", given=f"{a} and {b}", allowed="[..., M, K] and [..., K, N]")
-    return (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
-
-
-def _matmul_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    return 2 * size(output) * shapes[0][-1]
-
-
-def _attention_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    q, k, v = shapes
-    if min(map(len, shapes)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
-        raise InputError("query, key and value do not fit", given=f"{q}, {k}, {v}", allowed="[..., L, E], [..., S, E], [..., S, D]")
-    return (*q[:-1], v[-1])
-
-
-def _attention_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    q, k, v = shapes
-    rows = size(q[:-1])
-    return 2 * rows * k[-2] * (q[-1] + v[-1])
-
-
-# Pooling, reductions, movement
-
-
-def _pool_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    _check_channels(shapes[0], 2, 1)
-    kernel = _tuple(attributes["kernel_size"], 2)
-    stride = kernel if attributes["stride"] is None else _tuple(attributes["stride"], 2)
-    spatial = _window_output(
-        shapes[0][2:],
-        kernel,
-        stride,
-        _tuple(attributes["padding"], 2),
-        _tuple(attributes.get("dilation", 1), 2),
-        attributes["ceil_mode"],
-    )
-    return (*shapes[0][:2], *spatial)
-
-
-def _pool_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    return size(output) * math.prod(_tuple(attributes["kernel_size"], 2))
-
-
-def _adaptive_pool_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    _check_channels(shapes[0], 2, 1)
-    wanted = attributes["output_size"]
-    wanted = (wanted, wanted) if wanted is None or isinstance(wanted, int) else wanted
-    spatial = (n if want is None else want for n, want in zip(shapes[0][2:], wanted, strict=True))
-    return (*shapes[0][:2], *spatial)
-
-
-def _reduction_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    rank = len(shapes[0])
-    dims = attributes["dim"]
-    dims = tuple(range(rank)) if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
-    if any(not -rank <= dim < rank for dim in dims):
-        raise InputError("a reduced dimension does not exist", given=f"dim={dims} of {shapes[0]}")
-    reduced = {dim % rank for dim in dims}
-    if attributes["keepdim"]:
-        return tuple(1 if i in reduced else n for i, n in enumerate(shapes[0]))
-    return tuple(n for i, n in enumerate(shapes[0]) if i not in reduced)
-
-
-def _cat_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    first = shapes[0]
-    if not -len(first) <= attributes["dim"] < len(first):
-        raise InputError("the dimension to concatenate along does not exist", given=f"dim={attributes['dim']} of {first}")
-    dim = attributes["dim"] % len(first)
-    if any(len(s) != len(first) or s[:dim] + s[dim + 1 :] != first[:dim] + first[dim + 1 :] for s in shapes):
-        raise InputError("shapes to concatenate differ in another dimension", given=", ".join(map(str, shapes)))
-    return (*first[:dim], sum(shape[dim] for shape in shapes), *first[dim + 1 :])
-
-
-def _embedding_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    return (*shapes[0], attributes["embedding_dim"])
-
-
-def _channel_parameters(shapes: Shapes, attributes: Attributes) -> int:
-    if len(shapes[0]) < 2:
-        raise InputError("the input needs a batch and a channel dimension", given=shapes[0])
-    return 2 * shapes[0][1] if attributes["affine"] else 0
-
-
-def _row_parameters(tensors: int) -> Callable[[Shapes, Attributes], int]:
-    def parameters(shapes: Shapes, attributes: Attributes) -> int:
-        normalized = tuple(attributes["normalized_shape"])
-        if shapes[0][-len(normalized) :] != normalized:
-            raise InputError("normalized_shape is not the end of the input shape", given=f"{normalized} of {shapes[0]}")
-        return tensors * size(normalized) if attributes["affine"] else 0
-
-    return parameters
-
-
 def _unary(flops: int = 1, **attributes: Any) -> Kind:
-    return Kind(family="elementwise", attributes=attributes, output=_same, flops=_per_output_element(flops))
+    return Kind(family="elementwise", attributes=attributes, output=rules.same, flops=rules.per_output_element(flops))
 
 
 def _normalization(parameters: Callable[[Shapes, Attributes], int], flops: int, **attributes: Any) -> Kind:
@@ -377,8 +124,8 @@ def _normalization(parameters: Callable[[Shapes, Attributes], int], flops: int, 
     return Kind(
         family="normalization",
         attributes=attributes,
-        output=_same,
-        flops=_per_output_element(flops),
+        output=rules.same,
+        flops=rules.per_output_element(flops),
         parameters=parameters,
         training_reads=Traffic(inputs=4, output=2, parameters=2),
     )
@@ -400,8 +147,8 @@ def _binary(training_reads: Traffic, training_writes: Traffic, broadcast: tuple[
     return Kind(
         family="elementwise",
         inputs=(1, 2),
-        output=_broadcast_inputs,
-        flops=_per_output_element(1),
+        output=rules.broadcast_inputs,
+        flops=rules.per_output_element(1),
         training_reads=training_reads,
         training_writes=training_writes,
         broadcast_reads=broadcast[0],
@@ -413,8 +160,8 @@ def _reduction(flops: int) -> Kind:
     return Kind(
         family="pooling",
         attributes={"dim": None, "keepdim": False},
-        output=_reduction_output,
-        flops=_per_input_element(flops),
+        output=rules.reduction_output,
+        flops=rules.per_input_element(flops),
         training_reads=Traffic(inputs=1, output=1),
     )
 
@@ -423,8 +170,8 @@ def _noise(**attributes: Any) -> Kind:
     return Kind(
         family="elementwise",
         attributes=attributes,
-        output=_same,
-        flops=_per_output_element(1),
+        output=rules.same,
+        flops=rules.per_output_element(1),
         is_noise=True,
     )
 
@@ -441,17 +188,17 @@ KINDS: Mapping[str, Kind] = {
     "linear": Kind(
         family="matmul",
         attributes={"out_features": REQUIRED, "bias": True},
-        output=_linear_output,
-        flops=_linear_flops,
-        parameters=_linear_parameters,
+        output=rules.linear_output,
+        flops=rules.linear_flops,
+        parameters=rules.linear_parameters,
         tensor_cores=True,
         **_GEMM_TRAINING,  # type: ignore[arg-type]
     ),
     "matmul": Kind(
         family="matmul",
         inputs=(2, 2),
-        output=_matmul_output,
-        flops=_matmul_flops,
+        output=rules.matmul_output,
+        flops=rules.matmul_flops,
         tensor_cores=True,
         **_GEMM_TRAINING,  # type: ignore[arg-type]
     ),
@@ -459,17 +206,17 @@ KINDS: Mapping[str, Kind] = {
         family="attention",
         inputs=(3, 3),
         attributes={"causal": False},
-        output=_attention_output,
-        flops=_attention_flops,
+        output=rules.attention_output,
+        flops=rules.attention_flops,
         # The backward computes the scores again: five products where the forward has two.
         backward_flops=2.5,
         training_reads=Traffic(inputs=2, output=2),
         tensor_cores=True,
     ),
-    "batch_norm": _normalization(_channel_parameters, 4, affine=True),
-    "group_norm": _normalization(_channel_parameters, 6, num_groups=REQUIRED, affine=True),
-    "layer_norm": _normalization(_row_parameters(2), 6, normalized_shape=REQUIRED, affine=True),
-    "rms_norm": _normalization(_row_parameters(1), 4, normalized_shape=REQUIRED, affine=True),
+    "batch_norm": _normalization(rules.channel_parameters, 4, affine=True),
+    "group_norm": _normalization(rules.channel_parameters, 6, num_groups=REQUIRED, affine=True),
+    "layer_norm": _normalization(rules.row_parameters(2), 6, normalized_shape=REQUIRED, affine=True),
+    "rms_norm": _normalization(rules.row_parameters(1), 4, normalized_shape=REQUIRED, affine=True),
     "relu": _unary(),
     "relu6": _unary(2),
     "leaky_relu": _unary(2),
@@ -496,8 +243,8 @@ KINDS: Mapping[str, Kind] = {
     "softmax": Kind(
         family="softmax",
         attributes={"dim": -1},
-        output=_same,
-        flops=_per_output_element(5),
+        output=rules.same,
+        flops=rules.per_output_element(5),
         training_reads=Traffic(inputs=1, output=2),
     ),
     "add": _sum(),
@@ -510,22 +257,22 @@ KINDS: Mapping[str, Kind] = {
     "max_pool2d": Kind(
         family="pooling",
         attributes={"kernel_size": REQUIRED, "stride": None, "padding": 0, "dilation": 1, "ceil_mode": False},
-        output=_pool_output,
-        flops=_pool_flops,
+        output=rules.pool_output,
+        flops=rules.pool_flops,
         **_POOL_TRAINING,  # type: ignore[arg-type]
     ),
     "avg_pool2d": Kind(
         family="pooling",
         attributes={"kernel_size": REQUIRED, "stride": None, "padding": 0, "ceil_mode": False},
-        output=_pool_output,
-        flops=_pool_flops,
+        output=rules.pool_output,
+        flops=rules.pool_flops,
         **_POOL_TRAINING,  # type: ignore[arg-type]
     ),
     "adaptive_avg_pool2d": Kind(
         family="pooling",
         attributes={"output_size": REQUIRED},
-        output=_adaptive_pool_output,
-        flops=_per_input_element(1),
+        output=rules.adaptive_pool_output,
+        flops=rules.per_input_element(1),
         training_reads=Traffic(inputs=1, output=1),
     ),
     "mean": _reduction(1),
@@ -535,21 +282,21 @@ KINDS: Mapping[str, Kind] = {
         family="movement",
         inputs=(1, 4096),
         attributes={"dim": 0},
-        output=_cat_output,
-        flops=_per_output_element(0),
+        output=rules.cat_output,
+        flops=rules.per_output_element(0),
         training_reads=Traffic(inputs=1, output=1),
     ),
     "copy": Kind(
         family="movement",
-        output=_same,
-        flops=_per_output_element(0),
+        output=rules.same,
+        flops=rules.per_output_element(0),
         training_reads=Traffic(inputs=1, output=1),
     ),
     "embedding": Kind(
         family="movement",
         attributes={"num_embeddings": REQUIRED, "embedding_dim": REQUIRED},
-        output=_embedding_output,
-        flops=_per_output_element(0),
+        output=rules.embedding_output,
+        flops=rules.per_output_element(0),
         parameters=lambda shapes, attributes: attributes["num_embeddings"] * attributes["embedding_dim"],
         # Only the rows that are looked up are read; the gradient is as large as the whole table.
         reads=Traffic(inputs=1, output=1),

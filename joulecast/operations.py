@@ -1,21 +1,17 @@
-"""Operation and Network: the vocabulary that everything else shares. No torch in here.
-
-An Operation is one operator call as a frozen, hashable value. A Network is what a model consists of:
-operations with their counts and module paths, and what was left out.
-"""
+"""Operation: one operator call as a frozen, hashable value; what everything else is about. No torch in here."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, get_args
 
 from .errors import InputError, unknown_name
-from .kinds import KINDS, REQUIRED, Kind, Shape, Shapes, Traffic, size
+from .kinds import KINDS, REQUIRED, Kind, Traffic
+from .rules import Shape, Shapes, size
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
 RequestedPrecision = Literal["default", "fp32", "tf32", "fp16", "bf16"]
@@ -135,7 +131,9 @@ class Operation:
         shapes = tuple(normalized_shape(shape) for shape in input_shapes)
         least, most = row.inputs
         if not least <= len(shapes) <= most:
-            raise InputError(f"a {kind} takes another number of inputs", given=len(shapes), allowed=f"{least} to {most}")
+            raise InputError(
+                f"a {kind} takes another number of inputs", given=len(shapes), allowed=f"{least} to {most}"
+            )
         full = _full_attributes(kind, row, attributes or {})
         for name, value in (
             ("kind", kind),
@@ -266,7 +264,8 @@ class Operation:
             "kind": self.kind,
             "input_shapes": [list(shape) for shape in self.input_shapes],
             "attributes": {
-                name: list(value) if isinstance(value, tuple) else value for name, value in sorted(self.attributes.items())
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in sorted(self.attributes.items())
             },
             "precision": self.precision,
             "mode": self.mode,
@@ -302,165 +301,9 @@ def _full_attributes(kind: str, row: Kind, given: Mapping[str, Any]) -> dict[str
         raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
     missing = [name for name, default in row.attributes.items() if default is REQUIRED and name not in given]
     if missing:
-        raise InputError(f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}")
+        raise InputError(
+            f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
+        )
     return {
         name: _one_spelling(name, _plain_value(given.get(name, default))) for name, default in row.attributes.items()
     }
-
-
-@dataclass(frozen=True)
-class Entry:
-    """An operation of a network: how often it runs, and in which modules."""
-
-    operation: Operation
-    count: int = 1
-    module_paths: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise InputError("a count is a positive integer", given=repr(self.count))
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Work that was seen in a model and is no operation of its network."""
-
-    name: str
-    count: int
-    module_paths: tuple[str, ...]
-    reason: str
-
-
-@dataclass(frozen=True)
-class Network:
-    """What a model consists of at one input shape: operations with counts and module paths.
-
-    Args:
-        entries: The unique operations, in order of first use.
-        name: What to call it.
-        input_shape: The shape that it was extracted at; None for a list of operations.
-        mode: inference or training; all operations share it.
-        dropped: What the whitelist or the extraction left out.
-    """
-
-    entries: tuple[Entry, ...]
-    name: str = "network"
-    input_shape: Shape | None = None
-    mode: str = "inference"
-    dropped: tuple[Dropped, ...] = ()
-
-    def __post_init__(self) -> None:
-        if not self.entries:
-            raise InputError("a network needs at least one operation", given=self.name)
-        modes = {entry.operation.mode for entry in self.entries}
-        if modes != {self.mode}:
-            raise InputError("the operations of a network share its mode", given=", ".join(sorted(modes)), allowed=self.mode)
-
-    @classmethod
-    def of(cls, operations: Iterable[tuple[Operation, int]], *, name: str = "network") -> Self:
-        """A network from pairs of operation and count; equal operations are put together."""
-        counts: dict[Operation, int] = {}
-        for operation, count in operations:
-            counts[operation] = counts.get(operation, 0) + Entry(operation, count).count
-        mode = next(iter(counts)).mode if counts else "inference"
-        return cls(tuple(Entry(operation, count) for operation, count in counts.items()), name=name, mode=mode)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self.entries)
-
-    def __len__(self) -> int:
-        return len(self.entries)
-
-    @property
-    def calls(self) -> int:
-        """Number of operator calls, repeats counted."""
-        return sum(entry.count for entry in self.entries)
-
-    @property
-    def flops(self) -> int:
-        """FLOPs of all operations; a multiply-add is two."""
-        return sum(entry.count * entry.operation.flops for entry in self.entries)
-
-    def replace(self, *, mode: str, precision: str | None = None) -> Network:
-        """The same network in another mode, and in another precision where one is asked for."""
-        counts: dict[Operation, tuple[int, tuple[str, ...]]] = {}
-        for entry in self.entries:
-            kind = entry.operation.kind
-            real = None if precision is None else real_precision(kind, precision)
-            operation = entry.operation.replace(mode=mode, precision=real)
-            count, paths = counts.get(operation, (0, ()))
-            counts[operation] = (count + entry.count, paths + entry.module_paths)
-        entries = tuple(Entry(operation, count, paths) for operation, (count, paths) in counts.items())
-        return Network(entries, name=self.name, input_shape=self.input_shape, mode=mode, dropped=self.dropped)
-
-    def to_json(self) -> dict[str, Any]:
-        """The network as plain lists and dictionaries."""
-        return {
-            "name": self.name,
-            "input_shape": None if self.input_shape is None else list(self.input_shape),
-            "mode": self.mode,
-            "operations": [
-                {**entry.operation.to_json(), "count": entry.count, "module_paths": list(entry.module_paths)}
-                for entry in self.entries
-            ],
-            "dropped": [
-                {"name": d.name, "count": d.count, "module_paths": list(d.module_paths), "reason": d.reason}
-                for d in self.dropped
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, value: object, *, name: str = "network") -> Self:
-        """Read what `to_json` wrote, or a bare list of operations with counts.
-
-        Raises:
-            InputError: The value is no network, or holds an operation that cannot be; says which.
-        """
-        if isinstance(value, list):
-            value = {"operations": value}
-        if not isinstance(value, Mapping) or not isinstance(value.get("operations"), list):
-            raise InputError("a network is a list of operations, or an object with a list under 'operations'")
-        entries = []
-        for position, item in enumerate(value["operations"]):
-            try:
-                if not isinstance(item, Mapping):
-                    raise InputError("an operation is an object", given=repr(item)[:200])
-                bare = {k: v for k, v in item.items() if k not in ("count", "module_paths")}
-                entries.append(
-                    Entry(Operation.from_json(bare), item.get("count", 1), tuple(item.get("module_paths", ())))
-                )
-            except InputError as error:
-                raise InputError(
-                    f"operation {position + 1} of {name}: {error.what}",
-                    given=error.given,
-                    allowed=error.allowed,
-                    hint=error.hint,
-                ) from error
-        shape = value.get("input_shape")
-        return cls(
-            tuple(entries),
-            name=value.get("name", name),
-            input_shape=None if shape is None else normalized_shape(shape),
-            mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
-            dropped=tuple(
-                Dropped(d["name"], d["count"], tuple(d["module_paths"]), d["reason"]) for d in value.get("dropped", ())
-            ),
-        )
-
-    def save(self, path: str | Path) -> None:
-        """Write the network as JSON."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a network from a JSON file.
-
-        Raises:
-            InputError: The file cannot be read or holds no network.
-        """
-        path = Path(path)
-        try:
-            value = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
-            raise InputError("this network file cannot be read", given=str(path), hint=str(error)) from error
-        return cls.from_json(value, name=path.stem)

@@ -29,7 +29,11 @@ def si(value: float | None, unit: str) -> str:
         return "-"
     for factor, prefix in SI_PREFIXES:
         if abs(value) >= factor * 0.9995:
-            return f"{value / factor:.3g} {prefix}{unit}" if abs(value / factor) < 999.5 else f"{value / factor:.0f} {prefix}{unit}"
+            return (
+                f"{value / factor:.3g} {prefix}{unit}"
+                if abs(value / factor) < 999.5
+                else f"{value / factor:.0f} {prefix}{unit}"
+            )
     return f"{value:.3g} {unit}" if value else f"0 {unit}"
 
 
@@ -38,6 +42,9 @@ def table(header: list[str], rows: list[list[str]], right: frozenset[int] = froz
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = []
     for row in [header, ["-" * width for width in widths], *rows]:
-        cells = [cell.rjust(width) if i in right else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        cells = [
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
         lines.append("  ".join(cells).rstrip())
     return "\n".join(lines)

@@ -42,11 +42,14 @@ def show(folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")]) -
     dataset = load(folder)
     card = dataset.card
     typer.echo(f"{card.gpu}, {'default clock' if card.clock_mhz is None else f'{card.clock_mhz:g} MHz'}")
-    typer.echo(f"source: {card.source}\nlicence: {card.licence}\nmeasured: {' to '.join(card.measured)}\nsensor: {card.sensor}")
+    typer.echo(
+        f"source: {card.source}\nlicence: {card.licence}\nmeasured: {' to '.join(card.measured)}\nsensor: {card.sensor}"
+    )
     for mode in ("inference", "training"):
         usable = dataset.usable(mode)
         unique = len({m.operation for m in usable})
-        typer.echo(f"{mode}: {len(usable)} usable measurements of {unique} operations in {len(dataset.campaigns(mode))} campaigns")
+        campaigns = len(dataset.campaigns(mode))
+        typer.echo(f"{mode}: {len(usable)} usable measurements of {unique} operations in {campaigns} campaigns")
         for kind, count in Counter(m.operation.kind for m in usable).most_common():
             typer.echo(f"  {count:6d} {kind}")
     for remark, count in Counter(m.remark for m in dataset.measurements if m.remark).most_common():

@@ -13,7 +13,8 @@ from ..errors import InputError
 from .arguments import parse_shape, si, table
 
 if TYPE_CHECKING:
-    from ..operations import Network, Operation
+    from ..networks import Network
+    from ..operations import Operation
     from ..predictors.prediction import OperationCost, Prediction
 
 _Model = Annotated[str, typer.Argument(help="A torchvision classification model, or a network saved as JSON.")]
@@ -46,7 +47,12 @@ def predict(
 
     _refuse_both(as_json, as_csv)
     if not gpu:
-        raise InputError("a prediction needs a GPU", given="no --gpu", allowed="such as --gpu A30", hint="`joulecast gpus` lists them")
+        raise InputError(
+            "a prediction needs a GPU",
+            given="no --gpu",
+            allowed="such as --gpu A30",
+            hint="`joulecast gpus` lists them",
+        )
     prediction = predict_network(
         model,
         parse_shape(input_shape),
@@ -104,18 +110,18 @@ def _range_text(low_high: tuple[float, float] | None, unit: str) -> str:
 
 
 def _prediction_text(prediction: Prediction, top: int) -> str:
-    clock = f"{prediction.clock_mhz:g} MHz"
     interval = prediction.interval(_LEVEL) if prediction.supports(_LEVEL) else None
     totals = [
-        ["time", si(prediction.time_s, "s"), _range_text(interval and interval.time_s, "s")],
-        ["power", si(prediction.power_w, "W"), _range_text(interval and interval.power_w, "W")],
-        ["energy", si(prediction.energy_j, "J"), _range_text(interval and interval.energy_j, "J")],
-        ["energy-delay product", si(prediction.edp_js, "Js"), _range_text(interval and interval.edp_js, "Js")],
+        ["time", si(prediction.time_s, "s"), _range_text(interval.time_s if interval else None, "s")],
+        ["power", si(prediction.power_w, "W"), _range_text(interval.power_w if interval else None, "W")],
+        ["energy", si(prediction.energy_j, "J"), _range_text(interval.energy_j if interval else None, "J")],
+        ["energy-delay product", si(prediction.edp_js, "Js"), _range_text(interval.edp_js if interval else None, "Js")],
     ]
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
     parts = [
-        f"{prediction.network} {_shape_text(prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at {clock}",
+        f"{prediction.network} {_shape_text(prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
+        f"{prediction.clock_mhz:g} MHz",
         "",
         table(header, totals, frozenset({1})),
         "",
@@ -211,7 +217,21 @@ def _network_text(network: Network, top: int) -> str:
 def _network_csv(network: Network) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow("kind,input_shapes,attributes,precision,mode,count,flops,bytes_read,bytes_written,parameters,module_paths".split(","))
+    writer.writerow(
+        [
+            "kind",
+            "input_shapes",
+            "attributes",
+            "precision",
+            "mode",
+            "count",
+            "flops",
+            "bytes_read",
+            "bytes_written",
+            "parameters",
+            "module_paths",
+        ]
+    )
     for entry in network:
         operation = entry.operation
         value = operation.to_json()

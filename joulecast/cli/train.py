@@ -14,7 +14,7 @@ from .arguments import table
 
 if TYPE_CHECKING:
     from ..datasets import Dataset, NetworkMeasurement
-    from ..operations import Network
+    from ..networks import Network
     from ..predictors.validation import Validation
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; may be given several times.")]

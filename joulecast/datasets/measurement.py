@@ -9,8 +9,8 @@ from typing import Any
 
 from ..errors import DatasetError
 from ..hardware import find_gpu
-from ..kinds import Shape
 from ..operations import Operation
+from ..rules import Shape
 
 SCHEMA_VERSION = 1
 
@@ -124,9 +124,12 @@ class Card:
             DatasetError: Keys are missing or unknown.
         """
         try:
-            return cls(**{name: tuple(item) if isinstance(item, list) else item for name, item in value.items()})
+            values: dict[str, Any] = {k: tuple(item) if isinstance(item, list) else item for k, item in value.items()}
+            return cls(**values)
         except TypeError as error:
-            raise DatasetError("a dataset card has other keys than these", given=", ".join(value), hint=str(error)) from error
+            raise DatasetError(
+                "a dataset card has other keys than these", given=", ".join(value), hint=str(error)
+            ) from error
 
 
 @dataclass(frozen=True)

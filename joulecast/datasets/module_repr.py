@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import InputError, unknown_name
-from ..kinds import Shape
 from ..operations import Operation, real_precision
+from ..rules import Shape
 
 Arguments = tuple[list[Any], dict[str, Any]]
 
@@ -22,11 +22,13 @@ def _parse(text: str) -> tuple[str, Arguments]:
     try:
         call = ast.parse(text.strip(), mode="eval").body
         if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ValueError("not a call")
+            raise SyntaxError("not a call")  # noqa: TRY004
         positional = [_literal(argument) for argument in call.args]
         named = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
     except (SyntaxError, ValueError) as error:
-        raise InputError("this is no repr of a torch module", given=text, allowed="such as Linear(in_features=8, out_features=4)") from error
+        raise InputError(
+            "this is no repr of a torch module", given=text, allowed="such as Linear(in_features=8, out_features=4)"
+        ) from error
     return call.func.id, (positional, named)
 
 
@@ -78,7 +80,9 @@ _MODULES: dict[str, tuple[str, Callable[[Arguments], dict[str, Any]]]] = {
 }
 
 
-def operation_from_repr(text: str, input_shape: Shape, *, precision: str = "default", mode: str = "inference") -> Operation:
+def operation_from_repr(
+    text: str, input_shape: Shape, *, precision: str = "default", mode: str = "inference"
+) -> Operation:
     """Read the printed form of a torch module, such as "ReLU(inplace=True)", as an Operation.
 
     Args:

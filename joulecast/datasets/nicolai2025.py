@@ -25,7 +25,7 @@ from typing import Any
 
 from ..errors import DatasetError, InputError
 from ..hardware import find_gpu
-from ..kinds import Shape
+from ..rules import Shape
 from .measurement import Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 from .module_repr import operation_from_repr
 
@@ -56,7 +56,9 @@ def _table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
     if missing:
-        raise DatasetError("columns are missing", given=str(path), allowed=", ".join(columns), hint=f"add {', '.join(sorted(missing))}")
+        raise DatasetError(
+            "columns are missing", given=str(path), allowed=", ".join(columns), hint=f"add {', '.join(sorted(missing))}"
+        )
     return rows
 
 
@@ -86,7 +88,12 @@ def _measurement(row: Mapping[str, str], line: int, method: str) -> Measurement:
     time_s, power_w, energy_j = (float(row[name]) for name in ("time_s", "power_w", "energy_j"))
     iterations, duration_s = _optional(row["iterations"], _count), _optional(row["measured_for_s"], float)
     remark = ""
-    if iterations and duration_s and _is(energy_j, power_w * duration_s / iterations) and not _is(energy_j, power_w * time_s):
+    if (
+        iterations
+        and duration_s
+        and _is(energy_j, power_w * duration_s / iterations)
+        and not _is(energy_j, power_w * time_s)
+    ):
         energy_j, remark = power_w * time_s, _RECOMPUTED
     return Measurement(
         operation=operation,
@@ -114,10 +121,23 @@ def _campaign(row: Mapping[str, str]) -> str:
     return f"{row['source_file']}/{row['source_blob']}"
 
 
-_COLUMNS = (
-    "gpu tf32 mode input_shape time_s time_std_s power_w power_std_w energy_j energy_std_j iterations "
-    "measured_for_s started source_file source_blob"
-).split()
+_COLUMNS = [
+    "gpu",
+    "tf32",
+    "mode",
+    "input_shape",
+    "time_s",
+    "time_std_s",
+    "power_w",
+    "power_std_w",
+    "energy_j",
+    "energy_std_j",
+    "iterations",
+    "measured_for_s",
+    "started",
+    "source_file",
+    "source_blob",
+]
 
 
 def import_nicolai2025(folder: str | Path) -> list[Dataset]:
@@ -191,7 +211,9 @@ def _mark_train_mode(measurements: list[Measurement]) -> list[Measurement]:
     def marked(m: Measurement) -> Measurement:
         if m.operation.mode != "inference" or m.campaign not in suspect or m.operation.kind not in _MODE_DEPENDENT:
             return m
-        remark = f"ran in train mode: stochastic depth, an identity in eval mode, took {suspect[m.campaign] * 1e6:.0f} us"
+        remark = (
+            f"ran in train mode: stochastic depth, an identity in eval mode, took {suspect[m.campaign] * 1e6:.0f} us"
+        )
         return replace(m, usable=False, remark="; ".join(filter(None, (m.remark, remark))))
 
     return [marked(m) for m in measurements]

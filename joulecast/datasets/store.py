@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -94,20 +93,21 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / _CARD).unlink(missing_ok=True)
     files = {}
-    for name, schema, rows in zip(
-        (_OPERATIONS, _NETWORKS), _schemas(pa), (dataset.measurements, dataset.networks), strict=True
-    ):
+    parts: tuple[Sequence[Measurement | NetworkMeasurement], ...] = (dataset.measurements, dataset.networks)
+    for name, schema, rows in zip((_OPERATIONS, _NETWORKS), _schemas(pa), parts, strict=True):
         table = pa.Table.from_pylist([_plain(row) for row in rows], schema=schema)
         parquet.write_table(table, folder / name, compression="zstd")
         files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
     card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_json(), "files": files}
     temporary = folder / (_CARD + ".new")
     temporary.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, folder / _CARD)
+    temporary.replace(folder / _CARD)
     return folder
 
 
-def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any, parquet: ModuleType) -> list[dict[str, Any]]:
+def _read_rows(
+    folder: Path, name: str, facts: dict[str, Any], schema: Any, parquet: ModuleType
+) -> list[dict[str, Any]]:
     path = folder / name
     if not path.is_file():
         raise DatasetError("a file of the dataset is missing", given=str(path))
@@ -155,7 +155,9 @@ def load(folder: str | Path) -> Dataset:
         operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema, parquet)
         networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema, parquet)
     except (KeyError, TypeError, pa.ArrowException) as error:
-        raise DatasetError("the card or a file of this dataset is damaged", given=str(folder), hint=str(error)) from error
+        raise DatasetError(
+            "the card or a file of this dataset is damaged", given=str(folder), hint=str(error)
+        ) from error
     known: dict[str, Operation] = {}
     faults: list[str] = []
     measurements = _built(operations, lambda row: _measurement(row, known), faults)

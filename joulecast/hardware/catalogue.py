@@ -71,8 +71,10 @@ class GPU:
         """
         if clock_mhz is None:
             return float(self.boost_clock_mhz)
-        if not isinstance(clock_mhz, int | float) or isinstance(clock_mhz, bool) or not (
-            self.min_clock_mhz <= clock_mhz <= self.max_clock_mhz
+        if (
+            not isinstance(clock_mhz, int | float)
+            or isinstance(clock_mhz, bool)
+            or not (self.min_clock_mhz <= clock_mhz <= self.max_clock_mhz)
         ):
             raise InputError(
                 f"{self.name} cannot hold this graphics clock",

@@ -1,0 +1,1 @@
+"""Predictors of operations, their composition to networks, and how good they are."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..hardware import GPU
 from ..operations import Operation
@@ -100,7 +101,7 @@ class Baseline:
         cls,
         operations: Sequence[Operation],
         loops: Loops,
-        has_power: np.ndarray[Any, np.dtype[np.bool_]],
+        has_power: NDArray[np.bool_],
         methods: Sequence[str],
         roofline_s: FloatArray,
         gpu: GPU,
@@ -168,12 +169,14 @@ class Baseline:
 
     def device_s(self, kinds: Sequence[str], roofline_s: FloatArray) -> FloatArray:
         """Device time of each as far as the kind's constants tell, without the artefacts of a loop."""
-        return roofline_s * np.array([self.kinds[kind].device_slowdown for kind in kinds])
+        device_s: FloatArray = roofline_s * np.array([self.kinds[kind].device_slowdown for kind in kinds])
+        return device_s
 
     def loop_s(self, kinds: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
         """Loop time of each as far as the kind's constants tell: a smooth max(device, host)."""
         device_s = roofline_s * np.array([self.kinds[kind].slowdown for kind in kinds])
-        return smooth_max(self.host_s(kinds, methods), device_s)
+        loop_s: FloatArray = smooth_max(self.host_s(kinds, methods), device_s)
+        return loop_s
 
     def active_power_w(self, kinds: Sequence[str]) -> FloatArray:
         """Board power while the device works on operations of these kinds."""
@@ -243,9 +246,7 @@ def _slowdown(large: FloatArray, all_of_kind: FloatArray) -> float:
     return float(np.min(all_of_kind)) if all_of_kind.size else 1.0
 
 
-def _host_times_s(
-    time_s: FloatArray, methods: np.ndarray[Any, np.dtype[np.str_]], names: Sequence[str]
-) -> dict[str, float]:
+def _host_times_s(time_s: FloatArray, methods: NDArray[np.str_], names: NDArray[np.str_]) -> dict[str, float]:
     """Host time of one kind by method; a method that left the kind out launches about as fast as the others."""
     known = {
         str(name): float(np.quantile(time_s[methods == name], _HOST_QUANTILE)) for name in names if name in methods

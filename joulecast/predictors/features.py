@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..hardware import GPU
-from ..kinds import KINDS, size
+from ..kinds import KINDS
 from ..operations import ELEMENT_BYTES, Operation
+from ..rules import size
 
 FloatArray = NDArray[np.float64]
 

@@ -31,6 +31,7 @@ class ForestRegressor:
     model: Any
 
     def __call__(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """One value per row of inputs."""
         values: NDArray[np.float64] = self.model.predict(inputs)
         return values
 
@@ -97,7 +98,9 @@ def fit_forest(
     operations = [r.operation for r in repeats]
     if len(set(operations)) < LEAST_OPERATIONS:
         raise DatasetError(
-            f"too few usable operations for {mode} on {gpu.name}", given=len(set(operations)), allowed=f"from {LEAST_OPERATIONS}"
+            f"too few usable operations for {mode} on {gpu.name}",
+            given=len(set(operations)),
+            allowed=f"from {LEAST_OPERATIONS}",
         )
     has_power = np.array([r.power_w is not None for r in repeats])
     if has_power.sum() < LEAST_OPERATIONS:

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..errors import InputError, UncoveredError
 from ..hardware import GPU
-from ..operations import Network, Operation
+from ..networks import Network
+from ..operations import Operation
 from .composition import HostModel, Totals, compose, plain_sum
 from .predictor import OperationPredictions, OperationPredictor, Source
 
@@ -123,7 +124,9 @@ class Prediction:
         rank = math.ceil((count + 1) * level)
         if rank > count:
             raise InputError(
-                f"{count} measured networks cannot support such an interval", given=level, allowed=f"up to {count / (count + 1):.3f}"
+                f"{count} measured networks cannot support such an interval",
+                given=level,
+                allowed=f"up to {count / (count + 1):.3f}",
             )
 
         def around(value: float, quantity: str) -> tuple[float, float]:
@@ -190,7 +193,17 @@ class Prediction:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(
-            "kind,input_shapes,precision,count,device_time_s,power_w,energy_j,source,module_paths".split(",")
+            [
+                "kind",
+                "input_shapes",
+                "precision",
+                "count",
+                "device_time_s",
+                "power_w",
+                "energy_j",
+                "source",
+                "module_paths",
+            ]
         )
         for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0)):
             writer.writerow(
@@ -277,7 +290,9 @@ class NetworkPredictor:
 
     def _refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
         missing = [
-            operation for operation, source in zip(predictions.operations, predictions.source, strict=True) if source == "missing"
+            operation
+            for operation, source in zip(predictions.operations, predictions.source, strict=True)
+            if source == "missing"
         ]
         shown = "; ".join(map(repr, missing[:3])) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
         if len(missing) == len(predictions.operations):

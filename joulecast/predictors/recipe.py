@@ -39,9 +39,15 @@ class ForestRecipe:
         for name, least in (("trees", 1), ("min_samples_leaf", 1), ("folds", 2), ("seed", 0)):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}")
+                raise InputError(
+                    f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}"
+                )
         if not isinstance(self.max_features, float) or not 0 < self.max_features <= 1:
-            raise InputError("max_features of a recipe is out of range", given=repr(self.max_features), allowed="above 0.0, at most 1.0")
+            raise InputError(
+                "max_features of a recipe is out of range",
+                given=repr(self.max_features),
+                allowed="above 0.0, at most 1.0",
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,9 @@ def _pyplot() -> Any:
 
 
 def _slug(validation: Validation) -> str:
-    return f"{validation.gpu.replace('NVIDIA ', '').replace('GeForce ', '').replace(' ', '-').lower()}-{validation.mode}"
+    return (
+        f"{validation.gpu.replace('NVIDIA ', '').replace('GeForce ', '').replace(' ', '-').lower()}-{validation.mode}"
+    )
 
 
 def plot_operations(errors: OperationErrors, path: Path) -> Path:
@@ -86,8 +88,20 @@ def plot_networks(validation: Validation, path: Path) -> Path:
     with plt.rc_context(_STYLE):
         figure, axes = plt.subplots(1, 2, figsize=(13, 1.2 + 0.32 * len(errors)), sharey=True, layout="constrained")
         for axis, title, measured, overlap, added in (
-            (axes[0], "time (ms)", [e.measurement.time_s * 1e3 for e in errors], [e.time_s * 1e3 for e in errors], [e.sum_time_s * 1e3 for e in errors]),
-            (axes[1], "energy (J)", [e.measurement.energy_j for e in errors], [e.energy_j for e in errors], [e.sum_energy_j for e in errors]),
+            (
+                axes[0],
+                "time (ms)",
+                [e.measurement.time_s * 1e3 for e in errors],
+                [e.time_s * 1e3 for e in errors],
+                [e.sum_time_s * 1e3 for e in errors],
+            ),
+            (
+                axes[1],
+                "energy (J)",
+                [e.measurement.energy_j for e in errors],
+                [e.energy_j for e in errors],
+                [e.sum_energy_j for e in errors],
+            ),
         ):
             axis.hlines(rows, measured, overlap, color=_FAINT, linewidth=1)
             axis.scatter(measured, rows, marker="|", s=120, color=_INK, label="measured", zorder=3)
@@ -106,19 +120,23 @@ def _percent(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
+def _three(summary: Mapping[str, float], prefix: str) -> str:
+    return " / ".join(_percent(summary[f"{prefix}_{statistic}"]) for statistic in ("median", "mean", "p90"))
+
+
 def _operations_section(validation: Validation, folder: Path) -> list[str]:
     if not validation.operations:
         return ["Too few operations in any one campaign to cross-validate.", ""]
     lines = [
-        "| campaign | rows | unique | time R2 | R2 of log time | time med / mean / p90 % | power R2 | power med / mean / p90 % |",
+        "| campaign | rows | unique | time R2 | R2 of log time | time med / mean / p90 % | power R2 | "
+        "power med / mean / p90 % |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for errors in validation.operations:
         s = errors.summary()
         lines.append(
             f"| {errors.campaign} | {s['measurements']:.0f} | {s['unique_operations']:.0f} | {s['time_r2']:.3f} | "
-            f"{s['time_r2_log']:.3f} | {_percent(s['time_median'])} / {_percent(s['time_mean'])} / {_percent(s['time_p90'])} | "
-            f"{s['power_r2']:.3f} | {_percent(s['power_median'])} / {_percent(s['power_mean'])} / {_percent(s['power_p90'])} |"
+            f"{s['time_r2_log']:.3f} | {_three(s, 'time')} | {s['power_r2']:.3f} | {_three(s, 'power')} |"
         )
     largest = max(validation.operations, key=lambda e: len(set(e.operations)))
     name = f"{_slug(validation)}-operations.png"
@@ -142,14 +160,15 @@ def _networks_section(validation: Validation, folder: Path) -> list[str]:
         lines.append(f"| {title} | {cells[0]} | {cells[1]} |")
     lines += [
         "",
-        "| network | input | precision | measured ms | predicted ms | time error % | measured J | predicted J | energy error % "
-        "| device / host ms | time in kinds never measured % | operations left out |",
+        "| network | input | precision | measured ms | predicted ms | time error % | measured J | predicted J | "
+        "energy error % | device / host ms | time in kinds never measured % | operations left out |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for e in validation.networks:
         m = e.measurement
         lines.append(
-            f"| {m.network} | {'x'.join(map(str, m.input_shape))} | {m.precision} | {1e3 * m.time_s:.2f} | {1e3 * e.time_s:.2f} | "
+            f"| {m.network} | {'x'.join(map(str, m.input_shape))} | {m.precision} | "
+            f"{1e3 * m.time_s:.2f} | {1e3 * e.time_s:.2f} | "
             f"{100 * e.time_error:+.1f} | {m.energy_j:.3f} | {e.energy_j:.3f} | {100 * e.energy_error:+.1f} | "
             f"{1e3 * e.device_time_s:.2f} / {1e3 * e.host_time_s:.2f} | {_percent(e.unmeasured_share)} | {e.left_out} |"
         )

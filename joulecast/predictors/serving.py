@@ -38,10 +38,13 @@ class OnnxRegressor:
             raise ZooError("a stored regressor is no ONNX model", hint=str(error).splitlines()[0]) from error
         if taken.name != _INPUT or taken.shape[1] != len(INPUT_NAMES):
             raise ZooError(
-                "a stored regressor wants other inputs than these", given=f"{taken.name} {taken.shape}", allowed=f"{_INPUT} [*, {len(INPUT_NAMES)}]"
+                "a stored regressor wants other inputs than these",
+                given=f"{taken.name} {taken.shape}",
+                allowed=f"{_INPUT} [*, {len(INPUT_NAMES)}]",
             )
 
     def __call__(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """One value per row of inputs."""
         (values,) = self._session.run(None, {_INPUT: inputs})
         column: NDArray[np.float64] = np.asarray(values, dtype=np.float64).reshape(-1)
         return column
@@ -57,7 +60,9 @@ def to_onnx(regressor: ForestRegressor) -> bytes:
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import FloatTensorType
     except ImportError as error:
-        raise MissingDependencyError("storing a forest needs skl2onnx", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError(
+            "storing a forest needs skl2onnx", hint="pip install 'joulecast[train]'"
+        ) from error
     model: Any = convert_sklearn(
         regressor.model,
         initial_types=[(_INPUT, FloatTensorType([None, len(INPUT_NAMES)]))],

@@ -13,7 +13,8 @@ import numpy as np
 
 from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import find_gpu
-from ..operations import Network, Operation
+from ..networks import Network
+from ..operations import Operation
 from .composition import HostModel, compose, plain_sum
 from .features import FloatArray
 from .forest import LEAST_OPERATIONS, fit_forest
@@ -221,7 +222,7 @@ class Validation:
         """Mean, median and 90th percentile of the absolute errors on networks left out."""
         if not self.networks:
             return {}
-        summary = {}
+        summary: dict[str, float] = {}
         for name in ("time_error", "energy_error", "sum_time_error", "sum_energy_error"):
             error = np.abs([getattr(e, name) for e in self.networks])
             summary |= {

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..kinds import KINDS, Shape, size
+from ..kinds import KINDS
+from ..rules import Shape, size
 
 Bound = Mapping[str, Any]
 """Arguments of an operator call by their names in its schema; tensors as they are."""
@@ -183,40 +184,13 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "group_norm": _affine("group_norm", num_groups="num_groups"),
     "layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
     "rms_norm": _affine("rms_norm", normalized_shape="normalized_shape"),
-    **{
-        kind: _unary(kind)
-        for kind in (
-            "relu",
-            "relu6",
-            "leaky_relu",
-            "elu",
-            "gelu",
-            "silu",
-            "mish",
-            "softplus",
-            "sigmoid",
-            "tanh",
-            "hardtanh",
-            "hardsigmoid",
-            "hardswish",
-            "clamp",
-            "exp",
-            "log",
-            "sqrt",
-            "rsqrt",
-            "abs",
-            "neg",
-            "sin",
-            "cos",
-        )
-    },
-    "prelu": _unary("prelu"),
+    **{kind: _unary(kind) for kind in KINDS if KINDS[kind].family == "elementwise" and KINDS[kind].inputs == (1, 1)},
     "clamp_min": _unary("clamp"),
     "clamp_max": _unary("clamp"),
     **{kind: _binary(kind) for kind in ("add", "sub", "mul", "div", "pow")},
     "rsub": _binary("sub"),
     "softmax": _softmax,
-    "dropout": _dropout,
+    "dropout": _dropout,  # (after the elementwise kinds, of which it is one)
     "max_pool2d": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
     "avg_pool2d": _pool("avg_pool2d", "kernel_size", "stride", "padding", "ceil_mode"),
     "adaptive_avg_pool2d": _adaptive_pool,
@@ -242,6 +216,6 @@ FREE: frozenset[str] = frozenset(
     unsqueeze view _unsafe_view _reshape_alias view_as_real view_as_complex lift_fresh
     empty empty_like empty_strided new_empty new_empty_strided scalar_tensor is_same_size
     sym_size sym_stride sym_numel sym_storage_offset
-    """.split()
+    """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
 )
 """Operators that launch no kernel: views and allocations."""

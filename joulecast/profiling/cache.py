@@ -15,8 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..errors import InputError
-from ..kinds import Shape
-from ..operations import Network
+from ..networks import Network
+from ..rules import Shape
 
 EXTRACTION_VERSION = 1
 """Raise it whenever the same model gives other operations than before."""
@@ -60,4 +60,4 @@ def remember(network: Network, shape: Shape, mode: str, precision: str) -> None:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}", dir=path.parent)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             json.dump(network.to_json(), file)
-        os.replace(temporary, path)
+        Path(temporary).replace(path)

@@ -16,14 +16,18 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import ExtractionError, InputError, unknown_name
-from ..kinds import KINDS, Shape
-from ..operations import MODES, Dropped, Entry, Network, Operation, normalized_shape, real_precision
+from ..kinds import KINDS
+from ..networks import Dropped, Entry, Network
+from ..operations import MODES, Operation, normalized_shape, real_precision
+from ..rules import Shape
 from .aten import CONTIGUOUS_INPUT, FREE, OPERATORS, WHITELIST
 
 _HALF = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
-def _whole_stochastic_depth(module: torch.nn.Module, inputs: tuple[Any, ...]) -> tuple[str, list[Shape], dict[str, Any]] | None:
+def _whole_stochastic_depth(
+    module: torch.nn.Module, inputs: tuple[Any, ...]
+) -> tuple[str, list[Shape], dict[str, Any]] | None:
     if not module.training or not module.p:
         return None
     return "stochastic_depth", [tuple(inputs[0].shape)], {"p": module.p, "mode": module.mode}
@@ -33,11 +37,11 @@ def _whole_stochastic_depth(module: torch.nn.Module, inputs: tuple[Any, ...]) ->
 _WHOLE_MODULES = {"StochasticDepth": _whole_stochastic_depth}
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Writes down operators with the path of the module that runs them."""
 
     def __init__(self, module: torch.nn.Module, mode: str, precision: str, whitelist: Collection[str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._names = {id(child): name for name, child in module.named_modules()}
         self._mode, self._precision, self._whitelist = mode, precision, whitelist
         self._stack: list[tuple[str, bool]] = []
@@ -85,7 +89,7 @@ class _Recorder(TorchDispatchMode):
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
         bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
-        half = _HALF.get(getattr(first, "dtype", None), "")
+        half = _HALF.get(first.dtype, "") if isinstance(first, torch.Tensor) else ""
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._keep(("copy", [tuple(first.shape)], {}), half)
         found = convert(bound)
@@ -112,7 +116,11 @@ def _on_meta(value: Any) -> Any:
     # Tensors that a module keeps outside its parameters and buffers are still real.
     if isinstance(value, torch.Tensor):
         return value if value.is_meta else value.to("meta")
-    if isinstance(value, list | tuple) and value and any(isinstance(item, torch.Tensor | list | tuple) for item in value):
+    if (
+        isinstance(value, list | tuple)
+        and value
+        and any(isinstance(item, torch.Tensor | list | tuple) for item in value)
+    ):
         return type(value)(map(_on_meta, value))
     return value
 
@@ -141,7 +149,7 @@ def _following(recorder: _Recorder) -> Iterator[None]:
 
 
 def _meta_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    tensors = dict(module.named_parameters(remove_duplicate=False))
+    tensors: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
     tensors.update(module.named_buffers(remove_duplicate=False))
     return {name: tensor if tensor.is_meta else tensor.detach().to("meta") for name, tensor in tensors.items()}
 
@@ -208,7 +216,8 @@ def trace(
         input_shape=shape,
         mode=mode,
         dropped=tuple(
-            Dropped(dropped, len(paths), _unique(paths), reason) for (dropped, reason), paths in recorder.dropped.items()
+            Dropped(dropped, len(paths), _unique(paths), reason)
+            for (dropped, reason), paths in recorder.dropped.items()
         ),
     )
 

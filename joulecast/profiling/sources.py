@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MissingDependencyError, unknown_name
-from ..operations import MODES, Network, Operation, normalized_shape, real_precision
+from ..networks import Network
+from ..operations import MODES, Operation, normalized_shape, real_precision
 from .aten import WHITELIST
 from .cache import recall, remember
 

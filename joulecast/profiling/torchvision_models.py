@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
@@ -34,19 +35,17 @@ def import_torchvision() -> ModuleType:
     if spec is None or spec.origin is None:
         raise MissingDependencyError("named models need torchvision", hint="pip install 'joulecast[torch]'")
     if not _declared and not _native_operators_load(Path(spec.origin).parent):
-        library = torch.library.Library("torchvision", "DEF")
+        library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for schema in _SCHEMAS:
-            library.define(schema)
+            library.define(schema)  # type: ignore[no-untyped-call]
         _declared.append(library)  # a library that is collected takes its operators along
-    import torchvision
-
-    return torchvision
+    return importlib.import_module("torchvision")
 
 
 def _native_operators_load(folder: Path) -> bool:
     for path in [*folder.glob("_C*.so"), *folder.glob("_C*.pyd")]:
         try:
-            torch.ops.load_library(str(path))
+            torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
         except OSError:
             return False
         return True
@@ -89,4 +88,5 @@ def build(name: str) -> torch.nn.Module:
     # These two draw their weights with scipy on the CPU, and warn, unless told not to.
     settings = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
     with _WithoutMemory(), torch.random.fork_rng(devices=[]):
-        return import_torchvision().models.get_model(name, weights=None, **settings)
+        model: torch.nn.Module = import_torchvision().models.get_model(name, weights=None, **settings)
+    return model

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -137,7 +136,7 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
             (temporary / name).write_bytes(data)
         if folder.exists():
             shutil.rmtree(folder)
-        os.replace(temporary, folder)
+        temporary.replace(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     return folder
@@ -159,10 +158,15 @@ def _checked_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
         format_version, facts = manifest["format_version"], manifest["files"]
         expected = {name: fact["sha256"] for name, fact in facts.items()}
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ZooError("the manifest of this zoo entry is damaged", given=str(folder), hint="restore or reinstall it") from error
+        raise ZooError(
+            "the manifest of this zoo entry is damaged", given=str(folder), hint="restore or reinstall it"
+        ) from error
     if format_version != FORMAT_VERSION:
         raise ZooError(
-            "this zoo entry has another format", given=format_version, allowed=FORMAT_VERSION, hint="update joulecast, or train it again"
+            "this zoo entry has another format",
+            given=format_version,
+            allowed=FORMAT_VERSION,
+            hint="update joulecast, or train it again",
         )
     files = {}
     for name, sha256 in expected.items():
@@ -170,7 +174,9 @@ def _checked_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
             raise ZooError("the manifest of this zoo entry names a file outside its folder", given=name)
         files[name] = _read(folder / name)
         if _sha256(files[name]) != sha256:
-            raise ZooError("a file of this zoo entry was changed", given=str(folder / name), hint="restore or reinstall it")
+            raise ZooError(
+                "a file of this zoo entry was changed", given=str(folder / name), hint="restore or reinstall it"
+            )
     missing = {"card.json", "predictor.json", "time.onnx", "power.onnx"} - files.keys()
     if missing:
         raise ZooError("this zoo entry is incomplete", given=str(folder), hint=f"missing: {', '.join(sorted(missing))}")

@@ -22,7 +22,7 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
         # (Type hints on `predict` would be taken for a schema.)
         self._predictor = load_entry(Path(context.artifacts["entry"])).operations
 
-    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # noqa: ARG002
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]
         """Predict one row per operation."""
         import pandas as pd
 

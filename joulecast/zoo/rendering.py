@@ -17,8 +17,9 @@ def _operation_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
     ]
     for campaign, e in errors.items():
         lines.append(
-            f"| {campaign} | {e['unique_operations']:.0f} | {e['time_r2']:.3f} | {_percent(e['time_median'])} | "
-            f"{_percent(e['time_mean'])} | {e['power_r2']:.3f} | {_percent(e['power_median'])} | {_percent(e['power_mean'])} |"
+            f"| {campaign} | {e['unique_operations']:.0f} | "
+            f"{e['time_r2']:.3f} | {_percent(e['time_median'])} | {_percent(e['time_mean'])} | "
+            f"{e['power_r2']:.3f} | {_percent(e['power_median'])} | {_percent(e['power_mean'])} |"
         )
     return lines
 
@@ -52,7 +53,11 @@ def markdown(card: Mapping[str, Any]) -> str:
         "",
         *(_operation_table(card["operation_errors"]) if card["operation_errors"] else ["Too few operations to tell."]),
         "",
-        *(_network_table(card["network_errors"]) if card["network_errors"] else ["No network was measured on this GPU."]),
+        *(
+            _network_table(card["network_errors"])
+            if card["network_errors"]
+            else ["No network was measured on this GPU."]
+        ),
         "",
         "## Limits",
         "",

@@ -95,7 +95,15 @@ def _log(mlflow: Any, trained: Trained, recipe: ForestRecipe, entry: Path, uri: 
         mlflow.create_experiment(EXPERIMENT, artifact_location=root.as_uri() if root else None)
     mlflow.set_experiment(EXPERIMENT)
     with mlflow.start_run(run_name=card.name) as run, tempfile.TemporaryDirectory() as scratch:
-        mlflow.set_tags({"gpu": card.gpu, "mode": card.mode, "predictor": card.predictor, "git_commit": _commit(), "command": command})
+        mlflow.set_tags(
+            {
+                "gpu": card.gpu,
+                "mode": card.mode,
+                "predictor": card.predictor,
+                "git_commit": _commit(),
+                "command": command,
+            }
+        )
         mlflow.log_params({**recipe.to_json(), **_versions(), "dataset_sha256": card.data["sha256"]})
         mlflow.log_metrics({_metric_name(name): value for name, value in trained.validation.metrics().items()})
         write_report([trained.validation], recipe, Path(scratch), command=command)

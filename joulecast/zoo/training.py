@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
-from ..operations import Network, Operation
+from ..networks import Network
+from ..operations import Operation
 from ..predictors.composition import HostModel
 from ..predictors.forest import fit_forest
 from ..predictors.prediction import Composition, log_errors

@@ -1,0 +1,77 @@
+"""Everything a fresh machine with only Python needs: `python3 tasks.py demo` and `python3 tasks.py check`.
+
+Both make `.venv` with the exact versions of constraints.txt. Nothing outside this folder is changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
+LEAST_PYTHON = (3, 11)
+
+
+def install(extra: str) -> None:
+    """Install the checkout with an extra into `.venv`, unless that is what is there."""
+    if sys.version_info < LEAST_PYTHON:
+        sys.exit(
+            f"joulecast needs Python {'.'.join(map(str, LEAST_PYTHON))} or newer; this is {sys.version.split()[0]}"
+        )
+    asked = (ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes() + sys.version.encode()
+    digest = hashlib.sha256(asked).hexdigest()
+    stamp = VENV / f"installed-{extra}"
+    if stamp.is_file() and stamp.read_text() == digest:
+        return
+    print(f"installing joulecast[{extra}] into {VENV}", flush=True)
+    if not (BIN / "python").exists():
+        venv.create(VENV, with_pip=True)
+    pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    # One command for all: torch and torchvision must be chosen together.
+    subprocess.run([*pip, "--constraint", "constraints.txt", "--editable", f".[{extra}]"], cwd=ROOT, check=True)
+    stamp.write_text(digest)
+
+
+def run(*command: str) -> None:
+    """Run a program of `.venv`; stop with its exit code where it fails."""
+    print("$", *command, flush=True)
+    # Two threads that wait for each other are slower than one.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    code = subprocess.run([str(BIN / command[0]), *command[1:]], cwd=ROOT, env=environment, check=False).returncode
+    if code:
+        sys.exit(code)
+
+
+def demo() -> None:
+    """Install what predicting needs and print a prediction."""
+    install("torch")
+    run("joulecast", "predict", "resnet50", "32,3,224,224", "--gpu", "A30")
+
+
+def check() -> None:
+    """Install what developing needs; check format, lint and types, and run the tests."""
+    install("dev")
+    run("ruff", "format", "--check", ".")
+    run("ruff", "check", ".")
+    run("mypy")
+    run("python", "-m", "pytest")
+
+
+TASKS = {"demo": demo, "check": check}
+
+
+def main() -> None:
+    """Run the task that is named."""
+    if len(sys.argv) != 2 or sys.argv[1] not in TASKS:
+        sys.exit("usage: python3 tasks.py " + " | ".join(f"{name} ({task.__doc__})" for name, task in TASKS.items()))
+    TASKS[sys.argv[1]]()
+
+
+if __name__ == "__main__":
+    main()
