@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import click
 import typer
 
 from .. import __version__
@@ -45,21 +44,14 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code of its outcome.
 
-    A JoulecastError becomes one message on stderr and its class's exit code; a wrong option exits with 2.
+    A JoulecastError becomes one message on stderr and its class's exit code; typer exits with 2 on a wrong option.
     """
     try:
-        code = app(args=list(arguments) if arguments is not None else None, standalone_mode=False)
+        app(args=None if arguments is None else list(arguments))
     except JoulecastError as error:
         sys.stderr.write(f"error: {error}\n")
         sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.stderr.write("interrupted\n")
-        sys.exit(130)
     except BrokenPipeError:
         # The reader (head, less) has seen enough.
         sys.stderr.close()
         sys.exit(0)
-    sys.exit(code if isinstance(code, int) else 0)

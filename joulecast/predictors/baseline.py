@@ -135,14 +135,23 @@ class Baseline:
         artefact_s = np.where(accumulates, _artefact_s(operations, loops.time_s, gpu), 0.0)
         device_slower = (loops.time_s - artefact_s) / roofline_s
         typical_w = float(np.median(loops.power_w[large & has_power if (large & has_power).any() else has_power]))
+        large_slowdowns = {
+            kind: (float(np.median(slower[mine])), float(np.median(device_slower[mine])))
+            for kind in host_s
+            if (mine := large & (kinds == kind)).any()
+        }
         constants = {}
         for kind in host_s:
             mine = kinds == kind
             powered = mine & large & has_power
+            slowdown, device_slowdown = large_slowdowns.get(kind) or (
+                _bounded_slowdown(slower[mine & works], [row[0] for row in large_slowdowns.values()]),
+                _bounded_slowdown(device_slower[mine & works], [row[1] for row in large_slowdowns.values()]),
+            )
             constants[kind] = KindConstants(
                 host_s=host_s[kind],
-                slowdown=_slowdown(slower[mine & large], slower[mine & works]),
-                device_slowdown=_slowdown(device_slower[mine & large], device_slower[mine & works]),
+                slowdown=slowdown,
+                device_slowdown=device_slowdown,
                 active_power_w=float(np.median(loops.power_w[powered])) if powered.any() else typical_w,
                 precisions=frozenset(op.precision for op in operations if op.kind == kind),
             )
@@ -239,11 +248,10 @@ class Baseline:
         )
 
 
-def _slowdown(large: FloatArray, all_of_kind: FloatArray) -> float:
-    if large.size:
-        return float(np.median(large))
-    # Where every loop is host-bound, the one that is least so comes closest to the device.
-    return float(np.min(all_of_kind)) if all_of_kind.size else 1.0
+def _bounded_slowdown(host_bound: FloatArray, of_other_kinds: Sequence[float]) -> float:
+    """Slowdown of a kind whose loops all wait for the host: the usual one, if its quickest loop allows."""
+    usual = [float(np.median(of_other_kinds))] if of_other_kinds else []
+    return min([*usual, *host_bound.tolist()], default=1.0)
 
 
 def _host_times_s(time_s: FloatArray, methods: NDArray[np.str_], names: NDArray[np.str_]) -> dict[str, float]:

@@ -1,0 +1,164 @@
+"""The command line as a user meets it: output, exit codes, and one message per mistake."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+
+import pytest
+from conftest import simulated_dataset
+
+from joulecast.cli import main
+from joulecast.datasets import save
+from joulecast.resources import shipped
+
+
+@pytest.fixture
+def call(capsys):
+    def run(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            main(list(map(str, arguments)))
+        output = capsys.readouterr()
+        return caught.value.code, output.out, output.err
+
+    return run
+
+
+PREDICT = ("predict", "resnet18", "32,3,224,224", "--gpu", "A30")
+
+
+def test_predict_prints_totals_intervals_and_the_largest_operations(call):
+    code, out, err = call(*PREDICT, "--top", 3)
+    assert (code, err) == (0, "")
+    assert "resnet18 32 x 3 x 224 x 224, inference, on NVIDIA A30 at 1440 MHz" in out
+    assert "90 % interval" in out
+    lines = out.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("operation ")) + 2
+    assert "more operations" in lines[first + 3]
+
+
+def test_json_and_csv(call):
+    code, out, _ = call(*PREDICT, "--json")
+    value = json.loads(out)
+    assert code == 0
+    assert value["energy_j"] == pytest.approx(sum(op["energy_j"] for op in value["operations"]))
+    code, out, _ = call(*PREDICT, "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert sum(float(row["energy_j"]) for row in rows) == pytest.approx(value["energy_j"])
+
+
+def test_training_and_precision(call):
+    _, default, _ = call(*PREDICT, "--json", "--training")
+    _, fp32, _ = call(*PREDICT, "--json", "--training", "--precision", "fp32")
+    assert json.loads(default)["mode"] == "training"
+    assert json.loads(default)["energy_j"] < json.loads(fp32)["energy_j"]
+
+
+def test_extract(call):
+    code, out, _ = call("extract", "resnet18", "1x3x64x64")
+    assert code == 0
+    assert "layer1.0.conv1" in out
+    assert "69 calls" not in out
+    _, out, _ = call("extract", "resnet18", "1,3,64,64", "--csv")
+    rows = list(csv.DictReader(io.StringIO(out)))
+    _, out, _ = call("extract", "resnet18", "1,3,64,64", "--json")
+    assert len(rows) == len(json.loads(out)["operations"])
+    assert sum(int(row["count"]) for row in rows) == 68
+
+
+def test_extracted_json_can_be_predicted(call, tmp_path):
+    _, out, _ = call("extract", "resnet18", "32,3,224,224", "--json")
+    (tmp_path / "net.json").write_text(out)
+    _, again, _ = call("predict", tmp_path / "net.json", "--gpu", "A30", "--json")
+    _, direct, _ = call(*PREDICT, "--json")
+    assert json.loads(again)["energy_j"] == json.loads(direct)["energy_j"]
+
+
+def test_what_is_not_covered_is_printed(call):
+    code, out, _ = call(*PREDICT, "--precision", "tf32")
+    assert code == 0
+    assert "not covered, and not in the totals" in out
+    code, out, err = call(*PREDICT, "--precision", "tf32", "--strict")
+    assert code == 6
+    assert "not covered" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("predict", "resnet5O", "1,3,224,224", "--gpu", "A30"), 2, "did you mean resnet50"),
+        (("predict", "resnet50", "1,3,224,224", "--gpu", "A3O"), 2, "did you mean A30"),
+        (("predict", "resnet50", "1,3,224,224"), 2, "needs a GPU"),
+        (("predict", "resnet50", "--gpu", "A30"), 2, "shape of its input"),
+        (("predict", "resnet50", "1,1,224,224", "--gpu", "A30"), 3, "conv1"),
+        (("predict", "resnet50", "0,3,224,224", "--gpu", "A30"), 2, "positive integers"),
+        (("predict", "resnet50", "a,b", "--gpu", "A30"), 2, "32,3,224,224"),
+        (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--clock", "9999"), 2, "210 to 1440 MHz"),
+        (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--precision", "fp8"), 2, "fp32"),
+        (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--json", "--csv"), 2, "either"),
+        (("predict", "nothere.json", "--gpu", "A30"), 2, "cannot be read"),
+        (("predict", "resnet50", "1,3,224,224", "--gpuu", "A30"), 2, "No such option"),
+        (("datasets", "import", "nicolai2052", "."), 2, "did you mean nicolai2025"),
+        (("datasets", "import", "nicolai2025", "nothere"), 4, "cannot be read"),
+        (("datasets", "show", "nothere"), 4, "no whole dataset"),
+        (("train", "--dataset", "nothere", "--recipe", "nothere.toml"), 2, "recipe cannot be read"),
+        (("zoo", "show", "a30/florest-inference"), 2, "did you mean a30/forest-inference"),
+    ],
+    ids=lambda value: " ".join(value)[:50] if isinstance(value, tuple) else None,
+)
+def test_mistakes_get_one_message_and_an_exit_code(call, arguments, code, says):
+    got, out, err = call(*arguments)
+    assert got == code
+    assert out == ""
+    assert says in err
+    assert "Traceback" not in err
+
+
+def test_a_damaged_entry_is_one_message(call, tmp_path):
+    entry = shutil.copytree(shipped("zoo") / "a30" / "forest-inference", tmp_path / "e")
+    data = bytearray((entry / "time.onnx").read_bytes())
+    data[1000] ^= 1
+    (entry / "time.onnx").write_bytes(data)
+    code, _, err = call(*PREDICT, "--predictor", entry)
+    assert code == 5
+    assert "was changed" in err
+
+
+def test_catalogue(call):
+    code, out, _ = call("gpus")
+    assert code == 0
+    assert "A30" in out
+    assert "forest-training" in out
+    assert "a30/forest-inference" in call("zoo", "list")[1]
+    assert "Limits" in call("zoo", "show", "a30/forest-inference")[1]
+    assert call("--version")[1].startswith("joulecast ")
+
+
+def test_train_and_evaluate_end_to_end(call, tmp_path):
+    data = simulated_dataset()
+    folder = save(data, tmp_path / "data")
+    (tmp_path / "r.toml").write_text('predictor = "forest"\ntrees = 4\nfolds = 3\n')
+    code, out, err = call(
+        "train", "--dataset", folder, "--recipe", tmp_path / "r.toml", "--zoo", tmp_path / "zoo", "--no-track"
+    )
+    assert (code, err) == (0, "")
+    assert "networks left out" in out
+    entry = tmp_path / "zoo" / "a30" / "forest-inference"
+    code, out, _ = call("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--precision", "fp32", "--predictor", entry)
+    assert code == 0
+    code, out, _ = call("evaluate", "--dataset", folder, "--recipe", tmp_path / "r.toml", "--out", tmp_path / "report")
+    assert code == 0
+    report = (tmp_path / "report" / "REPORT.md").read_text()
+    assert "| resnet18 | 8x3x64x64 | fp32 |" in report
+    assert (tmp_path / "report" / "a30-inference-networks.png").stat().st_size > 10_000
+
+
+def test_import_real_measurements(call, nicolai2025, tmp_path):
+    code, out, _ = call("datasets", "import", "nicolai2025", nicolai2025, "--out", tmp_path)
+    assert code == 0
+    assert "11069 measurements" in out
+    code, out, _ = call("datasets", "show", tmp_path / "a30")
+    assert code == 0
+    assert "conv2d" in out

@@ -1,0 +1,74 @@
+"""What several test files need: a simulated GPU loop, and the real measurements where they are at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from joulecast import Operation
+from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement
+from joulecast.hardware import find_gpu
+from joulecast.predictors.features import roofline
+
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "nicolai2025"
+
+STATIC_W, ACTIVE_W = 35.0, 160.0
+HOST_S = {"conv2d": 30e-6, "relu": 10e-6, "linear": 25e-6, "batch_norm": 32e-6}
+SLOWDOWN = {"conv2d": 2.2, "relu": 1.2, "linear": 1.3, "batch_norm": 1.4}
+
+
+@pytest.fixture(scope="session")
+def nicolai2025() -> Path:
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the measurements of nicolai2025 are not beside this checkout")
+    return SHARED_DATA
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JOULECAST_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+def simulated_operations(mode: str = "inference") -> list[Operation]:
+    """Operations of four kinds over four decades of size."""
+    operations = []
+    for channels in (16, 32, 64, 128, 256):
+        for size in (4, 7, 14, 28, 56):
+            shape = (32, channels, size, size)
+            conv = {"out_channels": channels, "kernel_size": 3, "padding": 1, "bias": False}
+            operations += [
+                Operation("conv2d", [shape], conv, precision="fp32", mode=mode),
+                Operation("relu", [shape], mode=mode),
+                Operation("batch_norm", [shape], mode=mode),
+                Operation("linear", [(size * size, channels)], {"out_features": 4 * channels}, mode=mode),
+            ]
+    return operations
+
+
+def simulated_dataset(mode: str = "inference") -> Dataset:
+    """What a loop would show of these operations if the physics of DESIGN were the whole truth."""
+    gpu = find_gpu("A30")
+    operations = simulated_operations(mode)
+    line_s = roofline(operations, gpu, gpu.boost_clock_mhz).time_s
+    rng = np.random.default_rng(0)
+    measurements = []
+    for operation, least_s in zip(operations, line_s, strict=True):
+        device_s = SLOWDOWN[operation.kind] * least_s
+        host_s = HOST_S[operation.kind] * rng.uniform(1.0, 1.02)
+        time_s = max(device_s, host_s)
+        power_w = STATIC_W + (ACTIVE_W - STATIC_W) * device_s / time_s
+        measurements.append(
+            Measurement(operation, time_s, power_w, time_s * power_w, campaign="simulated", method="forward")
+        )
+    networks = tuple(
+        NetworkMeasurement("resnet18", (batch, 3, 64, 64), "fp32", mode, 4e-3, 100.0, 0.4) for batch in (8, 16)
+    )
+    card = Card(gpu.name, None, "simulated", "none", {"forward": "simulated"})
+    return Dataset(card, tuple(measurements), networks)
+
+
+@pytest.fixture(scope="session")
+def dataset() -> Dataset:
+    return simulated_dataset()

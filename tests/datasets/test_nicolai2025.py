@@ -1,0 +1,112 @@
+"""The importer: its rules on a small made-up export, and on the real one where it is at hand."""
+
+from __future__ import annotations
+
+import csv
+
+import pytest
+
+from joulecast.datasets import import_nicolai2025
+from joulecast.datasets.nicolai2025 import _COLUMNS
+from joulecast.errors import DatasetError
+
+CONV = "Conv2d(8, 8, kernel_size=(3, 3), stride=(1, 1), padding=(1, 1))"
+A30 = "NVIDIA A30"
+
+
+def row(campaign, module, time_s, power_w, *, mode="inference", gpu=A30, **more):
+    values = {
+        **dict.fromkeys(_COLUMNS, ""),
+        "gpu": gpu,
+        "tf32": "False",
+        "mode": mode,
+        "module": module,
+        "input_shape": "(32, 8, 56, 56)",
+        "time_s": time_s,
+        "power_w": power_w,
+        "energy_j": time_s * power_w,
+        "started": "2024-11-10_15-41-44",
+        "source_file": campaign,
+        "source_blob": "0",
+    }
+    return {**values, **more}
+
+
+def written(folder, rows):
+    for name, column, content in (("operations", "module", rows), ("networks", "network", [])):
+        with (folder / f"{name}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, [*_COLUMNS, column])
+            writer.writeheader()
+            writer.writerows(content)
+    return folder
+
+
+def test_train_mode_is_recognized_by_an_identity_that_takes_time(tmp_path):
+    depth = "StochasticDepth(p=0.1, mode=row)"
+    norm = "BatchNorm2d(8, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)"
+    rows = [
+        row("train", depth, 2e-4, 160.0),
+        row("train", norm, 4e-4, 160.0),
+        row("train", CONV, 5e-4, 160.0),
+        row("train", "ReLU()", 3e-6, 60.0),
+        row("eval", depth, 5e-6, 50.0),
+        row("eval", norm, 2e-4, 160.0),
+        row("eval", "ReLU()", 5e-6, 60.0),
+    ]
+    (dataset,) = import_nicolai2025(written(tmp_path, rows))
+    unusable = {(m.campaign, m.operation.kind) for m in dataset.measurements if not m.usable}
+    assert unusable == {("train/0", "stochastic_depth"), ("train/0", "batch_norm")}
+
+
+def test_a_campaign_that_reads_less_power_than_another_loses_its_power(tmp_path):
+    modules = [CONV.replace("Conv2d(8, 8", f"Conv2d(8, {n}") for n in (8, 16, 24, 32)]
+    rows = [row("good", module, 1e-3, 160.0) for module in modules]
+    rows += [row("low", module, 1e-3, 110.0) for module in modules]
+    (dataset,) = import_nicolai2025(written(tmp_path, rows))
+    assert {(m.campaign, m.power_usable) for m in dataset.measurements} == {("good/0", True), ("low/0", False)}
+    assert all(m.usable for m in dataset.measurements)
+
+
+def test_energy_over_another_duration_is_recomputed(tmp_path):
+    # 160 W x 10 s / 9000 iterations instead of 160 W x 1 ms.
+    rows = [row("early", CONV, 1e-3, 160.0, iterations=9000, measured_for_s=10.0, energy_j=160.0 * 10 / 9000)]
+    (dataset,) = import_nicolai2025(written(tmp_path, rows))
+    assert dataset.measurements[0].energy_j == pytest.approx(0.16)
+    assert "recomputed" in dataset.measurements[0].remark
+
+
+def test_energy_that_nothing_explains_is_refused_with_its_line(tmp_path):
+    rows = [row("a", CONV, 1e-3, 160.0), row("a", CONV, 1e-3, 160.0, energy_j=0.2)]
+    with pytest.raises(DatasetError, match="line 3: energy"):
+        import_nicolai2025(written(tmp_path, rows))
+
+
+def test_unknown_operations_are_refused_with_their_lines(tmp_path):
+    rows = [row("a", CONV, 1e-3, 160.0), row("a", "Conv2e(3)", 1e-3, 160.0)]
+    with pytest.raises(DatasetError, match="line 3: unknown torch module"):
+        import_nicolai2025(written(tmp_path, rows))
+
+
+def test_missing_files_and_columns_are_refused(tmp_path):
+    with pytest.raises(DatasetError, match="cannot be read"):
+        import_nicolai2025(tmp_path)
+    written(tmp_path, [])
+    (tmp_path / "operations.csv").write_text("gpu,time_s\n")
+    with pytest.raises(DatasetError, match="columns are missing"):
+        import_nicolai2025(tmp_path)
+
+
+def test_the_real_export(nicolai2025):
+    a30, rtx = import_nicolai2025(nicolai2025)
+    assert (len(a30.measurements), len(rtx.measurements)) == (11069, 1761)
+    assert len(a30.networks) == 48
+    # The data README names these two as not credible, and no other.
+    low = {m.campaign.split("/")[0] for m in rtx.measurements if not m.power_usable}
+    assert low == {"finalbench_all_operations_RTX2080TI", "operations_RTX2080TI"}
+    assert all(m.power_usable for m in a30.measurements)
+    # February's campaigns ran in eval mode; November's batch norm did not.
+    february = [m for m in a30.measurements if "_train/" in m.campaign]
+    assert all(m.usable for m in february)
+    assert not any(
+        m.usable for m in a30.measurements if m.operation.kind == "batch_norm" and "finalbench" in m.campaign
+    )

@@ -1,0 +1,108 @@
+"""Datasets at rest: round trip, checks on load, impossible measurements."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from joulecast import Operation
+from joulecast.datasets import Dataset, Measurement, fingerprint, load, save
+from joulecast.errors import DatasetError
+
+RELU = Operation("relu", [(4, 8)])
+
+
+def test_round_trip(dataset, tmp_path):
+    assert load(save(dataset, tmp_path / "d")) == dataset
+
+
+def test_fingerprint_follows_the_content(dataset, tmp_path):
+    first = fingerprint(save(dataset, tmp_path / "a"))
+    assert fingerprint(save(dataset, tmp_path / "b")) == first
+    shorter = replace(dataset, measurements=dataset.measurements[1:])
+    assert fingerprint(save(shorter, tmp_path / "c")) != first
+
+
+def test_a_changed_byte_is_refused(dataset, tmp_path):
+    folder = save(dataset, tmp_path / "d")
+    path = folder / "operations.parquet"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(DatasetError, match="differs from its card"):
+        load(folder)
+    assert path.read_bytes() == data
+
+
+@pytest.mark.parametrize("name", ["card.json", "operations.parquet", "networks.parquet"])
+def test_a_missing_file_is_refused(dataset, tmp_path, name):
+    folder = save(dataset, tmp_path / "d")
+    (folder / name).unlink()
+    with pytest.raises(DatasetError, match=r"missing|no whole dataset"):
+        load(folder)
+
+
+def rewrite_card(folder, **changes):
+    card = json.loads((folder / "card.json").read_text())
+    (folder / "card.json").write_text(json.dumps({**card, **changes}))
+
+
+def test_another_schema_version_is_refused(dataset, tmp_path):
+    folder = save(dataset, tmp_path / "d")
+    rewrite_card(folder, schema_version=99)
+    with pytest.raises(DatasetError, match="schema version"):
+        load(folder)
+
+
+def test_unknown_keys_of_a_card_are_refused(dataset, tmp_path):
+    folder = save(dataset, tmp_path / "d")
+    rewrite_card(folder, colour="green")
+    with pytest.raises(DatasetError, match="keys"):
+        load(folder)
+
+
+def test_an_unknown_operation_is_refused_with_its_row(dataset, tmp_path):
+    folder = save(dataset, tmp_path / "d")
+    path = folder / "operations.parquet"
+    table = pq.read_table(path)
+    values = table["operation"].to_pylist()
+    values[2] = values[2].replace('"kind": "', '"kind": "un')
+    table = table.set_column(0, table.schema.field(0), pa.array(values))
+    pq.write_table(table, path)
+    import hashlib
+
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    files = json.loads((folder / "card.json").read_text())["files"]
+    rewrite_card(folder, files={**files, "operations.parquet": {"sha256": sha256, "rows": table.num_rows}})
+    with pytest.raises(DatasetError, match="row 3: unknown operation kind"):
+        load(folder)
+
+
+@pytest.mark.parametrize(
+    ("time_s", "power_w", "energy_j", "says"),
+    [
+        (0.0, 100.0, 0.0, "not positive"),
+        (-1.0, 100.0, -100.0, "not positive"),
+        (float("nan"), 100.0, 1.0, "not positive"),
+        (1.0, 199.0, 199.0, "1.2 x"),
+        (1.0, 0.0, 0.0, "outside"),
+        (1.0, 100.0, 102.0, "not power x time"),
+        (1.0, 100.0, float("inf"), "not power x time"),
+        (1.0, 100.0, None, "together"),
+    ],
+)
+def test_impossible_measurements_are_refused_with_their_line(dataset, time_s, power_w, energy_j, says):
+    good = Measurement(RELU, 1.0, 100.0, 100.5, line=6)
+    bad = Measurement(RELU, time_s, power_w, energy_j, line=7)
+    with pytest.raises(DatasetError, match=says) as caught:
+        Dataset(dataset.card, (good, bad))
+    assert "line 7" in str(caught.value)
+    assert "line 6" not in str(caught.value)
+
+
+def test_time_without_power_is_a_measurement(dataset):
+    assert Dataset(dataset.card, (Measurement(RELU, 1.0, None, None),)).usable("inference")

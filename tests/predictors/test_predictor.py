@@ -1,0 +1,212 @@
+"""From simulated loops with known physics back to that physics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import ACTIVE_W, HOST_S, SLOWDOWN, STATIC_W, simulated_dataset, simulated_operations
+
+from joulecast import Network, Operation
+from joulecast.errors import DatasetError, InputError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.composition import HostModel, compose, plain_sum
+from joulecast.predictors.features import roofline
+from joulecast.predictors.forest import fit_forest
+from joulecast.predictors.prediction import NetworkPredictor
+from joulecast.predictors.recipe import ForestRecipe
+from joulecast.predictors.validation import cross_validate, leave_networks_out
+
+RECIPE = ForestRecipe(trees=16, folds=5)
+A30 = find_gpu("A30")
+
+
+@pytest.fixture(scope="module")
+def predictor(dataset):
+    return fit_forest(dataset, "inference", RECIPE)
+
+
+@pytest.fixture(scope="module")
+def network_predictor(predictor):
+    scores = tuple(0.01 * i for i in range(1, 20))
+    return NetworkPredictor(
+        "test/forest",
+        predictor,
+        HostModel(5e-6, learned=True),
+        "overlap",
+        dict.fromkeys(("time", "power", "energy", "edp"), scores),
+    )
+
+
+def test_constants_are_recovered(predictor):
+    baseline = predictor.baseline
+    assert baseline.static_power_w == pytest.approx(STATIC_W, rel=0.1)
+    for kind, row in baseline.kinds.items():
+        assert row.host_s["forward"] == pytest.approx(HOST_S[kind], rel=0.03)
+        assert row.slowdown == pytest.approx(SLOWDOWN[kind], rel=0.01)
+        assert row.active_power_w == pytest.approx(ACTIVE_W, rel=0.01)
+
+
+def test_device_costs_are_recovered_from_host_bound_loops(predictor):
+    operations = simulated_operations()
+    predictions = predictor.predict(operations)
+    true_s = np.array([SLOWDOWN[op.kind] for op in operations]) * roofline(operations, A30, 1440).time_s
+    true_j = true_s * (ACTIVE_W - STATIC_W)
+    host_bound = predictions.time_s > 3 * true_s
+    assert host_bound.sum() > 20
+    assert predictions.dynamic_energy_j[host_bound] == pytest.approx(true_j[host_bound], rel=0.25, abs=2e-5)
+    assert predictions.device_time_s.sum() == pytest.approx(true_s.sum(), rel=0.03)
+
+
+def test_measured_modelled_missing(predictor):
+    known = simulated_operations()[0]
+    unseen = Operation("relu", [(3, 5)])
+    stand_in = Operation("add", [(32, 64, 56, 56)] * 2)
+    missing = Operation("linear", [(64, 64)], {"out_features": 64}, precision="bf16")
+    predictions = predictor.predict([known, unseen, stand_in, missing])
+    assert predictions.source == ("measured", "modelled", "modelled", "missing")
+    assert np.isnan(predictions.time_s[3])
+    assert np.isfinite(predictions.time_s[:3]).all()
+    # An addition moves three tensors where a relu moves two.
+    relu = predictor.predict([Operation("relu", [(32, 64, 56, 56)])])
+    assert predictions.device_time_s[2] == pytest.approx(1.5 * relu.device_time_s[0], rel=0.05)
+
+
+def test_energy_is_power_times_time(predictor):
+    predictions = predictor.predict(simulated_operations())
+    assert predictions.energy_j == pytest.approx(predictions.power_w * predictions.time_s)
+    assert (predictions.power_w <= 1.001 * A30.power_limit_w).all()
+
+
+def test_accumulated_gradients_are_taken_off():
+    training = simulated_dataset("training")
+    card = replace(training.card, accumulates_gradients=("forward",))
+    plain = fit_forest(training, "training", RECIPE)
+    corrected = fit_forest(replace(training, card=card), "training", RECIPE)
+    # relu in training: five passes of its own, three of accumulation.
+    relu = [Operation("relu", [(32, 256, 56, 56)], mode="training")]
+    ratio = corrected.predict(relu).device_time_s / plain.predict(relu).device_time_s
+    assert ratio[0] == pytest.approx(5 / 8, abs=0.05)
+
+
+def test_training_twice_gives_the_same_numbers(dataset, predictor):
+    again = fit_forest(dataset, "inference", RECIPE)
+    operations = simulated_operations()[::7]
+    assert (again.predict(operations).time_s == predictor.predict(operations).time_s).all()
+
+
+def test_too_few_operations_are_refused(dataset):
+    few = replace(dataset, measurements=dataset.measurements[:10])
+    with pytest.raises(DatasetError, match="too few"):
+        fit_forest(few, "inference", RECIPE)
+    with pytest.raises(DatasetError, match="too few"):
+        fit_forest(dataset, "training", RECIPE)
+
+
+def test_another_mode_is_refused(predictor):
+    with pytest.raises(InputError, match="for inference"):
+        predictor.predict([Operation("relu", [(4,)], mode="training")])
+
+
+def test_lower_clocks_take_longer_and_less_power(predictor):
+    conv = [op for op in simulated_operations() if op.kind == "conv2d"][-1:]
+    relu = [op for op in simulated_operations() if op.kind == "relu"][-1:]
+    for operations, stretched in ((conv, True), (relu, False)):
+        full, half = predictor.predict(operations), predictor.predict(operations, 720)
+        assert (half.device_time_s[0] > 1.5 * full.device_time_s[0]) == stretched
+        assert half.dynamic_energy_j[0] < full.dynamic_energy_j[0]
+        assert half.power_w[0] < full.power_w[0]
+
+
+# Composition
+
+
+def networks():
+    large = [op for op in simulated_operations() if op.input_shapes[0][-1] == 56]
+    small = [op for op in simulated_operations() if op.input_shapes[0][-1] == 4]
+    return {"device": Network.of([(op, 3) for op in large]), "host": Network.of([(op, 3) for op in small])}
+
+
+@pytest.mark.parametrize("name", ["device", "host"])
+def test_laws_of_composition(network_predictor, name):
+    prediction = network_predictor.predict(networks()[name])
+    assert prediction.time_s >= max(prediction.device_time_s, prediction.host_time_s)
+    assert prediction.time_s <= prediction.device_time_s + prediction.host_time_s
+    assert prediction.energy_j == pytest.approx(prediction.power_w * prediction.time_s)
+    assert prediction.edp_js == pytest.approx(prediction.energy_j * prediction.time_s)
+    assert sum(cost.energy_j for cost in prediction.operations) == pytest.approx(prediction.energy_j)
+    assert sum(cost.device_time_s for cost in prediction.operations) == pytest.approx(prediction.device_time_s)
+    assert STATIC_W <= prediction.power_w <= A30.power_limit_w
+    assert (prediction.host_time_s > prediction.device_time_s) == (name == "host")
+
+
+def test_twice_the_network_costs_twice_as_much(network_predictor):
+    once = networks()["device"]
+    twice = Network.of([(entry.operation, 2 * entry.count) for entry in once])
+    assert network_predictor.predict(twice).energy_j == pytest.approx(2 * network_predictor.predict(once).energy_j)
+
+
+def test_plain_sum_is_the_sum_of_loops(network_predictor):
+    network = networks()["host"]
+    prediction = network_predictor.predict(network, composition="sum")
+    loops = network_predictor.operations.predict([entry.operation for entry in network])
+    assert prediction.time_s == pytest.approx(3 * loops.time_s.sum())
+    assert prediction.energy_j == pytest.approx(3 * loops.energy_j.sum())
+    assert sum(cost.energy_j for cost in prediction.operations) == pytest.approx(prediction.energy_j)
+
+
+def test_host_offset_is_recovered(predictor):
+    network = networks()["host"]
+    counts = np.array([entry.count for entry in network], dtype=float)
+    predictions = predictor.predict([entry.operation for entry in network])
+    true = HostModel(12e-6)
+    found = HostModel.fit([(counts, predictions, true.network_s(counts, predictions)[0])], "inference")
+    assert found.learned
+    assert found.offset_s == pytest.approx(12e-6, abs=1e-6)
+    assert HostModel.fit([], "inference") == HostModel.prior("inference")
+
+
+def test_energy_never_exceeds_the_cap(predictor):
+    predictions = predictor.predict(simulated_operations())
+    counts = np.ones(len(predictions.operations))
+    totals = compose(counts, predictions, HostModel(0.0), 50.0)
+    assert totals.energy_j == pytest.approx(50.0 * totals.time_s)
+    assert plain_sum(counts, predictions).energy_j > totals.energy_j
+
+
+def test_interval(network_predictor):
+    prediction = network_predictor.predict(networks()["device"])
+    # 19 scores: the 18th covers 18 / 20.
+    interval = prediction.interval(0.9)
+    assert interval.time_s == pytest.approx((prediction.time_s * np.exp(-0.18), prediction.time_s * np.exp(0.18)))
+    narrow = prediction.interval(0.5)
+    assert interval.energy_j[0] < narrow.energy_j[0] < prediction.energy_j < narrow.energy_j[1] < interval.energy_j[1]
+    with pytest.raises(InputError, match="19 measured networks"):
+        prediction.interval(0.99)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        prediction.interval(1.0)
+
+
+# Validation
+
+
+def test_folds_share_no_operation(dataset):
+    repeated = replace(dataset, measurements=dataset.measurements * 2)
+    errors = cross_validate(repeated, "inference", RECIPE, "simulated")
+    summary = errors.summary()
+    assert summary["measurements"] == 2 * summary["unique_operations"] == 200
+    # The physics is exact but for a 2 % spread of the host; a leak would give errors of zero.
+    assert 0.0005 < summary["time_median"] < 0.05
+    assert summary["power_median"] < 0.05
+    assert errors.predicted_time_s[:100] == pytest.approx(errors.predicted_time_s[100:])
+
+
+def test_a_network_left_out_takes_its_operations_along(dataset):
+    operations = simulated_operations()
+    mine, shared = operations[4], operations[8]
+    first, second = dataset.networks[0], replace(dataset.networks[1], network="other")
+    data = replace(dataset, networks=(first, second))
+    found = {first: Network.of([(mine, 1), (shared, 1)]), second: Network.of([(shared, 2)])}
+    errors = leave_networks_out(data, "inference", RECIPE, found)
+    assert [(error.measurement.network, error.left_out) for error in errors] == [("resnet18", 1), ("other", 0)]

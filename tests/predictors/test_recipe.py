@@ -1,0 +1,36 @@
+"""Recipes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.predictors.recipe import load_recipe
+
+SHIPPED = sorted((Path(__file__).resolve().parents[2] / "predictors").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_shipped_recipes_load(path):
+    assert load_recipe(path).trees > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ('predictor = "florest"', UnknownNameError, "did you mean forest"),
+        ("trees = 3", UnknownNameError, "predictor"),
+        ('predictor = "forest"\ntreees = 3', UnknownNameError, "did you mean trees"),
+        ('predictor = "forest"\ntrees = 0', InputError, "from 1"),
+        ('predictor = "forest"\nfolds = 1', InputError, "from 2"),
+        ('predictor = "forest"\nmax_features = 1.5', InputError, "at most 1"),
+        ('predictor = "forest"\nforest = "pine"', UnknownNameError, "extra_trees"),
+        ("predictor = ", InputError, "cannot be read"),
+    ],
+)
+def test_wrong_recipes_are_refused(tmp_path, text, error, says):
+    (tmp_path / "r.toml").write_text(text)
+    with pytest.raises(error, match=says):
+        load_recipe(tmp_path / "r.toml")

@@ -1,0 +1,119 @@
+"""The public functions on the shipped zoo."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from torch import nn
+
+import joulecast
+from joulecast import Operation
+from joulecast.errors import InputError, UncoveredError, UnknownNameError, ZooError
+
+CONV = Operation("conv2d", [(32, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32")
+LINEAR_TF32 = Operation("linear", [(32, 512)], {"out_features": 512}, precision="tf32")
+
+
+def test_resnet50_on_an_a30_is_what_was_measured():
+    # Measured (nicolai2025, networks.csv): 21.4 ms, 164.6 W, 3.52 J.
+    prediction = joulecast.predict("resnet50", (32, 3, 224, 224), "A30")
+    assert prediction.time_s == pytest.approx(21.36e-3, rel=0.1)
+    assert prediction.power_w == pytest.approx(164.6, rel=0.05)
+    assert prediction.energy_j == pytest.approx(3.515, rel=0.1)
+    low, high = prediction.interval(0.9).energy_j
+    assert low < 3.515 < high
+    assert not prediction.uncovered
+    assert {"measured", "modelled"} == {cost.source for cost in prediction.operations}
+    assert json.loads(json.dumps(prediction.to_json()))["energy_j"] == prediction.energy_j
+    assert len(prediction.to_csv().splitlines()) == 1 + len(prediction.operations)
+
+
+def test_training_costs_about_three_times_as_much():
+    inference, training = (
+        joulecast.predict("resnet50", (32, 3, 224, 224), "A30", mode=mode) for mode in ("inference", "training")
+    )
+    assert 2.5 < training.energy_j / inference.energy_j < 4
+
+
+def test_more_images_cost_more():
+    energies_j = [joulecast.predict("resnet18", (n, 3, 224, 224), "A30").energy_j for n in (8, 16, 32, 64)]
+    assert energies_j == sorted(energies_j)
+
+
+def test_tf32_saves_energy_where_there_is_tf32():
+    default, fp32 = (joulecast.predict("resnet18", (32, 3, 224, 224), "A30", precision=p) for p in ("default", "fp32"))
+    assert default.energy_j < 0.8 * fp32.energy_j
+    default, fp32 = (
+        joulecast.predict("resnet18", (32, 3, 224, 224), "2080 Ti", precision=p) for p in ("default", "fp32")
+    )
+    assert default.energy_j == pytest.approx(fp32.energy_j)
+
+
+def test_energy_is_lowest_at_a_middle_clock():
+    # Published for the A30: energy is lowest at 900 MHz, the energy-delay product at 1200 MHz.
+    clocks = (210, 300, 600, 900, 1200, 1440)
+    predictions = [joulecast.predict("resnet50", (32, 3, 224, 224), "A30", clock) for clock in clocks]
+    assert min(predictions, key=lambda p: p.energy_j).clock_mhz == 900
+    assert min(predictions, key=lambda p: p.edp_js).clock_mhz == 1200
+    assert [p.time_s for p in predictions] == sorted((p.time_s for p in predictions), reverse=True)
+    assert "scaled by physics" in predictions[0].notes[0]
+
+
+def test_modules_lists_and_files(tmp_path):
+    module = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU())
+    assert joulecast.predict(module, (32, 3, 56, 56), "A30").energy_j > 0
+    listed = joulecast.predict([(CONV, 3)], None, "A30")
+    joulecast.Network.of([(CONV, 3)]).save(tmp_path / "n.json")
+    assert joulecast.predict(tmp_path / "n.json", None, "A30").energy_j == listed.energy_j
+
+
+def test_operations_alone():
+    predictions = joulecast.predict_operations([CONV, CONV.replace(precision="fp32")], "A30")
+    assert predictions.time_s.shape == (2,)
+    assert predictions.time_s[0] < predictions.time_s[1]
+    assert predictions.energy_j == pytest.approx(predictions.time_s * predictions.power_w)
+
+
+def test_what_is_not_covered_is_listed_and_strict_raises():
+    network = [(CONV, 1), (LINEAR_TF32, 2)]
+    prediction = joulecast.predict(network, None, "A30")
+    assert [cost.operation for cost in prediction.uncovered] == [LINEAR_TF32]
+    assert prediction.uncovered[0].energy_j is None
+    assert prediction.device_time_s == joulecast.predict([(CONV, 1)], None, "A30").device_time_s
+    with pytest.raises(UncoveredError, match="1 operations are not covered"):
+        joulecast.predict(network, None, "A30", strict=True)
+    with pytest.raises(InputError, match="covers none"):
+        joulecast.predict([(LINEAR_TF32, 2)], None, "A30")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error", "says"),
+    [
+        (("resnet18", (8, 3, 64, 64), "A300"), {}, UnknownNameError, "did you mean A30"),
+        (("resnet18", (8, 3, 64, 64), "A30", 5000), {}, InputError, "210 to 1440"),
+        (("resnet18", (8, 3, 64, 64), "A30"), {"precision": "fp31"}, UnknownNameError, "did you mean fp32"),
+        (("resnet18", (8, 3, 64, 64), "A30"), {"mode": "trianing"}, UnknownNameError, "training"),
+        (("resnet18", (8, 3, 64, 64), "A30"), {"precision": "bf16"}, InputError, "covers none"),
+        (("resnet18", (8, 3, 64, 64), "2080 Ti"), {"precision": "bf16"}, InputError, "does not support bf16"),
+        (("resnet18", (8, 3, 64, 64), "A30"), {"predictor": "tree"}, UnknownNameError, "predictor"),
+        (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "product"}, InputError, "overlap, sum"),
+    ],
+)
+def test_bad_input(arguments, options, error, says):
+    with pytest.raises(error, match=says):
+        joulecast.predict(*arguments, **options)
+
+
+def test_operations_to_predict_share_a_mode():
+    with pytest.raises(InputError, match="share one mode"):
+        joulecast.predict_operations([CONV, CONV.replace(mode="training")], "A30")
+    with pytest.raises(InputError, match="share one mode"):
+        joulecast.predict_operations([], "A30")
+
+
+def test_a_gpu_without_predictor_is_said(monkeypatch, tmp_path):
+    (tmp_path / "zoo").mkdir()
+    monkeypatch.setattr("joulecast.zoo.catalogue.shipped", lambda name: tmp_path / name)
+    with pytest.raises(ZooError, match="no predictor for inference"):
+        joulecast.predict([(CONV, 1)], None, "A30")

@@ -1,0 +1,86 @@
+"""Importing changes nothing and loads nothing heavy; imports point one way; the public names are what they say."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import joulecast
+
+PACKAGE = Path(joulecast.__file__).parent
+HEAVY = {"torch", "torchvision", "mlflow", "sklearn", "pandas", "pyarrow", "matplotlib", "skl2onnx", "onnx", "scipy"}
+# Rooms from the ground up; a room may import those before it, and itself.
+ROOMS = [
+    "errors",
+    "rules",
+    "kinds",
+    "operations",
+    "networks",
+    "resources",
+    "hardware",
+    "datasets",
+    "profiling",
+    "predictors",
+    "zoo",
+    "api",
+    "cli",
+]
+
+
+def modules_after(code: str) -> set[str]:
+    script = f"{code}\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
+    return {name.split(".")[0] for name in json.loads(result.stdout.splitlines()[-1])}
+
+
+def test_import_is_light():
+    assert not modules_after("import joulecast") & HEAVY
+
+
+def test_predicting_operations_is_light():
+    code = (
+        "import joulecast as j\n"
+        "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
+        "j.predict_operations([o], 'A30'); j.predict([(o, 3)], None, 'A30')"
+    )
+    assert not modules_after(code) & HEAVY
+
+
+def test_public_names_exist_and_are_all():
+    assert all(hasattr(joulecast, name) for name in joulecast.__all__)
+    code = "import joulecast, json; print(json.dumps(sorted(vars(joulecast))))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    submodules = {path.stem for path in PACKAGE.iterdir()}
+    names = {name for name in json.loads(result.stdout) if not name.startswith("_")}
+    assert names - submodules == set(joulecast.__all__)
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The rooms of joulecast that a file imports, also inside functions."""
+    package = ["joulecast", *path.relative_to(PACKAGE).parts[:-1]]
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            names = [*base, *(node.module or "").split(".")]
+            names = [name for name in names if name]
+            if names[:1] == ["joulecast"]:
+                rooms |= {names[1]} if len(names) > 1 else {alias.name for alias in node.names}
+    return rooms & set(ROOMS)
+
+
+def test_imports_point_one_way():
+    wrong = []
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+        if room not in ROOMS:
+            assert room == "__init__", f"{path} belongs to no room"
+            continue
+        allowed = set(ROOMS[: ROOMS.index(room) + 1])
+        if room == "predictors":
+            allowed -= {"profiling"}  # they stand side by side
+        wrong += [f"{path.relative_to(PACKAGE)} imports {other}" for other in imported_rooms(path) - allowed]
+    assert not wrong

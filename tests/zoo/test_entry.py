@@ -1,0 +1,163 @@
+"""Zoo entries: round trip, golden prediction, and every way to be damaged that a user could meet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import simulated_dataset, simulated_operations
+
+from joulecast import Network
+from joulecast.datasets import save
+from joulecast.errors import JoulecastError, ZooError
+from joulecast.predictors.recipe import ForestRecipe
+from joulecast.resources import shipped
+from joulecast.zoo import entries, find_predictor, load_entry
+from joulecast.zoo.entry import load_card
+from joulecast.zoo.training import train
+
+RECIPE = ForestRecipe(trees=8, folds=3)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    data = replace(simulated_dataset(), networks=())
+    folder = save(data, tmp_path_factory.mktemp("data") / "d")
+    return train(data, folder, "inference", RECIPE, {})
+
+
+@pytest.fixture(scope="module")
+def stored(trained, tmp_path_factory):
+    return trained.save(tmp_path_factory.mktemp("zoo"))
+
+
+@pytest.fixture
+def entry(stored, tmp_path):
+    return shutil.copytree(stored, tmp_path / "entry")
+
+
+def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
+    operations = simulated_operations()
+    before, after = trained.predictor.predict(operations), load_entry(entry).operations.predict(operations)
+    assert after.time_s == pytest.approx(before.time_s, rel=1e-4)
+    assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
+    assert after.source == before.source
+
+
+def test_training_twice_gives_the_same_files(trained, stored, tmp_path):
+    again = trained.save(tmp_path)
+    for path in stored.iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_card_says_what_matters(entry):
+    card = load_card(entry)
+    assert card["data"]["unique_operations"] == 100
+    assert card["operation_errors"]["simulated"]["time_r2"] > 0.99
+    text = (entry / "README.md").read_text()
+    assert "Limits" in text
+    assert "simulated" in text
+
+
+@pytest.mark.parametrize("name", ["card.json", "predictor.json", "time.onnx", "power.onnx", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "empty"])
+def test_damaged_files_are_refused_and_left_alone(entry, name, damage):
+    path = entry / name
+    data = bytearray(path.read_bytes())
+    if damage == "flip":
+        data[len(data) // 3] ^= 0x20
+    content = {"flip": bytes(data), "truncate": bytes(data[: len(data) // 2]), "empty": b""}.get(damage)
+    path.unlink() if content is None else path.write_bytes(content)
+    with pytest.raises(ZooError):
+        load_entry(entry)
+    assert path.exists() == (content is not None)
+    assert content is None or path.read_bytes() == content
+
+
+def rewrite(entry, name, value):
+    """Change a file and the manifest with it, as somebody would who knows the format."""
+    data = json.dumps(value).encode() if not isinstance(value, bytes) else value
+    (entry / name).write_bytes(data)
+    manifest = json.loads((entry / "manifest.json").read_text())
+    manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+    (entry / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_a_regressor_that_predicts_otherwise_is_refused(entry):
+    rewrite(entry, "time.onnx", (entry / "power.onnx").read_bytes())
+    with pytest.raises(ZooError, match="predicts otherwise"):
+        load_entry(entry)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("predictor.json", {"inputs": ["log_roofline"]}, "other features"),
+        ("predictor.json", {"gpu": "A31"}, "damaged"),
+        ("predictor.json", {"baseline": {}}, "damaged"),
+        ("card.json", {"composition": "magic"}, "composition"),
+        ("card.json", {"host": None}, "damaged"),
+    ],
+)
+def test_wrong_content_is_refused(entry, name, change, says):
+    rewrite(entry, name, {**json.loads((entry / name).read_text()), **change})
+    with pytest.raises(ZooError, match=says):
+        load_entry(entry)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format_version": 2}, "another format"),
+        ({"files": {"../card.json": {"sha256": "0"}}}, "outside"),
+        ({"files": {}}, "incomplete"),
+    ],
+)
+def test_wrong_manifests_are_refused(entry, change, says):
+    manifest = json.loads((entry / "manifest.json").read_text())
+    (entry / "manifest.json").write_text(json.dumps({**manifest, **change}))
+    with pytest.raises(ZooError, match=says):
+        load_entry(entry)
+
+
+def test_no_code_is_loaded(entry):
+    rewrite(entry, "time.onnx", b"cos\nsystem\n(S'touch /tmp/never'\ntR.")
+    with pytest.raises(ZooError, match="no ONNX model"):
+        load_entry(entry)
+
+
+# What ships
+
+
+@pytest.mark.parametrize("name", entries())
+def test_shipped_entries_load_and_are_what_they_say(name):
+    loaded = load_entry(shipped("zoo") / name)
+    card = load_card(shipped("zoo") / name)
+    assert loaded.name == card["name"] == name
+    assert loaded.operations.gpu.name == card["gpu"]
+    assert card["data"]["source"]
+    assert card["limits"]
+    relu = [op for op in simulated_operations(card["mode"]) if op.kind == "relu"]
+    network = loaded.predict(Network.of([(op, 1) for op in relu]))
+    assert 0 < network.power_w <= 1.05 * loaded.operations.gpu.power_limit_w
+    assert np.isfinite(network.energy_j)
+
+
+def test_shipped_zoo_has_both_gpus_in_both_modes():
+    assert {f"{gpu}/forest-{mode}" for gpu in ("a30", "rtx-2080-ti") for mode in ("inference", "training")} <= set(
+        entries()
+    )
+
+
+def test_finding_predictors(entry):
+    assert find_predictor("A30", "inference", str(entry)).name == "a30/forest-inference"
+    assert find_predictor("A30", "training", "forest").name == "a30/forest-training"
+    assert find_predictor("A30", "training", "a30/forest-training").name == "a30/forest-training"
+    with pytest.raises(JoulecastError, match="another GPU or mode"):
+        find_predictor("A30", "training", str(entry))
+    with pytest.raises(JoulecastError, match="did you mean a30/forest"):
+        find_predictor("A30", "training", "a30/forst-training")
