@@ -1,0 +1,81 @@
+"""How quick predicting is, against a reference in the same run: `python benchmarks/speed.py`.
+
+Writes benchmarks/SPEED.md. Cold commands alternate with the reference, so that a slow moment of the machine hits both.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import joulecast
+from joulecast.profiling.extraction import trace
+from joulecast.profiling.torchvision_models import build, import_torchvision
+
+COLD_REPEATS = 9
+WARM_REPEATS = 50
+OUT = Path(__file__).with_name("SPEED.md")
+PREDICT = [sys.executable, "-m", "joulecast.cli", "predict", "resnet50", "32,3,224,224", "--gpu", "A30"]
+IMPORT_TORCH = [sys.executable, "-c", "import torch"]
+
+
+def wall_s(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def warm_s(work: Callable[[], object], repeats: int = WARM_REPEATS) -> float:
+    work()
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def main() -> None:
+    shape = (32, 3, 224, 224)
+    network = joulecast.extract("resnet50", shape)
+    wall_s(PREDICT), wall_s(IMPORT_TORCH)
+    pairs = [(wall_s(PREDICT), wall_s(IMPORT_TORCH)) for _ in range(COLD_REPEATS)]
+    cold, torch = (statistics.median(column) for column in zip(*pairs, strict=True))
+    ratio = statistics.median(a / b for a, b in pairs)
+    predict = warm_s(lambda: joulecast.predict(network, None, "A30"))
+    cached = warm_s(lambda: joulecast.predict("resnet50", shape, "A30"))
+    import_torchvision()
+    extract = warm_s(lambda: trace(build("resnet50"), shape), 15)
+    rows = [
+        (
+            "cold `joulecast predict resnet50`, cached network",
+            f"{cold:.2f} s",
+            f"{ratio:.2f} x `import torch` ({torch:.2f} s)",
+            "< 0.5 x",
+        ),
+        ("warm prediction of ResNet-50 from its operations", f"{1e3 * predict:.1f} ms", "", "< 10 ms"),
+        ("warm prediction of ResNet-50 by name, cached network", f"{1e3 * cached:.1f} ms", "", ""),
+        ("warm extraction of ResNet-50, built and traced", f"{1e3 * extract:.0f} ms", "", "< 300 ms"),
+    ]
+    lines = [
+        "# How quick it is",
+        "",
+        f"Made by `python benchmarks/speed.py`; do not edit. {platform.machine()}, Python {platform.python_version()}, "
+        f"median of {COLD_REPEATS} cold and {WARM_REPEATS} warm repeats.",
+        "",
+        "| what | time | against a reference | goal |",
+        "| --- | --- | --- | --- |",
+        *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+    ]
+    OUT.write_text("\n".join(lines))
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
