@@ -38,6 +38,10 @@ class Entry:
         return cls(Operation.from_json(bare), value.get("count", 1), tuple(value.get("module_paths", ())))
 
 
+BOOKKEEPING = "bookkeeping on one integer"
+"""Reason for dropping what costs nothing worth a mention: batch norm counts its batches."""
+
+
 @dataclass(frozen=True)
 class Dropped:
     """Work that was seen in a model and is no operation of its network."""

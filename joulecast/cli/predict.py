@@ -124,6 +124,7 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         f"{prediction.clock_mhz:g} MHz",
         "",
         table(header, totals, frozenset({1})),
+        *_incomplete(prediction),
         "",
         f"bound by the {bound}: device {si(prediction.device_time_s, 's')}, host {si(prediction.host_time_s, 's')}; "
         f"predictor {prediction.predictor}, composition {prediction.composition}",
@@ -135,6 +136,16 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         parts += ["", f"not covered, and not in the totals:\n{listed}"]
     parts += ["", *(f"note: {note}" for note in prediction.notes)] if prediction.notes else []
     return "\n".join(parts)
+
+
+def _incomplete(prediction: Prediction) -> list[str]:
+    if not prediction.uncovered:
+        return []
+    share = 100 * prediction.uncovered_flops_share
+    return [
+        "",
+        f"INCOMPLETE: {len(prediction.uncovered)} operations with {share:.0f} % of the FLOPs are not covered, see below",
+    ]
 
 
 def _cost_table(prediction: Prediction, top: int) -> str:
@@ -167,7 +178,7 @@ def _cost_row(cost: OperationCost, total_j: float) -> list[str]:
 
 def _operation_text(operation: Operation) -> str:
     """Short, but enough to tell the operations of a network apart."""
-    shapes = " , ".join("x".join(map(str, shape)) for shape in operation.input_shapes)
+    shapes = ["x".join(map(str, shape)) for shape in operation.input_shapes]
     out = "x".join(map(str, operation.output_shape))
     names: dict[str, Any] = {"kernel_size": "k", "stride": "s", "groups": "g"}
     details = " ".join(
@@ -175,7 +186,8 @@ def _operation_text(operation: Operation) -> str:
         for name, short in names.items()
         if name in operation.attributes and operation.attributes[name] not in (1, None)
     )
-    change = shapes if out == shapes else f"{shapes} -> {out}"
+    inputs = f"{len(shapes)} inputs" if len(shapes) > 3 else ", ".join(shapes)
+    change = out if set(shapes) == {out} else f"{inputs} -> {out}"
     return f"{operation.kind} {change}" + (f" {details}" if details else "") + f" {operation.precision}"
 
 

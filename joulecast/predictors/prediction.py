@@ -13,7 +13,7 @@ import numpy as np
 
 from ..errors import InputError, UncoveredError
 from ..hardware import GPU
-from ..networks import Network
+from ..networks import BOOKKEEPING, Network
 from ..operations import Operation
 from .composition import HostModel, Totals, compose, plain_sum
 from .predictor import OperationPredictions, OperationPredictor, Source
@@ -105,6 +105,14 @@ class Prediction:
     def uncovered(self) -> tuple[OperationCost, ...]:
         """Operations that the predictor cannot cost; they are not in the totals."""
         return tuple(cost for cost in self.operations if cost.source == "missing")
+
+    @property
+    def uncovered_flops_share(self) -> float:
+        """Share of the network's FLOPs that is in no total, because nothing covers it."""
+        flops = {True: 0, False: 0}
+        for cost in self.operations:
+            flops[cost.source == "missing"] += cost.count * cost.operation.flops
+        return flops[True] / max(1, sum(flops.values()))
 
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where none was measured.
@@ -319,8 +327,9 @@ class NetworkPredictor:
             yield "the clock was not measured: time and energy are scaled by physics, power cap not modelled"
         if not self.host.learned:
             yield "no network was measured on this GPU: host cost taken from the A30, no interval"
-        if network.dropped:
-            names = ", ".join(f"{d.count} x {d.name}" for d in network.dropped)
+        dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]
+        if dropped:
+            names = ", ".join(f"{d.count} x {d.name}" for d in dropped)
             yield f"left out by the extraction: {names}"
 
 

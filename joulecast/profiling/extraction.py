@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ..errors import ExtractionError, InputError, unknown_name
 from ..kinds import KINDS
-from ..networks import Dropped, Entry, Network
+from ..networks import BOOKKEEPING, Dropped, Entry, Network
 from ..operations import MODES, Operation, normalized_shape, real_precision
 from ..rules import Shape
 from .aten import CONTIGUOUS_INPUT, FREE, OPERATORS, WHITELIST
@@ -82,7 +82,7 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if inside_whole or plain in FREE:
             return result
         if convert is None or _is_counter(result):
-            reason = "no operation kind" if convert is None else "bookkeeping on one integer"
+            reason = "no operation kind" if convert is None else BOOKKEEPING
             self.dropped.setdefault((f"{func.namespace}.{plain}", reason), []).append(self.path)
             return result
         names = (argument.name for argument in func._schema.arguments)
@@ -204,9 +204,9 @@ def trace(
         except Exception as error:
             where = f"{name}.{recorder.path}" if recorder.path else name
             raise ExtractionError(
-                f"{name} does not run on this input: {where} raised {type(error).__name__}",
+                f"{name} does not run on this input: {where} raised {type(error).__name__}: {_first_line(error)}",
                 given=str(shape),
-                hint=str(error).strip().splitlines()[0] if str(error).strip() else None,
+                hint="check the dimensions; a model that needs the values of tensors cannot be extracted",
             ) from error
     if not recorder.operations:
         raise ExtractionError(f"{name} runs no operation on this input", given=str(shape))
@@ -220,6 +220,10 @@ def trace(
             for (dropped, reason), paths in recorder.dropped.items()
         ),
     )
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "no message")
 
 
 def _unique(paths: list[str]) -> tuple[str, ...]:
