@@ -80,6 +80,7 @@ def test_what_is_not_covered_is_listed_and_strict_raises():
     prediction = joulecast.predict(network, None, "A30")
     assert [cost.operation for cost in prediction.uncovered] == [LINEAR_TF32]
     assert prediction.uncovered[0].energy_j is None
+    assert prediction.interval() is None
     assert prediction.device_time_s == joulecast.predict([(CONV, 1)], None, "A30").device_time_s
     with pytest.raises(UncoveredError, match="1 operations are not covered"):
         joulecast.predict(network, None, "A30", strict=True)

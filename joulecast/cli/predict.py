@@ -142,10 +142,8 @@ def _incomplete(prediction: Prediction) -> list[str]:
     if not prediction.uncovered:
         return []
     share = 100 * prediction.uncovered_flops_share
-    return [
-        "",
-        f"INCOMPLETE: {len(prediction.uncovered)} operations with {share:.0f} % of the FLOPs are not covered, see below",
-    ]
+    missing = len(prediction.uncovered)
+    return ["", f"INCOMPLETE: {missing} operations with {share:.0f} % of the FLOPs are not covered, see below"]
 
 
 def _cost_table(prediction: Prediction, top: int) -> str:

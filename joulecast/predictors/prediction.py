@@ -115,7 +115,9 @@ class Prediction:
         return flops[True] / max(1, sum(flops.values()))
 
     def interval(self, level: float = 0.9) -> Interval | None:
-        """The conformal interval from networks that were left out in training; None where none was measured.
+        """The conformal interval from networks that were left out in training.
+
+        None where no network was measured on this GPU, or where operations are not covered.
 
         Args:
             level: Share of such networks that should lie within, above 0 and below 1.
@@ -292,7 +294,8 @@ class NetworkPredictor:
             device_time_s=totals.device_time_s,
             host_time_s=totals.host_time_s,
             operations=tuple(_costs(network, predictions, totals)),
-            log_errors=self.log_errors or {},
+            # The errors were made by complete predictions; they say nothing about others.
+            log_errors={} if "missing" in predictions.source else self.log_errors or {},
             notes=tuple(self._notes(network, gpu, clock)),
         )
 
