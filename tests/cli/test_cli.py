@@ -8,8 +8,8 @@ import json
 import shutil
 
 import pytest
-from conftest import simulated_dataset
 
+from conftest import simulated_dataset
 from joulecast.cli import main
 from joulecast.datasets import save
 from joulecast.resources import shipped

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import simulated_dataset, simulated_operations
 
+from conftest import simulated_dataset, simulated_operations
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError

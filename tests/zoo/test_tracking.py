@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 
 import pytest
-from conftest import simulated_dataset, simulated_operations
 
+from conftest import simulated_dataset, simulated_operations
 from joulecast.datasets import save
 from joulecast.predictors.recipe import ForestRecipe
 from joulecast.zoo.tracking import TrackingError, track
