@@ -132,9 +132,8 @@ def _normalization(parameters: Callable[[Shapes, Attributes], int], flops: int, 
 
 
 def _sum() -> Kind:
-    # The gradient of a sum is its output's, with no kernel of its own. But where a residual closes, its input was
-    # used twice, and autograd adds the two gradients: one more addition of the same size.
-    return _binary(Traffic(inputs=1, output=2), Traffic(output=2), broadcast=(1, 0))
+    # The gradient of a sum is its output's, with no kernel of its own.
+    return _binary(Traffic(inputs=1), Traffic(output=1), broadcast=(1, 0))
 
 
 def _product() -> Kind:
@@ -163,6 +162,19 @@ def _reduction(flops: int) -> Kind:
         output=rules.reduction_output,
         flops=rules.per_input_element(flops),
         training_reads=Traffic(inputs=1, output=1),
+    )
+
+
+def _without_backward(family: Family, flops: int, reads: int) -> Kind:
+    """What training does on top of forwards and backwards."""
+    return Kind(
+        family=family,
+        output=rules.same,
+        flops=rules.per_output_element(flops),
+        backward_flops=0.0,
+        reads=Traffic(inputs=reads),
+        training_reads=Traffic(inputs=reads),
+        training_writes=_WRITE_ONCE,
     )
 
 
@@ -252,6 +264,8 @@ KINDS: Mapping[str, Kind] = {
     "mul": _product(),
     "div": _product(),
     "pow": _product(),
+    # Where a tensor was used twice, autograd adds the two gradients.
+    "gradient_accumulation": _without_backward("elementwise", flops=1, reads=2),
     "dropout": _noise(p=0.5),
     "stochastic_depth": _noise(p=REQUIRED, mode="row"),
     "max_pool2d": Kind(
@@ -284,7 +298,9 @@ KINDS: Mapping[str, Kind] = {
         attributes={"dim": 0},
         output=rules.cat_output,
         flops=rules.per_output_element(0),
-        training_reads=Traffic(inputs=1, output=1),
+        # Backward, each input's gradient is a view of the output's.
+        training_reads=Traffic(inputs=1),
+        training_writes=Traffic(output=1),
     ),
     "copy": Kind(
         family="movement",
@@ -292,6 +308,8 @@ KINDS: Mapping[str, Kind] = {
         flops=rules.per_output_element(0),
         training_reads=Traffic(inputs=1, output=1),
     ),
+    # Operators in place whose backward needs their input copy it first.
+    "save_input": _without_backward("movement", flops=0, reads=1),
     "embedding": Kind(
         family="movement",
         attributes={"num_embeddings": REQUIRED, "embedding_dim": REQUIRED},

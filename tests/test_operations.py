@@ -237,6 +237,6 @@ def test_json_that_is_no_operation_is_refused(value):
 
 def test_every_row_has_shapes_flops_and_traffic():
     for kind, row in KINDS.items():
-        assert row.backward_flops >= 1, kind
+        assert row.backward_flops >= 0, kind
         assert min(*row.reads, *row.writes, *row.training_reads, *row.training_writes) >= 0, kind
         assert sum(row.training_writes) >= sum(row.writes), kind

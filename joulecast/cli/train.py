@@ -106,6 +106,8 @@ def _networks(data: Dataset, mode: str) -> dict[NetworkMeasurement, Network]:
 
 
 def _summary(validation: Validation) -> str:
+    from ..predictors.validation import network_summary
+
     rows = []
     for errors in validation.operations:
         s = errors.summary()
@@ -117,7 +119,7 @@ def _summary(validation: Validation) -> str:
         header = ["campaign", "unique", "time R2", "median", "mean", "power R2", "median", "mean"]
         text = table(header, rows, frozenset(range(1, 8)))
     if validation.networks:
-        n = validation.network_summary()
+        n = network_summary(validation.networks)
         time, energy = _percents(n["time_error_mean"], n["energy_error_mean"])
         sum_time, sum_energy = _percents(n["sum_time_error_mean"], n["sum_energy_error_mean"])
         text += (

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import MissingDependencyError
 from .recipe import ForestRecipe
-from .validation import SPLITS, NetworkError, OperationErrors, Validation
+from .validation import SPLITS, NetworkError, OperationErrors, Validation, network_summary
 
 _INK, _FAINT, _ACCENT, _OTHER = "#222222", "#999999", "#1b6ca8", "#d1793b"
 _STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "figure.dpi": 120}
@@ -147,12 +147,16 @@ def _operations_section(validation: Validation, folder: Path) -> list[str]:
 def _networks_section(validation: Validation, folder: Path) -> list[str]:
     if not validation.networks:
         return ["No whole network was measured on this GPU in this mode.", ""]
-    s = validation.network_summary()
+    left_out, seen = network_summary(validation.networks), network_summary(validation.networks_seen)
     lines = [
         "| composition | time mean / median / p90 % | energy mean / median / p90 % |",
         "| --- | --- | --- |",
     ]
-    for title, prefix in (("host/device overlap", ""), ("plain sum of loops", "sum_")):
+    for title, prefix, s in (
+        ("host/device overlap", "", left_out),
+        ("plain sum of loops", "sum_", left_out),
+        ("host/device overlap, operations seen in training", "", seen),
+    ):
         cells = [
             " / ".join(_percent(s[f"{prefix}{quantity}_error_{statistic}"]) for statistic in ("mean", "median", "p90"))
             for quantity in ("time", "energy")

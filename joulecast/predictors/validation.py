@@ -149,7 +149,12 @@ def fit_host(
 
 
 def leave_networks_out(
-    dataset: Dataset, mode: str, recipe: ForestRecipe, networks: Mapping[NetworkMeasurement, Network]
+    dataset: Dataset,
+    mode: str,
+    recipe: ForestRecipe,
+    networks: Mapping[NetworkMeasurement, Network],
+    *,
+    keep_operations: bool = False,
 ) -> list[NetworkError]:
     """Predict every measured network by a predictor and a host model that have not seen it.
 
@@ -158,6 +163,7 @@ def leave_networks_out(
         mode: inference or training.
         recipe: Settings of the forest.
         networks: The operations of each measured network of this mode.
+        keep_operations: Leave its operations in; what errors remain are those of the composition.
 
     Returns:
         One error per measured network, in the order of the dataset.
@@ -169,6 +175,8 @@ def leave_networks_out(
         others = [(m, network) for m, network in measured if m.network != name]
         seen_elsewhere = {entry.operation for _, network in others for entry in network}
         only_here = {entry.operation for _, network in mine for entry in network} - seen_elsewhere
+        if keep_operations:
+            only_here = set()
         predictor = fit_forest(dataset, mode, recipe, without=only_here)
         host = fit_host(predictor, others, mode)
         errors += [_network_error(m, network, predictor, host, len(only_here)) for m, network in mine]
@@ -204,33 +212,34 @@ class Validation:
         gpu, mode: What was predicted.
         operations: Cross-validation, by campaign, those with enough operations for it.
         networks: Networks left out, where any was measured.
+        networks_seen: The same with their operations left in, which shows the composition alone.
     """
 
     gpu: str
     mode: str
     operations: tuple[OperationErrors, ...]
     networks: tuple[NetworkError, ...]
+    networks_seen: tuple[NetworkError, ...] = ()
 
     def metrics(self) -> dict[str, float]:
         """Everything as flat numbers, for tracking."""
         flat = {
             f"{errors.campaign}/{name}": value for errors in self.operations for name, value in errors.summary().items()
         }
-        return {**flat, **{f"networks/{name}": value for name, value in self.network_summary().items()}}
+        return {**flat, **{f"networks/{name}": value for name, value in network_summary(self.networks).items()}}
 
-    def network_summary(self) -> dict[str, float]:
-        """Mean, median and 90th percentile of the absolute errors on networks left out."""
-        if not self.networks:
-            return {}
-        summary: dict[str, float] = {}
-        for name in ("time_error", "energy_error", "sum_time_error", "sum_energy_error"):
-            error = np.abs([getattr(e, name) for e in self.networks])
-            summary |= {
-                f"{name}_mean": float(np.mean(error)),
-                f"{name}_median": float(np.median(error)),
-                f"{name}_p90": float(np.quantile(error, 0.9)),
-            }
-        return summary
+
+def network_summary(errors: Sequence[NetworkError]) -> dict[str, float]:
+    """Mean, median and 90th percentile of absolute errors on networks."""
+    summary: dict[str, float] = {}
+    for name in ("time_error", "energy_error", "sum_time_error", "sum_energy_error") if errors else ():
+        error = np.abs([getattr(e, name) for e in errors])
+        summary |= {
+            f"{name}_mean": float(np.mean(error)),
+            f"{name}_median": float(np.median(error)),
+            f"{name}_p90": float(np.quantile(error, 0.9)),
+        }
+    return summary
 
 
 SPLITS = (
@@ -260,4 +269,5 @@ def validate(
             operations.append(cross_validate(dataset, mode, recipe, campaign))
     measured = any(m.mode == mode for m in dataset.networks)
     errors = leave_networks_out(dataset, mode, recipe, networks) if measured else []
-    return Validation(dataset.card.gpu, mode, tuple(operations), tuple(errors))
+    seen = leave_networks_out(dataset, mode, recipe, networks, keep_operations=True) if measured else []
+    return Validation(dataset.card.gpu, mode, tuple(operations), tuple(errors), tuple(seen))

@@ -210,6 +210,9 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
 CONTIGUOUS_INPUT: frozenset[str] = frozenset({"linear", "layer_norm", "group_norm", "rms_norm"})
 """Operators that first copy an input which does not lie in memory in the order of its dimensions."""
 
+SAVES_INPUT: frozenset[str] = frozenset({"silu", "hardswish", "hardsigmoid", "hardtanh", "mish"})
+"""Operators whose backward needs their input: in place, training copies it first."""
+
 FREE: frozenset[str] = frozenset(
     """
     alias as_strided detach expand permute select slice split split_with_sizes squeeze t transpose unbind unfold

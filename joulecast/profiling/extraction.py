@@ -14,13 +14,14 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ..errors import ExtractionError, InputError, unknown_name
 from ..kinds import KINDS
 from ..networks import BOOKKEEPING, Dropped, Entry, Network
 from ..operations import MODES, Operation, normalized_shape, real_precision
 from ..rules import Shape
-from .aten import CONTIGUOUS_INPUT, FREE, OPERATORS, WHITELIST
+from .aten import CONTIGUOUS_INPUT, FREE, OPERATORS, SAVES_INPUT, WHITELIST
 
 _HALF = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -92,10 +93,17 @@ class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         half = _HALF.get(first.dtype, "") if isinstance(first, torch.Tensor) else ""
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._keep(("copy", [tuple(first.shape)], {}), half)
+        if self._mode == "training" and plain != name and plain in SAVES_INPUT:
+            self._keep(("save_input", [tuple(first.shape)], {}), half)
         found = convert(bound)
         if found is not None:
             self._keep(found, half)
         return result
+
+    def accumulate(self, shape: Shape, half: str) -> None:
+        """Write down the addition of two gradients of one tensor."""
+        self._stack = [("(backward)", False)]
+        self._keep(("gradient_accumulation", [shape], {}), half)
 
     def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], half: str) -> None:
         kind, shapes, attributes = found
@@ -123,6 +131,38 @@ def _on_meta(value: Any) -> Any:
     ):
         return type(value)(map(_on_meta, value))
     return value
+
+
+class _Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Tells a recorder of the gradients that a backward adds up."""
+
+    def __init__(self, recorder: _Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
+        if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
+            self._recorder.accumulate(tuple(result.shape), _HALF.get(result.dtype, ""))
+        return result
+
+
+def _record_accumulations(
+    module: torch.nn.Module, tensors: dict[str, torch.Tensor], value: torch.Tensor, recorder: _Recorder
+) -> None:
+    """Run forward and backward, also on the meta device, and write down what no forward shows.
+
+    Every other kernel of the backward belongs to an operation of the forward; a training operation stands for both.
+    """
+    learned = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    leaves = {name: t.detach().requires_grad_(name in learned and t.is_floating_point()) for name, t in tensors.items()}
+    with torch.enable_grad():
+        result = torch.func.functional_call(module, leaves, (value,))
+    outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+    if outputs:
+        with _Accumulations(recorder):
+            torch.autograd.backward(outputs, [torch.empty_like(t) for t in outputs])
 
 
 @contextmanager
@@ -196,9 +236,11 @@ def trace(
     tensors = _meta_tensors(module)
     with _in_mode(module, mode), torch.random.fork_rng(devices=[]), _following(recorder):
         try:
+            value = torch.empty(shape, dtype=dtype, device="meta")
             with torch.inference_mode(), recorder:
-                value = torch.empty(shape, dtype=dtype, device="meta")
                 torch.func.functional_call(module, tensors, (value,))
+            if mode == "training":
+                _record_accumulations(module, tensors, value, recorder)
         except InputError:
             raise
         except Exception as error:

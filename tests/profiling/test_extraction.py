@@ -100,6 +100,24 @@ def test_training_mode():
     }
 
 
+def test_gradients_that_are_added_up():
+    def accumulations(name):
+        network = trace(build(name), (2, 3, 64, 64), mode="training")
+        return sum(e.count for e in network if e.operation.kind == "gradient_accumulation")
+
+    # One per residual; EfficientNet-B0 has 9, and 16 inputs of squeeze-and-excitation are used twice.
+    assert accumulations("resnet18") == 8
+    assert accumulations("efficientnet_b0") == 9 + 16
+    assert accumulations("vgg11") == 0
+    assert not any(e.operation.kind == "gradient_accumulation" for e in trace(build("resnet18"), (2, 3, 64, 64)))
+
+
+@pytest.mark.parametrize(("module", "saved"), [(nn.SiLU(inplace=True), 1), (nn.SiLU(), 0), (nn.ReLU(inplace=True), 0)])
+def test_inputs_that_a_backward_needs_are_copied_in_place(module, saved):
+    network = trace(nn.Sequential(nn.Linear(4, 4), module), (2, 4), mode="training")
+    assert sum(e.operation.kind == "save_input" for e in network) == saved
+
+
 def test_whitelist_and_what_it_drops():
     network = trace(build("resnet18"), (1, 3, 64, 64), whitelist={"conv2d", "linear"})
     assert {entry.operation.kind for entry in network} == {"conv2d", "linear"}
