@@ -25,6 +25,11 @@ REQUIRED = object()
 """Marks an attribute without a default."""
 
 
+def last_dimension(shapes: Shapes) -> Shape:
+    """The default of normalized_shape: rows are normalized over their last dimension."""
+    return shapes[0][-1:]
+
+
 class Traffic(NamedTuple):
     """How often the inputs, the output and the parameters pass the memory interface."""
 
@@ -45,7 +50,8 @@ class Kind:
         family: Kinds of one family run in kernels of the same nature.
         output: Output shape from input shapes and attributes; raises InputError where they do not fit.
         flops: Forward FLOPs from input shapes, attributes and output shape.
-        attributes: Attribute names with their defaults; REQUIRED where there is none.
+        attributes: Attribute names with their defaults, or functions from the input shapes to them; REQUIRED where
+            there is none.
         parameters: Number of parameter elements.
         inputs: Least and most number of input tensors.
         backward_flops: FLOPs of the backward over those of the forward.
@@ -227,8 +233,8 @@ KINDS: Mapping[str, Kind] = {
     ),
     "batch_norm": _normalization(rules.channel_parameters, 4, affine=True),
     "group_norm": _normalization(rules.channel_parameters, 6, num_groups=REQUIRED, affine=True),
-    "layer_norm": _normalization(rules.row_parameters(2), 6, normalized_shape=REQUIRED, affine=True),
-    "rms_norm": _normalization(rules.row_parameters(1), 4, normalized_shape=REQUIRED, affine=True),
+    "layer_norm": _normalization(rules.row_parameters(2), 6, normalized_shape=last_dimension, affine=True),
+    "rms_norm": _normalization(rules.row_parameters(1), 4, normalized_shape=last_dimension, affine=True),
     "relu": _unary(),
     "relu6": _unary(2),
     "leaky_relu": _unary(2),
@@ -267,7 +273,7 @@ KINDS: Mapping[str, Kind] = {
     # Where a tensor was used twice, autograd adds the two gradients.
     "gradient_accumulation": _without_backward("elementwise", flops=1, reads=2),
     "dropout": _noise(p=0.5),
-    "stochastic_depth": _noise(p=REQUIRED, mode="row"),
+    "stochastic_depth": _noise(p=0.5, mode="row"),
     "max_pool2d": Kind(
         family="pooling",
         attributes={"kernel_size": REQUIRED, "stride": None, "padding": 0, "dilation": 1, "ceil_mode": False},
@@ -284,7 +290,7 @@ KINDS: Mapping[str, Kind] = {
     ),
     "adaptive_avg_pool2d": Kind(
         family="pooling",
-        attributes={"output_size": REQUIRED},
+        attributes={"output_size": 1},
         output=rules.adaptive_pool_output,
         flops=rules.per_input_element(1),
         training_reads=Traffic(inputs=1, output=1),

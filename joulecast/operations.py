@@ -134,7 +134,7 @@ class Operation:
             raise InputError(
                 f"a {kind} takes another number of inputs", given=len(shapes), allowed=f"{least} to {most}"
             )
-        full = _full_attributes(kind, row, attributes or {})
+        full = _full_attributes(kind, row, shapes, attributes or {})
         for name, value in (
             ("kind", kind),
             ("input_shapes", shapes),
@@ -295,7 +295,7 @@ class Operation:
         )
 
 
-def _full_attributes(kind: str, row: Kind, given: Mapping[str, Any]) -> dict[str, Any]:
+def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, Any]) -> dict[str, Any]:
     unknown = given.keys() - row.attributes.keys()
     if unknown:
         raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
@@ -304,6 +304,8 @@ def _full_attributes(kind: str, row: Kind, given: Mapping[str, Any]) -> dict[str
         raise InputError(
             f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
         )
-    return {
-        name: _one_spelling(name, _plain_value(given.get(name, default))) for name, default in row.attributes.items()
-    }
+    full = {}
+    for name, default in row.attributes.items():
+        value = given[name] if name in given else default(shapes) if callable(default) else default
+        full[name] = _one_spelling(name, _plain_value(value))
+    return full

@@ -153,6 +153,8 @@ def test_one_operation_has_one_spelling():
     )
     assert short == long
     assert short != short.replace(mode="training")
+    norm = {"normalized_shape": [12], "affine": True}
+    assert Operation("layer_norm", [(2, 5, 12)]) == Operation("layer_norm", [(2, 5, 12)], norm)
 
 
 def test_digest_is_stable():

@@ -53,6 +53,7 @@ class KindConstants:
         device_slowdown: The same for what a network pays of it, without the artefacts of the loop.
         active_power_w: Board power while the device works on large ones.
         precisions: Precisions that were measured.
+        large_loops: How many loops show the device, not the host; slowdown and power are read off these.
     """
 
     host_s: Mapping[str, float]
@@ -60,6 +61,7 @@ class KindConstants:
     device_slowdown: float
     active_power_w: float
     precisions: frozenset[str]
+    large_loops: int = 0
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,7 @@ class Baseline:
                 device_slowdown=device_slowdown,
                 active_power_w=float(np.median(loops.power_w[powered])) if powered.any() else typical_w,
                 precisions=frozenset(op.precision for op in operations if op.kind == kind),
+                large_loops=int((mine & large).sum()),
             )
         return cls(
             kinds=constants,
@@ -222,6 +225,7 @@ class Baseline:
                     "device_slowdown": row.device_slowdown,
                     "active_power_w": row.active_power_w,
                     "precisions": sorted(row.precisions),
+                    "large_loops": row.large_loops,
                 }
                 for kind, row in self.kinds.items()
             },
@@ -238,6 +242,7 @@ class Baseline:
                     device_slowdown=row["device_slowdown"],
                     active_power_w=row["active_power_w"],
                     precisions=frozenset(row["precisions"]),
+                    large_loops=row["large_loops"],
                 )
                 for kind, row in value["kinds"].items()
             },

@@ -68,6 +68,7 @@ class OperationPredictor:
         time: Predicts the logarithm of loop time over the baseline's.
         power: Predicts loop power over the board's cap.
         measured: Digests of the operations that it was trained on.
+        transferred: Kinds whose large operations were not measured in this mode, but transferred from the other.
     """
 
     gpu: GPU
@@ -76,6 +77,7 @@ class OperationPredictor:
     time: Regressor
     power: Regressor
     measured: frozenset[str] = frozenset()
+    transferred: tuple[str, ...] = ()
 
     def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> OperationPredictions:
         """Predict operations on this predictor's GPU.
@@ -169,4 +171,5 @@ class OperationPredictor:
             "inputs": list(INPUT_NAMES),
             "baseline": self.baseline.to_json(),
             "measured": sorted(self.measured),
+            "transferred": list(self.transferred),
         }

@@ -212,6 +212,7 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             time=OnnxRegressor(files["time.onnx"]),
             power=OnnxRegressor(files["power.onnx"]),
             measured=frozenset(facts["measured"]),
+            transferred=tuple(facts["transferred"]),
         )
         composition = card["composition"]
         if composition not in COMPOSITIONS:

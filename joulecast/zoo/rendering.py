@@ -45,7 +45,7 @@ def markdown(card: Mapping[str, Any]) -> str:
         f"- Sensor: {data['sensor']}",
         f"- Measured: {data['measured'][0]} to {data['measured'][1]}, default clock",
         f"- sha256 of the dataset's card: `{data['sha256']}`",
-        *(f"- Not used: {limit}" for limit in data["limits"]),
+        *(f"- Remark: {limit}" for limit in data["limits"]),
         "",
         "## Errors",
         "",

@@ -146,6 +146,11 @@ def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
     ]
     if len(predictor.measured) < 200:
         limits.append(f"Only {len(predictor.measured)} operations were measured: expect large errors.")
+    if predictor.transferred:
+        limits.append(
+            f"Large operations of these kinds were measured in inference only and transferred from there: "
+            f"{', '.join(predictor.transferred)}."
+        )
     if not host.learned:
         limits.append("No network was measured: the host cost is that of the A30's machine, and there is no interval.")
     return limits

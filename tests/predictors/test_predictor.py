@@ -14,8 +14,10 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.composition import HostModel, compose, plain_sum
 from joulecast.predictors.features import roofline
 from joulecast.predictors.forest import fit_forest
+from joulecast.predictors.loops import measured_loops
 from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipe import ForestRecipe
+from joulecast.predictors.transfer import transferred_loops
 from joulecast.predictors.validation import cross_validate, leave_networks_out
 
 RECIPE = ForestRecipe(trees=16, folds=5)
@@ -88,6 +90,25 @@ def test_accumulated_gradients_are_taken_off():
     relu = [Operation("relu", [(32, 256, 56, 56)], mode="training")]
     ratio = corrected.predict(relu).device_time_s / plain.predict(relu).device_time_s
     assert ratio[0] == pytest.approx(5 / 8, abs=0.05)
+
+
+def test_large_operations_are_transferred_from_inference():
+    inference, training = simulated_dataset("inference"), simulated_dataset("training")
+    tiny = tuple(m for m in training.measurements if m.operation.kind != "conv2d" or m.time_s < 40e-6)
+    assert sum(m.operation.kind == "conv2d" for m in tiny) < 12
+    both = replace(inference, measurements=inference.measurements + tiny, networks=())
+    predictor = fit_forest(both, "training", RECIPE)
+    assert predictor.transferred == ("conv2d",)
+    large = [m for m in training.measurements if m.operation.kind == "conv2d" and m.time_s > 1e-3]
+    predicted = predictor.predict([m.operation for m in large])
+    assert predicted.time_s == pytest.approx([m.time_s for m in large], rel=0.1)
+    assert set(predicted.source) == {"modelled"}
+    # What is left out is not made up from inference, either.
+    left_out = [m.operation for m in large]
+    measured = [measured_loops(both, mode) for mode in ("training", "inference")]
+    made = transferred_loops(*measured, A30, (), without=left_out)
+    assert made
+    assert not {loop.operation for loop in made} & set(left_out)
 
 
 def test_training_twice_gives_the_same_numbers(dataset, predictor):

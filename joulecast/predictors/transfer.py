@@ -1,0 +1,64 @@
+"""Training loops of kinds that were hardly measured in training, from their inference loops.
+
+A GPU whose training campaign holds only tiny convolutions says nothing about large ones, and a predictor that has
+seen one unusual large convolution says something wrong. Where inference was measured in full, it tells more: the
+same convolution, with the work of forward and backward instead of forward only, and slower by as much as the kinds
+that were measured in both modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from statistics import median
+
+import numpy as np
+
+from ..hardware import GPU
+from ..operations import Operation
+from .baseline import smooth_max
+from .features import roofline
+from .loops import MeasuredLoop, fit_baseline
+
+ENOUGH = 3
+"""Loops of a kind that show the device, from where on the kind speaks for itself."""
+
+_SLOWER = 1.4  # Training over inference, both over their rooflines; the median of the A30's kinds is 1.5.
+
+
+def transferred_loops(
+    training: Sequence[MeasuredLoop],
+    inference: Sequence[MeasuredLoop],
+    gpu: GPU,
+    accumulates_gradients: Collection[str],
+    without: Collection[Operation] = (),
+) -> list[MeasuredLoop]:
+    """Make up the training loops of kinds that lack large ones, where inference has them.
+
+    Args:
+        training: Loops measured in training; kinds that never ran in them are not made up.
+        inference: Loops measured in inference.
+        gpu: Where they were measured.
+        accumulates_gradients: Methods whose loop accumulates gradients.
+        without: Training operations to make none of.
+    """
+    if not any(loop.power_w is not None for loop in inference):
+        return []
+    after, before = (fit_baseline(loops, gpu, accumulates_gradients) for loops in (training, inference))
+    known = [kind for kind, row in after.kinds.items() if kind in before.kinds]
+    both = [kind for kind in known if min(after.kinds[kind].large_loops, before.kinds[kind].large_loops) >= ENOUGH]
+    slower = median([after.kinds[k].slowdown / before.kinds[k].slowdown for k in both]) if both else _SLOWER
+    short = {kind for kind in known if after.kinds[kind].large_loops < ENOUGH <= before.kinds[kind].large_loops}
+    taken = {loop.operation for loop in training} | set(without)
+    made = []
+    for loop in inference:
+        operation = loop.operation.replace(mode="training")
+        if operation.kind not in short or operation in taken:
+            continue
+        clock = float(gpu.boost_clock_mhz)
+        work = roofline([operation], gpu, clock).time_s[0] / roofline([loop.operation], gpu, clock).time_s[0]
+        device_s = loop.time_s * work * slower
+        host_s = after.kinds[operation.kind].host_s[after.method]
+        if device_s > host_s:
+            time_s = float(np.asarray(smooth_max(device_s, host_s)))
+            made.append(MeasuredLoop(operation, after.method, time_s, loop.power_w))
+    return made
