@@ -37,7 +37,7 @@ class OperationPredictions:
         device_time_s: Seconds that the GPU works; less than time_s where the loop waits for the host.
         dynamic_energy_j: Joules above static power; they do not depend on the host.
         host_time_s: Seconds that launching the operation takes in a loop.
-        source: measured (the predictor was trained on this very operation), modelled, or missing.
+        source: measured (the predictor was trained on this very operation, at this clock), modelled, or missing.
         static_power_w: Board power while the GPU waits with its clocks up.
     """
 
@@ -100,6 +100,7 @@ class OperationPredictor:
         if some:
             values[:, covered] = self._predict_covered(some, [kind for kind in kinds if kind is not None], clock)
         time_s, power_w, device_s, dynamic_j, host_s = values
+        measured = self.measured if clock == self.gpu.boost_clock_mhz else frozenset()
         return OperationPredictions(
             operations=tuple(operations),
             time_s=time_s,
@@ -109,7 +110,7 @@ class OperationPredictor:
             dynamic_energy_j=dynamic_j,
             host_time_s=host_s,
             source=tuple(
-                "missing" if kind is None else "measured" if operation.digest in self.measured else "modelled"
+                "missing" if kind is None else "measured" if operation.digest in measured else "modelled"
                 for operation, kind in zip(operations, kinds, strict=True)
             ),
             static_power_w=self.baseline.static_power_w,

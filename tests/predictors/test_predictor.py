@@ -68,6 +68,7 @@ def test_measured_modelled_missing(predictor):
     missing = Operation("linear", [(64, 64)], {"out_features": 64}, precision="bf16")
     predictions = predictor.predict([known, unseen, stand_in, missing])
     assert predictions.source == ("measured", "modelled", "modelled", "missing")
+    assert predictor.predict([known], 900).source == ("modelled",)
     assert np.isnan(predictions.time_s[3])
     assert np.isfinite(predictions.time_s[:3]).all()
     # An addition moves three tensors where a relu moves two.
