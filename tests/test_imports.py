@@ -32,7 +32,7 @@ ROOMS = [
 
 def modules_after(code: str) -> set[str]:
     script = f"{code}\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)  # noqa: S603
+    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     return {name.split(".")[0] for name in json.loads(result.stdout.splitlines()[-1])}
 
 
@@ -52,7 +52,7 @@ def test_predicting_operations_is_light():
 def test_public_names_exist_and_are_all():
     assert all(hasattr(joulecast, name) for name in joulecast.__all__)
     code = "import joulecast, json; print(json.dumps(sorted(vars(joulecast))))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)  # noqa: S603
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     submodules = {path.stem for path in PACKAGE.iterdir()}
     names = {name for name in json.loads(result.stdout) if not name.startswith("_")}
     assert names - submodules == set(joulecast.__all__)

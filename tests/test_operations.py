@@ -168,7 +168,7 @@ def test_pickled_operations_hash_as_in_the_process_that_reads_them():
         "import pickle, sys; from joulecast import Operation;"
         f"o = pickle.loads({data!r}); sys.exit(hash(o) != hash(Operation('relu', [(4, 4)])))"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_noise_is_an_identity_in_inference():

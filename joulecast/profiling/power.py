@@ -1,9 +1,10 @@
 """From sensor samples to mean power: pure functions, no sensor in here.
 
-A loop runs steadily for seconds, so what is wanted is its mean power. Two readings tell it: the slope of the total-energy
-counter between the first and the last of its updates inside the window, which is exact but for its resolution; and
-the time-weighted mean of the power readings, each held until the next one. The sensor's rise is discarded from both:
-a reading may be an average over the second before it (Yang et al., "Part-time power measurements", arXiv 2312.02741).
+A loop runs steadily for seconds, so what is wanted is its mean power. Two readings tell it: the slope of the
+total-energy counter between the first and the last of its updates inside the window, which is exact but for its
+resolution; and the time-weighted mean of the power readings, each held until the next one. The sensor's rise is
+discarded from both: a reading may be an average over the second before it (Yang et al., "Part-time power
+measurements", arXiv 2312.02741).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The estimator against simulated sensors of known power: true power -> averaging -> updates -> quantization -> polls."""
+"""The estimator against simulated sensors of known power: averaging, updates, quantization, polls."""
 
 from __future__ import annotations
 

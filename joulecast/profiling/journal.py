@@ -1,0 +1,135 @@
+"""The journal of a campaign: one line of JSON per finished measurement, on disk before the next one starts.
+
+Killed at any moment it loses at most the measurement in flight: a line is appended whole and synced, and a torn last
+line is cut off when the journal is opened again. A lock keeps a second campaign out; it goes with its process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from ..errors import JoulecastError
+
+JOURNAL_VERSION = 1
+
+
+class JournalError(JoulecastError):
+    """The journal of a campaign cannot be used, or the disk takes no more."""
+
+    exit_code = 9
+
+
+class Journal:
+    """Append-only records of one campaign.
+
+    Args:
+        path: The file; made if it is not there.
+        campaign: What is being measured; a journal of another campaign is refused.
+
+    Raises:
+        JournalError: Another campaign or version, another process writing, or a line that is no record.
+    """
+
+    def __init__(self, path: str | Path, campaign: Mapping[str, Any]) -> None:
+        self.path = Path(path)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self.torn = False
+        self._file = self.path.open("a+b")
+        try:
+            self._lock()
+            self.records = self._read(dict(campaign))
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Write a record so that it survives whatever comes next.
+
+        Raises:
+            JournalError: The disk is full; what was written before is kept, and the torn line is taken back.
+        """
+        self._write(record)
+        self.records.append(dict(record))
+
+    def _lock(self) -> None:
+        try:
+            import fcntl
+        except ImportError:  # not on Windows; there the open file itself keeps others from replacing it
+            return
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise JournalError(
+                "another campaign is writing to this journal",
+                given=str(self.path),
+                hint="wait for it, or use another --out",
+            ) from error
+
+    def _read(self, campaign: dict[str, Any]) -> list[dict[str, Any]]:
+        self._file.seek(0)
+        data = self._file.read()
+        whole = data[: data.rfind(b"\n") + 1]
+        if len(whole) < len(data):
+            self.torn = True
+            self._file.truncate(len(whole))
+        lines = [self._parsed(number, line) for number, line in enumerate(whole.splitlines(), start=1)]
+        if not lines:
+            self._write({"journal_version": JOURNAL_VERSION, "campaign": campaign})
+            return []
+        header, *records = lines
+        if header.get("journal_version") != JOURNAL_VERSION:
+            raise JournalError(
+                "this journal has another version", given=header.get("journal_version"), allowed=JOURNAL_VERSION
+            )
+        if header.get("campaign") != campaign:
+            raise JournalError(
+                "this journal belongs to another campaign",
+                given=str(self.path),
+                hint="use another --out, or the same settings",
+            )
+        return records
+
+    def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
+        try:
+            value = json.loads(line)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise JournalError("a line of this journal is damaged", given=f"{self.path}, line {number}") from error
+        if not isinstance(value, dict):
+            raise JournalError("a line of this journal is no record", given=f"{self.path}, line {number}")
+        return value
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(json.dumps(record).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            self._file = self._reopened(end)
+            raise JournalError(
+                "the journal cannot be written",
+                given=str(self.path),
+                hint=f"{error.strerror}; make room and go on with --resume: nothing that was finished is lost",
+            ) from error
+
+    def _reopened(self, end: int) -> Any:
+        # What Python still holds of the torn line must not follow later.
+        descriptor = os.dup(self._file.fileno())
+        with contextlib.suppress(OSError):
+            self._file.close()
+        os.ftruncate(descriptor, end)
+        return os.fdopen(descriptor, "a+b")
