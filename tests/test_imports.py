@@ -49,6 +49,12 @@ def test_predicting_operations_is_light():
     assert not modules_after(code) & HEAVY
 
 
+def test_collecting_needs_torch_and_numpy_only():
+    modules = modules_after("import joulecast.profiling.session, joulecast.profiling.collection")
+    assert "torch" in modules
+    assert not modules & {"onnxruntime", "typer", "pyarrow", "sklearn", "mlflow", "matplotlib", "torchvision"}
+
+
 def test_public_names_exist_and_are_all():
     assert all(hasattr(joulecast, name) for name in joulecast.__all__)
     code = "import joulecast, json; print(json.dumps(sorted(vars(joulecast))))"

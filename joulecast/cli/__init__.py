@@ -9,7 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import catalogue, datasets, predict, train
+from . import catalogue, collect, datasets, predict, train
 
 app = typer.Typer(
     name="joulecast",
@@ -21,6 +21,7 @@ app = typer.Typer(
 )
 app.command("predict")(predict.predict)
 app.command("extract")(predict.extract)
+app.command("collect")(collect.collect)
 app.command("train")(train.train)
 app.command("evaluate")(train.evaluate)
 app.command("gpus")(catalogue.list_gpus)

@@ -34,6 +34,14 @@ def import_source(
         )
 
 
+@app.command("from-journal")
+def from_journal(folder: Annotated[Path, typer.Argument(help="Folder with a campaign's journal.")]) -> None:
+    """Turn the journal of a campaign into a dataset in the same folder."""
+    from ..profiling.session import finish
+
+    typer.echo(finish(folder))
+
+
 @app.command("show")
 def show(folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")]) -> None:
     """Verify a dataset and describe it."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -28,6 +28,7 @@ class Measurement:
         time_s: Seconds per iteration of the loop, wall clock.
         power_w: Mean board power over the loop; None where no sensor was read.
         energy_j: Joules per iteration; None without power.
+        device_time_s: Seconds that the GPU works, where it was measured without the host (CUDA graph replay).
         time_std_s, power_std_w, energy_std_j: Their spread, where known.
         iterations: Length of the loop.
         duration_s: How long the loop was measured.
@@ -44,6 +45,7 @@ class Measurement:
     time_s: float
     power_w: float | None
     energy_j: float | None
+    device_time_s: float | None = None
     time_std_s: float | None = None
     power_std_w: float | None = None
     energy_std_j: float | None = None
@@ -94,6 +96,7 @@ class Card:
         sensor: What read the power.
         software: Versions of torch, CUDA and driver, as far as known.
         measured: First and last day.
+        power_limit_w: The board's cap when it was measured; None for the catalogue's.
         limits: What not to trust.
     """
 
@@ -106,6 +109,7 @@ class Card:
     sensor: str = ""
     software: Mapping[str, str] = field(default_factory=dict)
     measured: tuple[str, str] = ("", "")
+    power_limit_w: float | None = None
     limits: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -145,7 +149,7 @@ class Dataset:
     networks: tuple[NetworkMeasurement, ...] = ()
 
     def __post_init__(self) -> None:
-        refuse_impossible(self.card.gpu, [*self.measurements, *self.networks])
+        refuse_impossible(self.card, [*self.measurements, *self.networks])
 
     def usable(self, mode: str) -> list[Measurement]:
         """The measurements of a mode that are what they say."""
@@ -171,21 +175,23 @@ def _fault(time_s: float, power_w: float | None, energy_j: float | None, most_w:
     return None
 
 
-def refuse_impossible(gpu: str, rows: Iterable[Measurement | NetworkMeasurement]) -> None:
+def refuse_impossible(card: Card, rows: Sequence[Measurement | NetworkMeasurement]) -> None:
     """Raise for measurements that cannot be, naming their lines.
 
     Raises:
         DatasetError: Time is not positive, power exceeds 1.2 x the cap, or energy is not power x time.
-        UnknownNameError: The GPU is not in the catalogue.
+        UnknownNameError: There is power, the card says no cap, and the GPU is not in the catalogue.
     """
-    most_w = _POWER_OVERSHOOT * find_gpu(gpu).power_limit_w
+    most_w = math.inf
+    if any(row.power_w is not None for row in rows):
+        most_w = _POWER_OVERSHOOT * (card.power_limit_w or find_gpu(card.gpu).power_limit_w)
     faults = [
         f"line {row.line if row.line is not None else position}: {fault}"
         for position, row in enumerate(rows, start=1)
         if (fault := _fault(row.time_s, row.power_w, row.energy_j, most_w)) is not None
     ]
     if faults:
-        refuse_lines(faults, gpu)
+        refuse_lines(faults, card.gpu)
 
 
 def refuse_lines(faults: list[str], where: str) -> None:

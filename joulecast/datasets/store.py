@@ -37,6 +37,7 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
             pa.field("time_s", real, nullable=False),
             pa.field("power_w", real),
             pa.field("energy_j", real),
+            pa.field("device_time_s", real),
             pa.field("time_std_s", real),
             pa.field("power_std_w", real),
             pa.field("energy_std_j", real),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from ..errors import MissingDependencyError, ZooError
@@ -27,6 +26,9 @@ class OnnxRegressor:
     """
 
     def __init__(self, model: bytes) -> None:
+        # Here, because collecting measurements imports joulecast on machines that do without it.
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
         # One thread: a network has tens of operations, and threads that wait for each other cost more than they gain.
         options.intra_op_num_threads = 1

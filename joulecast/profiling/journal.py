@@ -30,20 +30,27 @@ class Journal:
 
     Args:
         path: The file; made if it is not there.
-        campaign: What is being measured; a journal of another campaign is refused.
+        campaign: What is being measured; a journal of another campaign is refused. None to read whatever it is.
+        facts: What else to keep in the header, such as versions; those of a journal that is there already stay.
 
     Raises:
         JournalError: Another campaign or version, another process writing, or a line that is no record.
     """
 
-    def __init__(self, path: str | Path, campaign: Mapping[str, Any]) -> None:
+    def __init__(
+        self, path: str | Path, campaign: Mapping[str, Any] | None, facts: Mapping[str, Any] | None = None
+    ) -> None:
         self.path = Path(path)
+        if campaign is None and not self.path.is_file():
+            raise JournalError("there is no journal", given=str(self.path))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.torn = False
         self._file = self.path.open("a+b")
         try:
             self._lock()
-            self.records = self._read(dict(campaign))
+            header, self.records = self._read(campaign, facts or {})
+            self.campaign: dict[str, Any] = header["campaign"]
+            self.facts: dict[str, Any] = header.get("facts", {})
         except BaseException:
             self._file.close()
             raise
@@ -79,7 +86,9 @@ class Journal:
                 hint="wait for it, or use another --out",
             ) from error
 
-    def _read(self, campaign: dict[str, Any]) -> list[dict[str, Any]]:
+    def _read(
+        self, campaign: Mapping[str, Any] | None, facts: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         self._file.seek(0)
         data = self._file.read()
         whole = data[: data.rfind(b"\n") + 1]
@@ -88,20 +97,20 @@ class Journal:
             self._file.truncate(len(whole))
         lines = [self._parsed(number, line) for number, line in enumerate(whole.splitlines(), start=1)]
         if not lines:
-            self._write({"journal_version": JOURNAL_VERSION, "campaign": campaign})
-            return []
+            lines = [{"journal_version": JOURNAL_VERSION, "campaign": dict(campaign or {}), "facts": dict(facts)}]
+            self._write(lines[0])
         header, *records = lines
         if header.get("journal_version") != JOURNAL_VERSION:
             raise JournalError(
                 "this journal has another version", given=header.get("journal_version"), allowed=JOURNAL_VERSION
             )
-        if header.get("campaign") != campaign:
+        if campaign is not None and header.get("campaign") != dict(campaign):
             raise JournalError(
                 "this journal belongs to another campaign",
                 given=str(self.path),
                 hint="use another --out, or the same settings",
             )
-        return records
+        return header, records
 
     def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
         try:

@@ -113,7 +113,7 @@ def integrated_power_w(
     edges = np.clip(np.append(time_s, end_s), start_s, end_s)
     held_s = np.diff(edges)
     if three_sigma and held_s.sum() > 0:
-        mean = np.average(power_w, weights=held_s)
+        mean = float(np.average(power_w, weights=held_s))
         deviation = np.sqrt(np.average((power_w - mean) ** 2, weights=held_s))
         held_s = np.where(np.abs(power_w - mean) <= 3 * deviation, held_s, 0.0)
     if not held_s.sum() > 0:

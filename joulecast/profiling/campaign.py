@@ -1,0 +1,184 @@
+"""Campaigns: what to collect, and the plan that follows from it."""
+
+from __future__ import annotations
+
+import random
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, unknown_name
+from ..operations import MODES, Operation, normalized_shape, real_precision
+from ..rules import Shape
+from .sources import network_of
+
+_OVERHEAD_S = 1.0  # Warm-up, instances and the check of proportionality, per measurement.
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network whose operations are collected.
+
+    Args:
+        model: A torchvision classification model, or the path of a network saved as JSON.
+        input_shapes: Shapes to extract it at, batch first; none for a saved network.
+    """
+
+    model: str
+    input_shapes: tuple[Shape, ...] = ()
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What to collect.
+
+    Args:
+        subjects: Networks, whose unique operations are measured.
+        name: What to call it.
+        modes: inference, training or both.
+        precisions: As a user asks for them: default, fp32, tf32, fp16, bf16.
+        seconds: How long each measurement runs; power sensors need some.
+        repeats: How often each operation is measured.
+        seed: For the order and the inputs.
+    """
+
+    subjects: tuple[Subject, ...]
+    name: str = "campaign"
+    modes: tuple[str, ...] = ("inference",)
+    precisions: tuple[str, ...] = ("default",)
+    seconds: float = 3.0
+    repeats: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.subjects:
+            raise InputError(
+                "a campaign needs at least one network", hint="add [[network]] with model and input_shapes"
+            )
+        for mode in self.modes:
+            if mode not in MODES:
+                raise unknown_name("mode", mode, MODES)
+        for precision in self.precisions:
+            real_precision("conv2d", precision)
+        if not self.modes or not self.precisions:
+            raise InputError("a campaign needs at least one mode and one precision")
+        if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 600:
+            raise InputError(
+                "seconds of a campaign are out of range", given=repr(self.seconds), allowed="above 0, at most 600"
+            )
+        for name, least in (("repeats", 1), ("seed", 0)):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(
+                    f"{name} of a campaign is out of range", given=repr(value), allowed=f"an integer from {least}"
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """The campaign as plain lists and dictionaries, to recognize its journal by."""
+        value = asdict(self)
+        value["subjects"] = [
+            {"model": s.model, "input_shapes": [list(shape) for shape in s.input_shapes]} for s in self.subjects
+        ]
+        return {name: list(item) if isinstance(item, tuple) else item for name, item in value.items()}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One measurement to make: an operation and which of its repeats it is."""
+
+    operation: Operation
+    repeat: int
+
+    @property
+    def key(self) -> str:
+        """What a journal recognizes it by."""
+        return f"{self.operation.digest}/{self.repeat}"
+
+
+def load_campaign(path: str | Path) -> Campaign:
+    """Read a campaign from TOML.
+
+    Raises:
+        InputError: The file cannot be read, or a value is out of range.
+        UnknownNameError: A key, mode or precision does not exist.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError("this campaign cannot be read", given=str(path), hint=str(error)) from error
+    subjects = tuple(_subject(row) for row in _rows(values.pop("network", [])))
+    known = [field.name for field in fields(Campaign) if field.name != "subjects"]
+    for key in values:
+        if key not in known:
+            raise unknown_name("key of a campaign", key, [*known, "network"])
+    settings: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
+    for key in ("modes", "precisions"):
+        if not isinstance(settings.get(key, ()), tuple):
+            raise InputError(f"{key} of a campaign is a list", given=repr(settings[key]))
+    return Campaign(subjects, **{"name": Path(path).stem, **settings})
+
+
+def _rows(value: Any) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list) or not all(isinstance(row, Mapping) for row in value):
+        raise InputError("networks of a campaign are tables", given=repr(value)[:100], allowed="[[network]]")
+    return value
+
+
+def _subject(row: Mapping[str, Any]) -> Subject:
+    for key in row:
+        if key not in ("model", "input_shapes"):
+            raise unknown_name("key of a network in a campaign", key, ["model", "input_shapes"])
+    if not isinstance(row.get("model"), str):
+        raise InputError("a network of a campaign needs a model", given=repr(dict(row)))
+    shapes = row.get("input_shapes", [])
+    if not isinstance(shapes, list):
+        raise InputError("input_shapes of a network is a list of shapes", given=repr(shapes))
+    return Subject(row["model"], tuple(normalized_shape(shape) for shape in shapes))
+
+
+def operations_of(campaign: Campaign) -> list[Operation]:
+    """The unique operations of a campaign's networks, identities left out.
+
+    Raises:
+        JoulecastError: A network cannot be extracted.
+    """
+    return list(dict.fromkeys(_operations(campaign)))
+
+
+def _operations(campaign: Campaign) -> Iterator[Operation]:
+    for subject in campaign.subjects:
+        for mode in campaign.modes:
+            for precision in campaign.precisions:
+                for shape in subject.input_shapes or (None,):
+                    network = network_of(subject.model, shape, mode=mode, precision=precision)
+                    yield from (entry.operation for entry in network if not entry.operation.is_identity)
+
+
+def plan(campaign: Campaign, limit: int | None = None) -> list[Task]:
+    """What to measure, in random order, so that a drift of the machine does not look like an effect of size.
+
+    All operations come once before any comes again.
+
+    Args:
+        campaign: What to collect.
+        limit: Only so many operations.
+    """
+    operations = operations_of(campaign)
+    rng = random.Random(campaign.seed)  # noqa: S311 (an order, no secret)
+    rng.shuffle(operations)
+    operations = operations[:limit]
+    tasks = []
+    for repeat in range(campaign.repeats):
+        order = list(operations)
+        rng.shuffle(order)
+        tasks += [Task(operation, repeat) for operation in order]
+    return tasks
+
+
+def duration_s(campaign: Campaign, tasks: int) -> float:
+    """About how long so many measurements take."""
+    return tasks * (campaign.seconds + _OVERHEAD_S)

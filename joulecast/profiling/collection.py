@@ -1,0 +1,132 @@
+"""Running a campaign: find the device, measure, write each measurement into the journal."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from ..errors import InputError
+from .campaign import Campaign, Task
+from .journal import Journal
+from .power import estimate
+from .sensors import NoSensor, NvmlSensor, Sensor
+from .timing import time_operation
+
+_CPU_CACHE_BYTES = 32 * 2**20
+_CPU_MEMORY_BYTES = 2**30
+
+
+def find_device(name: str) -> torch.device:
+    """The device that a user names: cpu, cuda or cuda:1.
+
+    Raises:
+        InputError: There is no such device.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError("this is no device", given=repr(name), allowed="cpu, cuda, cuda:0, ...") from error
+    if device.type == "cpu":
+        return device
+    if device.type != "cuda" or not torch.cuda.is_available():
+        raise InputError(
+            "this device is not there",
+            given=name,
+            allowed="cpu" + (", cuda" if torch.cuda.is_available() else ""),
+            hint=None if torch.cuda.is_available() else "check `nvidia-smi`, and that torch is a CUDA build",
+        )
+    index = device.index or 0
+    if index >= torch.cuda.device_count():
+        raise InputError("there is no such GPU", given=name, allowed=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}")
+    return torch.device("cuda", index)
+
+
+def sensor_of(device: torch.device) -> Sensor:
+    """The power sensor of a device.
+
+    Raises:
+        SensorError: The GPU's power cannot be read.
+    """
+    return NvmlSensor(_nvml_index(device)) if device.type == "cuda" else NoSensor()
+
+
+def _nvml_index(device: torch.device) -> int:
+    # CUDA_VISIBLE_DEVICES renumbers torch's GPUs, not NVML's; torch knows the way back.
+    index: int = torch.cuda._get_nvml_device_index(device)
+    return index
+
+
+def device_name(device: torch.device) -> str:
+    """What the device calls itself."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU {platform.processor() or platform.machine()}"
+
+
+def facts_of(device: torch.device, sensor: Sensor) -> dict[str, Any]:
+    """What a dataset's card should say of the machine."""
+    return {**sensor.facts(), "torch": torch.__version__, "cuda": torch.version.cuda or "none"}
+
+
+def _limits(device: torch.device) -> dict[str, int]:
+    if device.type != "cuda":
+        return {"cache_bytes": _CPU_CACHE_BYTES, "memory_bytes": _CPU_MEMORY_BYTES}
+    cache: int = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 * 2**20)
+    return {"cache_bytes": cache, "memory_bytes": torch.cuda.mem_get_info(device)[0]}
+
+
+def measure(task: Task, campaign: Campaign, device: torch.device, sensor: Sensor) -> dict[str, Any]:
+    """Make one measurement; where the operation cannot run or does not fit, the record says why."""
+    record: dict[str, Any] = {
+        "key": task.key,
+        "operation": task.operation.to_json(),
+        "repeat": task.repeat,
+        "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }
+    try:
+        timing = time_operation(
+            task.operation, device, seconds=campaign.seconds, seed=campaign.seed + task.repeat, **_limits(device)
+        )
+    except (RuntimeError, NotImplementedError, ValueError) as error:
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        reason = f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
+        return {**record, "status": "failed", "reason": reason}
+    power = estimate(sensor.window(timing.start_s, timing.end_s), timing.start_s, timing.end_s)
+    return {**record, "status": "ok", "timing": asdict(timing), "power": asdict(power)}
+
+
+def collect(
+    tasks: Sequence[Task],
+    campaign: Campaign,
+    device: torch.device,
+    journal: Journal,
+    sensor: Sensor,
+    progress: Callable[[int, Mapping[str, Any]], None] = lambda done, record: None,
+) -> None:
+    """Measure what the journal does not hold yet.
+
+    Args:
+        tasks: The plan.
+        campaign: Its settings.
+        device: Where.
+        journal: Takes each record before the next measurement starts.
+        sensor: Entered.
+        progress: Called after each measurement with how many are done, and the record.
+
+    Raises:
+        JournalError, SensorError: What was finished is in the journal.
+    """
+    done = {record["key"] for record in journal.records}
+    for task in tasks:
+        if task.key in done:
+            continue
+        record = measure(task, campaign, device, sensor)
+        journal.append(record)
+        done.add(task.key)
+        progress(len(done), record)

@@ -1,0 +1,223 @@
+"""How to run an operation in PyTorch: one row per kind.
+
+A runner makes a module or function that does what the operation does, for any number of distinct instances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
+
+from ..operations import Operation
+
+Run = Callable[..., torch.Tensor]
+Runner = Callable[[Operation], Run]
+
+DTYPES: Mapping[str, torch.dtype] = {
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+}
+
+POSITIVE_INPUTS = frozenset({"log", "sqrt", "rsqrt", "pow"})
+"""Kinds that make NaN of negative numbers, which draw another power."""
+
+
+def _convolution(module: type[nn.Module]) -> Runner:
+    def run(operation: Operation) -> Run:
+        return module(operation.input_shapes[0][1], **operation.attributes)
+
+    return run
+
+
+def _batch_norm(operation: Operation) -> Run:
+    by_rank = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+    shape = operation.input_shapes[0]
+    return by_rank[len(shape)](shape[1], affine=operation.attributes["affine"])
+
+
+def _layer_norm(operation: Operation) -> Run:
+    return nn.LayerNorm(operation.attributes["normalized_shape"], elementwise_affine=operation.attributes["affine"])
+
+
+def _rms_norm(operation: Operation) -> Run:
+    return nn.RMSNorm(operation.attributes["normalized_shape"], elementwise_affine=operation.attributes["affine"])
+
+
+def _group_norm(operation: Operation) -> Run:
+    groups, affine = operation.attributes["num_groups"], operation.attributes["affine"]
+    return nn.GroupNorm(groups, operation.input_shapes[0][1], affine=affine)
+
+
+def _linear(operation: Operation) -> Run:
+    return nn.Linear(operation.input_shapes[0][-1], **operation.attributes)
+
+
+def _attention(operation: Operation) -> Run:
+    causal = operation.attributes["causal"]
+    return lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+
+def _embedding(operation: Operation) -> Run:
+    return nn.Embedding(operation.attributes["num_embeddings"], operation.attributes["embedding_dim"])
+
+
+def _module(module: type[nn.Module]) -> Runner:
+    """A module whose arguments are the kind's attributes."""
+    return lambda operation: module(**operation.attributes)
+
+
+def _plain(function: Run) -> Runner:
+    """A function of one tensor without attributes."""
+    return lambda operation: function
+
+
+def _binary(function: Run) -> Runner:
+    """A function of two tensors, or of one and a scalar."""
+
+    def run(operation: Operation) -> Run:
+        return function if len(operation.input_shapes) == 2 else lambda x: function(x, 1.5)
+
+    return run
+
+
+def _reduction(function: Callable[..., torch.Tensor]) -> Runner:
+    def run(operation: Operation) -> Run:
+        dim, keepdim = operation.attributes["dim"], operation.attributes["keepdim"]
+        return lambda x: function(x, dim=tuple(range(x.ndim)) if dim is None else dim, keepdim=keepdim)
+
+    return run
+
+
+def _cat(operation: Operation) -> Run:
+    dim = operation.attributes["dim"]
+    return lambda *tensors: torch.cat(tensors, dim)
+
+
+def _stochastic_depth(operation: Operation) -> Run:
+    # As torchvision does it; torchvision itself is not needed for collecting.
+    class StochasticDepth(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            p = operation.attributes["p"]
+            if not self.training or not p:
+                return x
+            rows = x.shape[0] if operation.attributes["mode"] == "row" else 1
+            noise = torch.empty([rows] + [1] * (x.ndim - 1), dtype=x.dtype, device=x.device)
+            return x * noise.bernoulli_(1 - p).div_(1 - p)
+
+    return StochasticDepth()
+
+
+RUNNERS: Mapping[str, Runner] = {
+    "conv1d": _convolution(nn.Conv1d),
+    "conv2d": _convolution(nn.Conv2d),
+    "conv3d": _convolution(nn.Conv3d),
+    "conv_transpose1d": _convolution(nn.ConvTranspose1d),
+    "conv_transpose2d": _convolution(nn.ConvTranspose2d),
+    "conv_transpose3d": _convolution(nn.ConvTranspose3d),
+    "linear": _linear,
+    "matmul": _plain(torch.matmul),
+    "attention": _attention,
+    "batch_norm": _batch_norm,
+    "group_norm": _group_norm,
+    "layer_norm": _layer_norm,
+    "rms_norm": _rms_norm,
+    "relu": _module(nn.ReLU),
+    "relu6": _module(nn.ReLU6),
+    "leaky_relu": _module(nn.LeakyReLU),
+    "prelu": lambda operation: nn.PReLU(),
+    "elu": _module(nn.ELU),
+    "gelu": _module(nn.GELU),
+    "silu": _module(nn.SiLU),
+    "mish": _module(nn.Mish),
+    "softplus": _module(nn.Softplus),
+    "sigmoid": _module(nn.Sigmoid),
+    "tanh": _module(nn.Tanh),
+    "hardtanh": _module(nn.Hardtanh),
+    "hardsigmoid": _module(nn.Hardsigmoid),
+    "hardswish": _module(nn.Hardswish),
+    "clamp": _plain(lambda x: torch.clamp(x, -0.5, 0.5)),
+    "exp": _plain(torch.exp),
+    "log": _plain(torch.log),
+    "sqrt": _plain(torch.sqrt),
+    "rsqrt": _plain(torch.rsqrt),
+    "abs": _plain(torch.abs),
+    "neg": _plain(torch.neg),
+    "sin": _plain(torch.sin),
+    "cos": _plain(torch.cos),
+    "softmax": _module(nn.Softmax),
+    "add": _binary(torch.add),
+    "sub": _binary(torch.sub),
+    "mul": _binary(torch.mul),
+    "div": _binary(torch.div),
+    "pow": _binary(torch.pow),
+    "gradient_accumulation": _plain(lambda x: torch.add(x, x)),
+    "save_input": _plain(torch.clone),
+    "dropout": _module(nn.Dropout),
+    "stochastic_depth": _stochastic_depth,
+    "max_pool2d": _module(nn.MaxPool2d),
+    "avg_pool2d": _module(nn.AvgPool2d),
+    "adaptive_avg_pool2d": _module(nn.AdaptiveAvgPool2d),
+    "mean": _reduction(torch.mean),
+    "sum": _reduction(torch.sum),
+    "norm": _reduction(torch.linalg.vector_norm),
+    "cat": _cat,
+    "copy": _plain(torch.clone),
+    "embedding": _embedding,
+}
+"""Operation kind -> how to run it. Every kind has a row; a test holds it to that."""
+
+
+class Instance:
+    """One operation with inputs, parameters and an output gradient of its own.
+
+    Args:
+        operation: What to run, in its mode: forward in eval and inference mode, or forward and backward in train
+            mode with gradients cleared.
+        device: Where.
+        generator: Draws inputs and gradient, standard normal: regular data draws less power.
+    """
+
+    def __init__(self, operation: Operation, device: torch.device, generator: torch.Generator) -> None:
+        dtype = DTYPES[operation.precision]
+        run = RUNNERS[operation.kind](operation)
+        if isinstance(run, nn.Module):
+            run = run.to(device=device, dtype=dtype).train(operation.mode == "training")
+        self._run = run
+        self._training = operation.mode == "training" and operation.row.backward_flops > 0
+        self._inputs = [self._input(operation, shape, device, dtype, generator) for shape in operation.input_shapes]
+        parameters = list(run.parameters()) if isinstance(run, nn.Module) else []
+        self._leaves = [t for t in (*self._inputs, *parameters) if t.requires_grad]
+        shape = operation.output_shape
+        self._gradient = torch.randn(shape, generator=generator, device=device, dtype=dtype) if self._training else None
+
+    def _input(
+        self, operation: Operation, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype, generator: Any
+    ) -> torch.Tensor:
+        if operation.kind == "embedding":
+            rows = operation.attributes["num_embeddings"]
+            return torch.randint(0, rows, shape, generator=generator, device=device)
+        tensor = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+        if operation.kind in POSITIVE_INPUTS:
+            tensor = tensor.abs()
+        return tensor.requires_grad_(self._training)
+
+    def __call__(self) -> None:
+        """Run it once."""
+        if not self._training:
+            self._run(*self._inputs)
+            return
+        output = self._run(*self._inputs)
+        if output.requires_grad:
+            output.backward(self._gradient)
+        for leaf in self._leaves:
+            leaf.grad = None
+
+    def output(self) -> torch.Tensor:
+        """What a forward returns."""
+        return self._run(*self._inputs)

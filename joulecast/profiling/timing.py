@@ -1,0 +1,143 @@
+"""Timing an operation in a loop over distinct instances, with `torch.utils.benchmark`.
+
+The instances together are larger than the cache, so that none finds its weights there from the last round. The loop
+is long enough for a power sensor; its time must be proportional to its length.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch.utils.benchmark import Timer
+
+from ..operations import ELEMENT_BYTES, Operation
+from ..rules import size
+from .runners import Instance
+
+_MOST_INSTANCES = 64
+_WARM_UP_S = 0.2
+_SHORT_SHARE = 0.1  # Of the wanted duration, for checking that time is proportional to iterations.
+PROPORTIONAL = 0.1
+"""Relative difference of the times per iteration of a short and the long loop from which on a remark is made."""
+_REPLAYS = 20
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long an operation takes.
+
+    Args:
+        time_s: Wall time per iteration of the loop.
+        device_time_s: Per iteration when its kernels are replayed as a CUDA graph, without the host; None where the
+            device is the host, or where the operation cannot be captured.
+        iterations: Length of the loop.
+        start_s, end_s: The loop on `time.monotonic`, for the power sensor.
+        remarks: What speaks against it.
+    """
+
+    time_s: float
+    device_time_s: float | None
+    iterations: int
+    start_s: float
+    end_s: float
+    remarks: tuple[str, ...] = ()
+
+
+@contextmanager
+def running_precision(precision: str) -> Iterator[None]:
+    """Allow TF32 or not, as the operation says, and put the switches back."""
+    before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    allowed = precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
+
+
+def block_length(operation: Operation, cache_bytes: int, memory_bytes: int) -> int:
+    """How many instances to loop over: twice the cache, within half of the memory, 64 at the most."""
+    tensors = operation.input_size + size(operation.output_shape) + operation.parameters
+    # Training keeps a gradient beside every tensor.
+    bytes_each = ELEMENT_BYTES[operation.precision] * tensors * (2 if operation.mode == "training" else 1)
+    wanted = -(-2 * cache_bytes // max(1, bytes_each))
+    fitting = memory_bytes // (2 * max(1, bytes_each))
+    return max(1, min(wanted, fitting, _MOST_INSTANCES))
+
+
+def time_operation(
+    operation: Operation,
+    device: torch.device,
+    *,
+    seconds: float,
+    seed: int = 0,
+    cache_bytes: int = 64 * 2**20,
+    memory_bytes: int = 2**30,
+) -> Timing:
+    """Time an operation on a device.
+
+    Args:
+        operation: What to run, in its mode and precision.
+        device: Where.
+        seconds: How long the loop should take.
+        seed: For inputs and output gradients.
+        cache_bytes: Size of the device's last cache.
+        memory_bytes: What is free on the device.
+
+    Raises:
+        RuntimeError: PyTorch cannot run the operation here; torch.OutOfMemoryError where it does not fit.
+    """
+    generator = torch.Generator(device).manual_seed(seed)
+    length = block_length(operation, cache_bytes, memory_bytes)
+    grad_free = torch.inference_mode() if operation.mode == "inference" else nullcontext()
+    with running_precision(operation.precision), grad_free:
+        block = [Instance(operation, device, generator) for _ in range(length)]
+
+        def run() -> None:
+            for instance in block:
+                instance()
+
+        timer = Timer("run()", globals={"run": run})
+        rounds = 1
+        timer.timeit(1)  # the first run compiles, allocates and chooses algorithms
+        while (warm := timer.timeit(rounds)).mean * rounds < min(_WARM_UP_S, seconds):
+            rounds *= 2
+        once_s = warm.mean
+        short = timer.timeit(max(1, round(_SHORT_SHARE * seconds / once_s)))
+        number = max(1, round(seconds / short.mean))
+        start_s = time.monotonic()
+        measured_s = timer.timeit(number).mean
+        end_s = time.monotonic()
+        device_time_s, remarks = _device_time_s(run, length, device)
+    if abs(short.mean / measured_s - 1) > PROPORTIONAL:
+        remarks = (*remarks, f"time is not proportional to iterations: {100 * abs(short.mean / measured_s - 1):.0f} %")
+    return Timing(measured_s / length, device_time_s, number * length, start_s, end_s, remarks)
+
+
+def _device_time_s(run: object, length: int, device: torch.device) -> tuple[float | None, tuple[str, ...]]:
+    if device.type != "cuda" or not callable(run):
+        return None, ()
+    try:
+        stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        stream.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(stream):
+            run()
+        torch.cuda.current_stream(device).wait_stream(stream)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            run()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+        graph.replay()
+        start.record()
+        for _ in range(_REPLAYS):
+            graph.replay()
+        end.record()
+        end.synchronize()
+    except RuntimeError as error:
+        torch.cuda.synchronize(device)
+        return None, (f"cannot be captured as a CUDA graph: {str(error).splitlines()[0]}",)
+    return start.elapsed_time(end) / 1e3 / _REPLAYS / length, ()

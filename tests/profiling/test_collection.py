@@ -1,0 +1,183 @@
+"""Campaigns end to end on the CPU: plan, measure, journal, resume, dataset; and every mistake that a user can make."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from joulecast import Network, Operation
+from joulecast.datasets import load
+from joulecast.errors import InputError, JoulecastError, UnknownNameError
+from joulecast.profiling.campaign import Campaign, Subject, Task, load_campaign, plan
+from joulecast.profiling.collection import find_device, measure
+from joulecast.profiling.sensors import NoSensor
+from joulecast.profiling.session import describe, finish, run
+
+SHIPPED = sorted((Path(__file__).resolve().parents[2] / "profiling").glob("*.toml"))
+OPERATIONS = [
+    Operation("relu", [(64, 64)]),
+    Operation("linear", [(16, 32)], {"out_features": 8}),
+    Operation("softmax", [(8, 16)]),
+    Operation("add", [(32, 32)] * 2),
+    Operation("layer_norm", [(4, 64)]),
+    Operation("dropout", [(4, 64)], {"p": 0.5}),
+]
+
+
+@pytest.fixture
+def campaign(tmp_path):
+    Network.of([(operation, 2) for operation in OPERATIONS]).save(tmp_path / "net.json")
+    path = tmp_path / "campaign.toml"
+    path.write_text(
+        f'seconds = 0.02\nmodes = ["inference", "training"]\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n'
+    )
+    return path
+
+
+def records(out):
+    return [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()[1:]]
+
+
+def test_a_campaign_becomes_a_dataset(campaign, tmp_path, capsys):
+    text = run(campaign, tmp_path / "out", "cpu")
+    # Six operations in two modes; dropout in inference is an identity and not measured.
+    assert "11 measurements, 0 failed" in text
+    dataset = load(tmp_path / "out")
+    assert dataset.card.gpu.startswith("CPU")
+    assert dataset.card.sensor == "none"
+    assert all(m.power_w is None and m.time_s > 0 for m in dataset.measurements)
+    assert {m.method for m in dataset.measurements} == {"forward_distinct", "forward_backward_distinct"}
+    assert "11/11" in capsys.readouterr().err
+
+
+def test_resuming_measures_what_is_left(campaign, tmp_path):
+    out = tmp_path / "out"
+    run(campaign, out, "cpu", limit=3)
+    before = records(out)
+    with pytest.raises(InputError, match="use another --out"):
+        run(campaign, out, "cpu")
+    run(campaign, out, "cpu", resume=True)
+    after = records(out)
+    assert after[:3] == before
+    assert len(after) == len({record["key"] for record in after}) == 11
+
+
+def test_ctrl_c_stops_cleanly_with_a_dataset(campaign, tmp_path, monkeypatch):
+    import joulecast.profiling.collection as collection
+
+    real, calls = collection.measure, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(collection, "measure", interrupted)
+    assert "3 measurements" in run(campaign, tmp_path / "out", "cpu")
+    assert len(load(tmp_path / "out").measurements) == 3
+
+
+def test_operations_that_cannot_run_are_recorded_and_the_campaign_goes_on(monkeypatch):
+    task = Task(Operation("matmul", [(4, 4), (4, 4)]), 0)
+    monkeypatch.setitem(
+        __import__("joulecast.profiling.runners", fromlist=["RUNNERS"]).RUNNERS,
+        "matmul",
+        lambda operation: lambda a, b: (_ for _ in ()).throw(torch.OutOfMemoryError("no room for this")),
+    )
+    record = measure(task, Campaign((Subject("x"),), seconds=0.01), torch.device("cpu"), NoSensor())
+    assert record["status"] == "failed"
+    assert record["reason"] == "OutOfMemoryError: no room for this"
+
+
+def test_the_plan_is_unique_shuffled_and_seeded(campaign):
+    settings = load_campaign(campaign)
+    tasks = plan(settings)
+    assert len({task.key for task in tasks}) == len(tasks) == 11
+    assert tasks == plan(settings)
+    other = Campaign(settings.subjects, seconds=0.02, modes=settings.modes, seed=1, repeats=2)
+    again = plan(other)
+    assert [task.repeat for task in again] == [0] * 11 + [1] * 11
+    assert [task.operation for task in again[:11]] != [task.operation for task in tasks]
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
+def test_shipped_campaigns_load(path):
+    assert load_campaign(path).subjects
+
+
+def test_dry_run_measures_nothing(campaign, tmp_path):
+    assert "11 measurements of 11 operations" in describe(campaign)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "says"),
+    [
+        ("", InputError, "at least one network"),
+        ("x = ", InputError, "cannot be read"),
+        ('secondss = 3\n[[network]]\nmodel = "resnet18"', UnknownNameError, "did you mean seconds"),
+        ('[[network]]\nmodell = "resnet18"', UnknownNameError, "did you mean model"),
+        ("[[network]]\ninput_shapes = [[1, 3]]", InputError, "needs a model"),
+        ('[[network]]\nmodel = "resnet18"\ninput_shapes = [[0, 3]]', InputError, "positive"),
+        ('modes = ["train"]\n[[network]]\nmodel = "resnet18"', UnknownNameError, "did you mean training"),
+        ('modes = "training"\n[[network]]\nmodel = "resnet18"', InputError, "is a list"),
+        ('precisions = ["fp8"]\n[[network]]\nmodel = "resnet18"', UnknownNameError, "fp16"),
+        ('seconds = 0\n[[network]]\nmodel = "resnet18"', InputError, "above 0"),
+        ('repeats = 0\n[[network]]\nmodel = "resnet18"', InputError, "from 1"),
+        ("network = 3", InputError, "tables"),
+    ],
+)
+def test_wrong_campaigns_are_refused(tmp_path, text, error, says):
+    (tmp_path / "c.toml").write_text(text)
+    with pytest.raises(error, match=says):
+        load_campaign(tmp_path / "c.toml")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda", "cuda:7", "mps"])
+def test_devices_that_are_not_there(name):
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU here")
+    with pytest.raises(InputError, match=r"no device|not there"):
+        find_device(name)
+
+
+def test_a_folder_without_a_journal(tmp_path):
+    with pytest.raises(JoulecastError, match="there is no journal"):
+        finish(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_killed_and_resumed_nothing_is_lost_or_twice(campaign, tmp_path):
+    out, rng = tmp_path / "out", random.Random(0)
+    command = [
+        sys.executable,
+        "-m",
+        "joulecast.profiling",
+        str(campaign),
+        "--out",
+        str(out),
+        "--device",
+        "cpu",
+        "--resume",
+    ]
+    told = set()
+    for _ in range(3):
+        process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        heard, wanted = b"", rng.randint(1, 3)
+        while heard.count(b"/11,") < wanted and (byte := process.stderr.read(1)):
+            heard += byte
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        told |= {int(part.split(b"/")[0].split()[-1]) for part in heard.split(b"\r")[1:] if b"/11," in part}
+    done = records(out)
+    assert len(done) >= max(told)
+    assert len(done) == len({record["key"] for record in done})
+    assert "11 measurements" in run(campaign, out, "cpu", resume=True)

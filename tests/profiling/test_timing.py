@@ -1,0 +1,106 @@
+"""Runners and timing, on the CPU through the same path."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from joulecast import Operation
+from joulecast.kinds import KINDS
+from joulecast.profiling.runners import RUNNERS, Instance
+from joulecast.profiling.timing import block_length, running_precision, time_operation
+
+CPU = torch.device("cpu")
+IMAGE = (2, 6, 9, 8)
+SPECIAL = {
+    "conv1d": ([(2, 6, 9)], {"out_channels": 4, "kernel_size": 3}),
+    "conv2d": ([IMAGE], {"out_channels": 4, "kernel_size": 3, "groups": 2}),
+    "conv3d": ([(2, 6, 5, 5, 5)], {"out_channels": 4, "kernel_size": 3}),
+    "conv_transpose1d": ([(2, 6, 9)], {"out_channels": 4, "kernel_size": 3}),
+    "conv_transpose2d": ([IMAGE], {"out_channels": 4, "kernel_size": 3, "stride": 2, "output_padding": 1}),
+    "conv_transpose3d": ([(2, 6, 5, 5, 5)], {"out_channels": 4, "kernel_size": 3}),
+    "linear": ([(3, 8)], {"out_features": 5}),
+    "matmul": ([(2, 3, 4), (2, 4, 5)], {}),
+    "attention": ([(2, 3, 4, 8)] * 3, {"causal": True}),
+    "group_norm": ([IMAGE], {"num_groups": 3}),
+    "max_pool2d": ([IMAGE], {"kernel_size": 2}),
+    "avg_pool2d": ([IMAGE], {"kernel_size": 2}),
+    "cat": ([IMAGE, IMAGE], {"dim": 1}),
+    "embedding": ([(3, 4)], {"num_embeddings": 10, "embedding_dim": 5}),
+    "mean": ([IMAGE], {"dim": (2, 3)}),
+}
+
+
+def example(kind: str, mode: str) -> Operation:
+    shapes, attributes = SPECIAL.get(kind, ([IMAGE], {}))
+    return Operation(kind, shapes, attributes, mode=mode)
+
+
+def test_every_kind_has_a_runner():
+    assert RUNNERS.keys() == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_runners_do_what_the_operation_says(kind, mode):
+    operation = example(kind, mode)
+    instance = Instance(operation, CPU, torch.Generator().manual_seed(0))
+    output = instance.output()
+    assert tuple(output.shape) == operation.output_shape
+    assert not output.isnan().any()
+    module = instance._run
+    parameters = sum(p.numel() for p in module.parameters()) if isinstance(module, torch.nn.Module) else 0
+    assert parameters == operation.parameters or kind == "prelu"
+    instance()
+
+
+@pytest.mark.parametrize("kind", ["add", "mul", "pow"])
+def test_two_tensors_broadcast(kind):
+    operation = Operation(kind, [(2, 3), (3,)], mode="training")
+    assert tuple(Instance(operation, CPU, torch.Generator()).output().shape) == (2, 3)
+
+
+def test_training_runs_the_backward_and_clears_gradients():
+    instance = Instance(example("linear", "training"), CPU, torch.Generator().manual_seed(0))
+    called = []
+    instance._leaves[0].register_hook(lambda gradient: called.append(gradient.shape))
+    instance()
+    assert called == [(3, 8)]
+    assert all(leaf.grad is None for leaf in instance._leaves)
+
+
+def test_instances_are_distinct_and_seeded():
+    def draw(seed):
+        generator = torch.Generator().manual_seed(seed)
+        return [Instance(example("relu", "inference"), CPU, generator)._inputs[0] for _ in range(2)]
+
+    first, again = draw(0), draw(0)
+    assert torch.equal(first[0], again[0])
+    assert not torch.equal(first[0], first[1])
+
+
+def test_blocks_exceed_the_cache_within_memory():
+    relu = Operation("relu", [(1024, 1024)])  # 8 MiB in and out
+    assert block_length(relu, 64 * 2**20, 2**40) == 16
+    assert block_length(relu.replace(mode="training"), 64 * 2**20, 2**40) == 8
+    assert block_length(relu, 64 * 2**20, 32 * 2**20) == 2
+    assert block_length(Operation("relu", [(1,)]), 64 * 2**20, 2**40) == 64
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_timing_on_the_cpu(mode):
+    timing = time_operation(example("conv2d", mode), CPU, seconds=0.2, cache_bytes=2**16)
+    assert timing.time_s > 0
+    assert timing.device_time_s is None
+    assert timing.end_s > timing.start_s
+    assert timing.iterations % block_length(example("conv2d", mode), 2**16, 2**30) == 0
+
+
+def test_precision_switches_are_put_back():
+    before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
+    with running_precision("tf32"):
+        assert torch.backends.cudnn.allow_tf32
+        assert torch.backends.cuda.matmul.allow_tf32
+    with running_precision("fp32"):
+        assert not torch.backends.cudnn.allow_tf32
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
