@@ -29,7 +29,6 @@ class GPU:
     chip: str
     compute_capability: str
     sms: int
-    base_clock_mhz: int
     boost_clock_mhz: int
     min_clock_mhz: int
     max_clock_mhz: int

@@ -42,6 +42,8 @@ class Campaign:
         seconds: How long each measurement runs; power sensors need some.
         repeats: How often each operation is measured.
         seed: For the order and the inputs.
+        whole_networks: Measure each named network as a whole, too; that is what predictions are checked against, and
+            from what the host cost inside a network is learned.
     """
 
     subjects: tuple[Subject, ...]
@@ -51,6 +53,7 @@ class Campaign:
     seconds: float = 3.0
     repeats: int = 1
     seed: int = 0
+    whole_networks: bool = False
 
     def __post_init__(self) -> None:
         if not self.subjects:
@@ -62,6 +65,8 @@ class Campaign:
                 raise unknown_name("mode", mode, MODES)
         for precision in self.precisions:
             real_precision("conv2d", precision)
+        if not isinstance(self.whole_networks, bool):
+            raise InputError("whole_networks of a campaign is true or false", given=repr(self.whole_networks))
         if not self.modes or not self.precisions:
             raise InputError("a campaign needs at least one mode and one precision")
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 600:
@@ -95,6 +100,23 @@ class Task:
     def key(self) -> str:
         """What a journal recognizes it by."""
         return f"{self.operation.digest}/{self.repeat}"
+
+
+@dataclass(frozen=True)
+class NetworkTask:
+    """One measurement of a whole network."""
+
+    model: str
+    input_shape: Shape
+    mode: str
+    precision: str
+    repeat: int
+
+    @property
+    def key(self) -> str:
+        """What a journal recognizes it by."""
+        shape = "x".join(map(str, self.input_shape))
+        return f"{self.model}/{shape}/{self.mode}/{self.precision}/{self.repeat}"
 
 
 def load_campaign(path: str | Path) -> Campaign:
@@ -158,25 +180,34 @@ def _operations(campaign: Campaign) -> Iterator[Operation]:
                     yield from (entry.operation for entry in network if not entry.operation.is_identity)
 
 
-def plan(campaign: Campaign, limit: int | None = None) -> list[Task]:
+def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTask]:
     """What to measure, in random order, so that a drift of the machine does not look like an effect of size.
 
-    All operations come once before any comes again.
+    Everything comes once before anything comes again; whole networks are spread among the operations.
 
     Args:
         campaign: What to collect.
-        limit: Only so many operations.
+        limit: Only so many operations; whole networks come on top.
     """
     operations = operations_of(campaign)
     rng = random.Random(campaign.seed)  # noqa: S311 (an order, no secret)
     rng.shuffle(operations)
-    operations = operations[:limit]
-    tasks = []
+    tasks: list[Task | NetworkTask] = []
     for repeat in range(campaign.repeats):
-        order = list(operations)
-        rng.shuffle(order)
-        tasks += [Task(operation, repeat) for operation in order]
+        once: list[Task | NetworkTask] = [Task(operation, repeat) for operation in operations[:limit]]
+        once += _network_tasks(campaign, repeat)
+        rng.shuffle(once)
+        tasks += once
     return tasks
+
+
+def _network_tasks(campaign: Campaign, repeat: int) -> Iterator[NetworkTask]:
+    for subject in campaign.subjects if campaign.whole_networks else ():
+        # A network saved as JSON is a list of operations; there is nothing to run.
+        for shape in subject.input_shapes:
+            for mode in campaign.modes:
+                for precision in campaign.precisions:
+                    yield NetworkTask(subject.model, shape, mode, precision, repeat)
 
 
 def duration_s(campaign: Campaign, tasks: int) -> float:

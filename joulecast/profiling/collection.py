@@ -11,14 +11,16 @@ from typing import Any
 import torch
 
 from ..errors import InputError
-from .campaign import Campaign, Task
+from .campaign import Campaign, NetworkTask, Task
 from .journal import Journal
 from .power import estimate
+from .runners import DTYPES, WholeNetwork
 from .sensors import NoSensor, NvmlSensor, Sensor
-from .timing import time_operation
+from .timing import Timing, running, time_block, time_operation
 
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30
+_NETWORK_INPUTS = 2  # A network is larger than any cache; two inputs keep it from seeing the same one twice in a row.
 
 
 def find_device(name: str) -> torch.device:
@@ -80,21 +82,35 @@ def _limits(device: torch.device) -> dict[str, int]:
     return {"cache_bytes": cache, "memory_bytes": torch.cuda.mem_get_info(device)[0]}
 
 
-def measure(task: Task, campaign: Campaign, device: torch.device, sensor: Sensor) -> dict[str, Any]:
-    """Make one measurement; where the operation cannot run or does not fit, the record says why."""
+def _time_network(task: NetworkTask, device: torch.device, *, seconds: float, seed: int) -> Timing:
+    from .torchvision_models import build
+
+    generator = torch.Generator(device).manual_seed(seed)
+    dtype = DTYPES.get(task.precision, torch.float32)
+    model = build(task.model, weights=True).to(device=device, dtype=dtype)
+    with running(task.mode, task.precision):
+        block = [WholeNetwork(model, task.input_shape, task.mode, generator) for _ in range(_NETWORK_INPUTS)]
+        return time_block(block, device, seconds=seconds)
+
+
+def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, sensor: Sensor) -> dict[str, Any]:
+    """Make one measurement; where it cannot run or does not fit, the record says why."""
+    seconds, seed = campaign.seconds, campaign.seed + task.repeat
+    subject = {"operation": task.operation.to_json()} if isinstance(task, Task) else {"network": asdict(task)}
     record: dict[str, Any] = {
         "key": task.key,
-        "operation": task.operation.to_json(),
+        **subject,
         "repeat": task.repeat,
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
+    if device.type == "cuda":
+        torch.cuda.empty_cache()  # what the last measurement left in PyTorch's pool counts as taken
     try:
-        timing = time_operation(
-            task.operation, device, seconds=campaign.seconds, seed=campaign.seed + task.repeat, **_limits(device)
-        )
+        if isinstance(task, Task):
+            timing = time_operation(task.operation, device, seconds=seconds, seed=seed, **_limits(device))
+        else:
+            timing = _time_network(task, device, seconds=seconds, seed=seed)
     except (RuntimeError, NotImplementedError, ValueError) as error:
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
         reason = f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
         return {**record, "status": "failed", "reason": reason}
     power = estimate(sensor.window(timing.start_s, timing.end_s), timing.start_s, timing.end_s)
@@ -102,7 +118,7 @@ def measure(task: Task, campaign: Campaign, device: torch.device, sensor: Sensor
 
 
 def collect(
-    tasks: Sequence[Task],
+    tasks: Sequence[Task | NetworkTask],
     campaign: Campaign,
     device: torch.device,
     journal: Journal,

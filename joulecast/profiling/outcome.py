@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..datasets import Card, Dataset, Measurement, save
+from ..datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from ..errors import InputError
 from ..operations import Operation
 from .journal import Journal
@@ -27,7 +27,7 @@ def dataset_of(journal: Journal) -> Dataset:
         InputError: Nothing was measured.
         DatasetError: A measurement is impossible.
     """
-    measurements = tuple(_measurements(journal))
+    measurements, networks = tuple(_measurements(journal)), tuple(_networks(journal))
     if not measurements:
         raise InputError(
             "nothing was measured",
@@ -49,13 +49,31 @@ def dataset_of(journal: Journal) -> Dataset:
         power_limit_w=facts.get("power_limit_w"),
         limits=tuple(sorted({record["reason"] for record in journal.records if record["status"] == "failed"})),
     )
-    return Dataset(card, measurements)
+    return Dataset(card, measurements, networks)
 
 
 def _measurements(journal: Journal) -> Iterator[Measurement]:
     for line, record in enumerate(journal.records, start=2):
-        if record["status"] == "ok":
+        if record["status"] == "ok" and "operation" in record:
             yield _measurement(record, line, journal.campaign["name"])
+
+
+def _networks(journal: Journal) -> Iterator[NetworkMeasurement]:
+    for line, record in enumerate(journal.records, start=2):
+        # Without power there is nothing to check an energy prediction against; the journal keeps the time.
+        if record["status"] == "ok" and "network" in record and record["power"]["power_w"] is not None:
+            task, time_s, power_w = record["network"], record["timing"]["time_s"], record["power"]["power_w"]
+            yield NetworkMeasurement(
+                network=task["model"],
+                input_shape=tuple(task["input_shape"]),
+                precision=task["precision"],
+                mode=task["mode"],
+                time_s=time_s,
+                power_w=power_w,
+                energy_j=power_w * time_s,
+                campaign=journal.campaign["name"],
+                line=line,
+            )
 
 
 def _measurement(record: dict[str, Any], line: int, campaign: str) -> Measurement:

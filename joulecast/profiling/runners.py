@@ -173,6 +173,35 @@ RUNNERS: Mapping[str, Runner] = {
 """Operation kind -> how to run it. Every kind has a row; a test holds it to that."""
 
 
+class WholeNetwork:
+    """A model with random weights and an input of its own, to be run as a whole.
+
+    Args:
+        model: In memory, on its device and in its type; shared by the instances of a block.
+        shape: Of the input.
+        mode: "inference" runs the forward, "training" the backward with a random output gradient, too.
+        generator: Draws input and gradient.
+    """
+
+    def __init__(self, model: nn.Module, shape: tuple[int, ...], mode: str, generator: torch.Generator) -> None:
+        parameter = next(model.parameters())
+        self._model = model.train(mode == "training")
+        self._input = torch.randn(shape, generator=generator, device=parameter.device, dtype=parameter.dtype)
+        self._training = mode == "training"
+        self._gradients: list[torch.Tensor] = []
+
+    def __call__(self) -> None:
+        """Run it once."""
+        output = self._model(self._input)
+        if self._training:
+            # Some models return their auxiliary outputs beside the main one.
+            outputs = [output] if isinstance(output, torch.Tensor) else [t for t in output if t is not None]
+            # Drawn in the first, untimed run.
+            self._gradients = self._gradients or [torch.randn_like(t) for t in outputs]
+            torch.autograd.backward(outputs, self._gradients)
+            self._model.zero_grad(set_to_none=True)
+
+
 class Instance:
     """One operation with inputs, parameters and an output gradient of its own.
 

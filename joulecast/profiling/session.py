@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, MissingDependencyError
-from .campaign import Task, duration_s, load_campaign, plan
+from .campaign import NetworkTask, Task, duration_s, load_campaign, plan
 
 JOURNAL = "journal.jsonl"
 
@@ -21,9 +21,10 @@ def describe(campaign: Path, limit: int | None = None) -> str:
     tasks = plan(settings, limit)
     kinds: dict[str, int] = {}
     for task in tasks:
-        kinds[task.operation.kind] = kinds.get(task.operation.kind, 0) + 1
+        kind = task.operation.kind if isinstance(task, Task) else "whole network"
+        kinds[kind] = kinds.get(kind, 0) + 1
     lines = [f"{count:6d} {kind}" for kind, count in sorted(kinds.items(), key=lambda item: -item[1])]
-    unique = len({task.operation for task in tasks})
+    unique = len({task.operation for task in tasks if isinstance(task, Task)})
     seconds = duration_s(settings, len(tasks))
     return "\n".join([*lines, f"{len(tasks)} measurements of {unique} operations, about {_duration(seconds)}"])
 
@@ -119,7 +120,7 @@ def _say(text: str) -> None:
 class _Progress:
     """One line on stderr: how far, how long still, and what was last."""
 
-    def __init__(self, tasks: list[Task]) -> None:
+    def __init__(self, tasks: list[Task | NetworkTask]) -> None:
         self._total = len(tasks)
         self._start_s = time.monotonic()
         self._before: int | None = None
@@ -128,5 +129,6 @@ class _Progress:
         if self._before is None:
             self._before = done - 1
         left_s = (time.monotonic() - self._start_s) / (done - self._before) * (self._total - done)
-        last = record["operation"]["kind"] + (" failed" if record["status"] == "failed" else "")
+        last = record["operation"]["kind"] if "operation" in record else record["network"]["model"]
+        last += " failed" if record["status"] == "failed" else ""
         _say(f"\r{done}/{self._total}, {_duration(left_s)} left, {last:<32}")

@@ -7,8 +7,8 @@ is long enough for a power sensor; its time must be proportional to its length.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 
 import torch
@@ -49,10 +49,13 @@ class Timing:
 
 @contextmanager
 def running_precision(precision: str) -> Iterator[None]:
-    """Allow TF32 or not, as the operation says, and put the switches back."""
+    """Allow TF32 or not, as the precision says, and put the switches back.
+
+    "default" is PyTorch's: convolutions may use TF32, matrix products may not.
+    """
     before = (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32)
-    allowed = precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+    torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
+    torch.backends.cudnn.allow_tf32 = precision in ("tf32", "default")
     try:
         yield
     finally:
@@ -93,33 +96,44 @@ def time_operation(
     """
     generator = torch.Generator(device).manual_seed(seed)
     length = block_length(operation, cache_bytes, memory_bytes)
-    grad_free = torch.inference_mode() if operation.mode == "inference" else nullcontext()
-    with running_precision(operation.precision), grad_free:
+    with running(operation.mode, operation.precision):
         block = [Instance(operation, device, generator) for _ in range(length)]
-
-        def run() -> None:
-            for instance in block:
-                instance()
-
-        timer = Timer("run()", globals={"run": run})
-        rounds = 1
-        timer.timeit(1)  # the first run compiles, allocates and chooses algorithms
-        while (warm := timer.timeit(rounds)).mean * rounds < min(_WARM_UP_S, seconds):
-            rounds *= 2
-        once_s = warm.mean
-        short = timer.timeit(max(1, round(_SHORT_SHARE * seconds / once_s)))
-        number = max(1, round(seconds / short.mean))
-        start_s = time.monotonic()
-        measured_s = timer.timeit(number).mean
-        end_s = time.monotonic()
-        device_time_s, remarks = _device_time_s(run, length, device)
-    if abs(short.mean / measured_s - 1) > PROPORTIONAL:
-        remarks = (*remarks, f"time is not proportional to iterations: {100 * abs(short.mean / measured_s - 1):.0f} %")
-    return Timing(measured_s / length, device_time_s, number * length, start_s, end_s, remarks)
+        return time_block(block, device, seconds=seconds)
 
 
-def _device_time_s(run: object, length: int, device: torch.device) -> tuple[float | None, tuple[str, ...]]:
-    if device.type != "cuda" or not callable(run):
+@contextmanager
+def running(mode: str, precision: str) -> Iterator[None]:
+    """The state that PyTorch should be in for a mode and precision."""
+    with running_precision(precision), torch.inference_mode() if mode == "inference" else nullcontext():
+        yield
+
+
+def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, seconds: float) -> Timing:
+    """Time a block of distinct instances, running them one after the other; times are per instance."""
+
+    def run() -> None:
+        for instance in block:
+            instance()
+
+    timer = Timer("run()", globals={"run": run})
+    rounds = 1
+    timer.timeit(1)  # the first run compiles, allocates and chooses algorithms
+    while (warm := timer.timeit(rounds)).mean * rounds < min(_WARM_UP_S, seconds):
+        rounds *= 2
+    short = timer.timeit(max(1, round(_SHORT_SHARE * seconds / warm.mean)))
+    number = max(1, round(seconds / short.mean))
+    start_s = time.monotonic()
+    measured_s = timer.timeit(number).mean
+    end_s = time.monotonic()
+    device_time_s, remarks = _device_time_s(run, len(block), device)
+    difference = abs(short.mean / measured_s - 1)
+    if difference > PROPORTIONAL:
+        remarks = (*remarks, f"time is not proportional to iterations: {100 * difference:.0f} %")
+    return Timing(measured_s / len(block), device_time_s, number * len(block), start_s, end_s, remarks)
+
+
+def _device_time_s(run: Callable[[], None], length: int, device: torch.device) -> tuple[float | None, tuple[str, ...]]:
+    if device.type != "cuda":
         return None, ()
     try:
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -138,6 +152,7 @@ def _device_time_s(run: object, length: int, device: torch.device) -> tuple[floa
         end.record()
         end.synchronize()
     except RuntimeError as error:
-        torch.cuda.synchronize(device)
+        with suppress(RuntimeError):  # a failed capture leaves an error behind that the next call reports
+            torch.cuda.synchronize(device)
         return None, (f"cannot be captured as a CUDA graph: {str(error).splitlines()[0]}",)
     return start.elapsed_time(end) / 1e3 / _REPLAYS / length, ()

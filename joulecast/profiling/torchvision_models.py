@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -75,8 +76,12 @@ def model_names() -> list[str]:
     return list(models.list_models(module=models))
 
 
-def build(name: str) -> torch.nn.Module:
-    """Build a classification model by name, without allocating its weights.
+def build(name: str, *, weights: bool = False) -> torch.nn.Module:
+    """Build a classification model by name.
+
+    Args:
+        name: As `model_names` lists it.
+        weights: Whether to allocate its weights, with random values; without, it is on the meta device.
 
     Raises:
         UnknownNameError: torchvision has no such classification model.
@@ -87,6 +92,6 @@ def build(name: str) -> torch.nn.Module:
         raise unknown_name("model", name, names, hint="or give a torch.nn.Module, or a network saved as JSON")
     # These two draw their weights with scipy on the CPU, and warn, unless told not to.
     settings = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    with _WithoutMemory(), torch.random.fork_rng(devices=[]):
+    with nullcontext() if weights else _WithoutMemory(), torch.random.fork_rng(devices=[]):
         model: torch.nn.Module = import_torchvision().models.get_model(name, weights=None, **settings)
     return model

@@ -108,6 +108,21 @@ def test_the_plan_is_unique_shuffled_and_seeded(campaign):
     assert [task.operation for task in again[:11]] != [task.operation for task in tasks]
 
 
+def test_whole_networks_are_measured_beside_their_operations(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_text(
+        'seconds = 0.01\nwhole_networks = true\nmodes = ["inference", "training"]\n'
+        '[[network]]\nmodel = "squeezenet1_1"\ninput_shapes = [[1, 3, 64, 64]]\n'
+    )
+    assert "2 whole network" in describe(path, limit=1)
+    run(path, tmp_path / "out", "cpu", limit=1)
+    networks = [record for record in records(tmp_path / "out") if "network" in record]
+    assert {record["network"]["mode"] for record in networks} == {"inference", "training"}
+    assert all(record["status"] == "ok" and record["timing"]["time_s"] > 0 for record in networks)
+    # Without power there is no energy to check a prediction against.
+    assert load(tmp_path / "out").networks == ()
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_shipped_campaigns_load(path):
     assert load_campaign(path).subjects
@@ -133,6 +148,7 @@ def test_dry_run_measures_nothing(campaign, tmp_path):
         ('seconds = 0\n[[network]]\nmodel = "resnet18"', InputError, "above 0"),
         ('repeats = 0\n[[network]]\nmodel = "resnet18"', InputError, "from 1"),
         ("network = 3", InputError, "tables"),
+        ('whole_networks = 1\n[[network]]\nmodel = "resnet18"', InputError, "true or false"),
     ],
 )
 def test_wrong_campaigns_are_refused(tmp_path, text, error, says):
