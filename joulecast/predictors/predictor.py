@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..hardware import GPU
 from ..operations import Operation
-from .baseline import Baseline, DeviceCosts, Loops
+from .baseline import Baseline, DeviceCosts, Loops, smooth_max
 from .clock import at_clock
 from .features import FEATURE_NAMES, FloatArray, Roofline, features
 
@@ -127,7 +127,7 @@ class OperationPredictor:
         matrix, line = features(operations, self.gpu, default)
         host_s = self.baseline.host_s(kinds)
         own = np.array([operation.kind == kind for operation, kind in zip(operations, kinds, strict=True)], dtype=bool)
-        loops, costs = self._by_constants(kinds, line, host_s)
+        loops, costs = self._by_constants(kinds, line)
         if own.any():
             learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own])
             mine = [operation for operation, is_own in zip(operations, own, strict=True) if is_own]
@@ -144,7 +144,7 @@ class OperationPredictor:
             loops = self._loops_at_clock(loops, before, costs, host_s)
         return np.array([loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s])
 
-    def _by_constants(self, kinds: Sequence[str], line: Roofline, host_s: FloatArray) -> tuple[Loops, DeviceCosts]:
+    def _by_constants(self, kinds: Sequence[str], line: Roofline) -> tuple[Loops, DeviceCosts]:
         """What the baseline alone says."""
         static_w = self.baseline.static_power_w
         device_s = self.baseline.device_s(kinds, line.time_s)
@@ -157,8 +157,8 @@ class OperationPredictor:
         return Loops(loop_s * np.exp(self.time(inputs)), self.power(inputs) * self.gpu.power_limit_w)
 
     def _loops_at_clock(self, loops: Loops, before: DeviceCosts, after: DeviceCosts, host_s: FloatArray) -> Loops:
-        device_s = loops.time_s * after.time_s / np.maximum(before.time_s, 1e-15)
-        time_s = np.where(loops.time_s > host_s, np.maximum(device_s, host_s), loops.time_s)
+        # The host needs as long as before; where it decides, a slower device changes little.
+        time_s = loops.time_s * smooth_max(after.time_s, host_s) / smooth_max(before.time_s, host_s)
         dynamic_j = (loops.power_w - self.baseline.static_power_w) * loops.time_s
         dynamic_j = dynamic_j * after.dynamic_energy_j / np.maximum(before.dynamic_energy_j, 1e-15)
         power_w = np.minimum(self.baseline.static_power_w + dynamic_j / time_s, self.gpu.power_limit_w)

@@ -18,7 +18,7 @@ from ..errors import InputError
 from ..networks import Network
 from ..rules import Shape
 
-EXTRACTION_VERSION = 2
+EXTRACTION_VERSION = 3
 """Raise it whenever the same model gives other operations than before."""
 
 

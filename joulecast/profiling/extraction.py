@@ -234,10 +234,10 @@ def trace(
     recorder = _Recorder(module, mode, precision, whitelist)
     dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
     tensors = _meta_tensors(module)
-    with _in_mode(module, mode), torch.random.fork_rng(devices=[]), _following(recorder):
+    with _in_mode(module, mode), torch.random.fork_rng(devices=[]):
         try:
             value = torch.empty(shape, dtype=dtype, device="meta")
-            with torch.inference_mode(), recorder:
+            with torch.inference_mode(), _following(recorder), recorder:
                 torch.func.functional_call(module, tensors, (value,))
             if mode == "training":
                 _record_accumulations(module, tensors, value, recorder)

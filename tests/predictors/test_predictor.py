@@ -141,6 +141,13 @@ def test_lower_clocks_take_longer_and_less_power(predictor):
         assert half.power_w[0] < full.power_w[0]
 
 
+def test_host_bound_loops_do_not_mind_the_clock(predictor):
+    tiny = [op for op in simulated_operations() if op.kind == "conv2d"][:1]
+    full, half = predictor.predict(tiny), predictor.predict(tiny, 720)
+    assert half.time_s == pytest.approx(full.time_s, rel=0.05)
+    assert half.power_w <= full.power_w
+
+
 # Composition
 
 

@@ -95,9 +95,22 @@ def test_training_mode():
     kinds = {entry.operation.kind for entry in network}
     assert {"stochastic_depth", "dropout"} <= kinds
     assert {entry.operation.mode for entry in network} == {"training"}
+    # One for each of the 9 residuals; that training runs the model twice must not show.
+    assert sum(entry.count for entry in network if entry.operation.kind == "stochastic_depth") == 9
     assert not {"stochastic_depth", "dropout"} & {
         e.operation.kind for e in trace(build("efficientnet_b0"), (2, 3, 64, 64))
     }
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet18", "efficientnet_b0", "swin_t", "densenet121", "vit_b_32", "mobilenet_v3_small"]
+)
+def test_training_is_inference_and_what_only_training_does(name):
+    only_training = {"gradient_accumulation", "save_input", "dropout", "stochastic_depth"}
+    inference, training = (trace(build(name), (2, 3, 224, 224), mode=mode) for mode in ("inference", "training"))
+    forward = {entry.operation.replace(mode="training"): entry.count for entry in inference}
+    kept = {entry.operation: entry.count for entry in training if entry.operation.kind not in only_training}
+    assert kept == forward
 
 
 def test_gradients_that_are_added_up():
