@@ -1,9 +1,10 @@
-"""What a measurement loop shows of an operation, as physics with a handful of constants per kind.
+"""What a measurement loop shows of an operation, as physics with a handful of constants per group.
 
 An operation that is timed alone in a loop takes max(device, host): the GPU's work, or the time that Python and the
 driver need to launch it. Its power tells the two apart: while the GPU waits it draws static power only, so
 P_loop = P_static + busy x (P_active - P_static), and the dynamic energy (P_loop - P_static) x t_loop does not
-depend on the host at all. The constants are read off the measurements, kind by kind; predictors learn what they
+depend on the host at all. The constants are read off the measurements, group by group (a group is a kind in a
+precision, such as "conv2d tf32": other kernels run in another precision); predictors learn what they
 leave unexplained, and composition uses them to turn loops into device time and dynamic energy.
 """
 
@@ -43,16 +44,28 @@ STAND_INS: Mapping[str, tuple[str, ...]] = {
 """Family -> measured kinds, best first, that stand in for a kind of it that was not measured."""
 
 
+def _group(kind: str, precision: str) -> str:
+    return f"{kind} {precision}"
+
+
+def group_of(operation: Operation, gpu: GPU) -> str:
+    """The group of an operation on a GPU: its kind in the precision that it really runs in there.
+
+    Raises:
+        InputError: The GPU does not support the precision.
+    """
+    return _group(operation.kind, gpu.running_precision(operation.precision))
+
+
 @dataclass(frozen=True)
-class KindConstants:
-    """What the loops of one kind have in common.
+class GroupConstants:
+    """What the loops of one group have in common.
 
     Args:
         host_s: Seconds that launching it takes, by measuring method.
         slowdown: Loop time over roofline time of large ones.
         device_slowdown: The same for what a network pays of it, without the artefacts of the loop.
         active_power_w: Board power while the device works on large ones.
-        precisions: Precisions that were measured.
         large_loops: How many loops show the device, not the host; slowdown and power are read off these.
     """
 
@@ -60,7 +73,6 @@ class KindConstants:
     slowdown: float
     device_slowdown: float
     active_power_w: float
-    precisions: frozenset[str]
     large_loops: int = 0
 
 
@@ -85,14 +97,14 @@ class Baseline:
     """Constants of a GPU and mode, and the physics around them.
 
     Args:
-        kinds: Constants per measured kind.
+        groups: Constants per measured group.
         static_power_w: Board power while the GPU waits for the host with its clocks up.
         method: The measuring method whose host times are meant when nothing else is said.
         accumulates_gradients: Methods whose loop adds the gradients of input and parameters to those of the
             iteration before, which a network does not do for its activations.
     """
 
-    kinds: Mapping[str, KindConstants]
+    groups: Mapping[str, GroupConstants]
     static_power_w: float
     method: str
     accumulates_gradients: frozenset[str] = frozenset()
@@ -119,15 +131,15 @@ class Baseline:
             gpu: Where they were measured.
             accumulates_gradients: Which of the methods accumulate gradients.
         """
-        kinds = np.array([operation.kind for operation in operations])
+        groups = np.array([group_of(operation, gpu) for operation in operations])
         method_array = np.array(methods)
         names, counts = np.unique(method_array, return_counts=True)
         reference = str(names[np.argmax(counts)])
         host_s = {
-            kind: _host_times_s(loops.time_s[kinds == kind], method_array[kinds == kind], names)
-            for kind in sorted(set(kinds.tolist()))
+            group: _host_times_s(loops.time_s[groups == group], method_array[groups == group], names)
+            for group in sorted(set(groups.tolist()))
         }
-        own_host_s = np.array([host_s[kind][method] for kind, method in zip(kinds, methods, strict=True)])
+        own_host_s = np.array([host_s[group][method] for group, method in zip(groups, methods, strict=True)])
         # An identity has no work to relate its time to.
         works = np.array([not operation.is_identity for operation in operations])
         large = works & (loops.time_s > _CLEARLY_DEVICE * own_host_s)
@@ -137,73 +149,72 @@ class Baseline:
         device_slower = (loops.time_s - artefact_s) / roofline_s
         typical_w = float(np.median(loops.power_w[large & has_power if (large & has_power).any() else has_power]))
         large_slowdowns = {
-            kind: (float(np.median(slower[mine])), float(np.median(device_slower[mine])))
-            for kind in host_s
-            if (mine := large & (kinds == kind)).any()
+            group: (float(np.median(slower[mine])), float(np.median(device_slower[mine])))
+            for group in host_s
+            if (mine := large & (groups == group)).any()
         }
         constants = {}
-        for kind in host_s:
-            mine = kinds == kind
+        for group in host_s:
+            mine = groups == group
             powered = mine & large & has_power
-            slowdown, device_slowdown = large_slowdowns.get(kind) or (
+            slowdown, device_slowdown = large_slowdowns.get(group) or (
                 _bounded_slowdown(slower[mine & works], [row[0] for row in large_slowdowns.values()]),
                 _bounded_slowdown(device_slower[mine & works], [row[1] for row in large_slowdowns.values()]),
             )
-            constants[kind] = KindConstants(
-                host_s=host_s[kind],
+            constants[group] = GroupConstants(
+                host_s=host_s[group],
                 slowdown=slowdown,
                 device_slowdown=device_slowdown,
                 active_power_w=float(np.median(loops.power_w[powered])) if powered.any() else typical_w,
-                precisions=frozenset(op.precision for op in operations if op.kind == kind),
                 large_loops=int((mine & large).sum()),
             )
         return cls(
-            kinds=constants,
+            groups=constants,
             static_power_w=float(np.quantile(loops.power_w[has_power], _STATIC_QUANTILE)),
             method=reference,
             accumulates_gradients=accumulates_gradients,
         )
 
     def stand_in(self, operation: Operation, gpu: GPU) -> str | None:
-        """The measured kind whose constants hold for an operation: its own, one like it, or None."""
-        precision = gpu.running_precision(operation.precision)
+        """The measured group whose constants hold for an operation: its own, one like it, or None."""
         for kind in (operation.kind, *STAND_INS[operation.row.family]):
-            if kind in self.kinds and precision in {gpu.running_precision(p) for p in self.kinds[kind].precisions}:
-                return kind
+            group = _group(kind, gpu.running_precision(operation.precision))
+            if group in self.groups:
+                return group
         return None
 
-    def host_s(self, kinds: Sequence[str], methods: Sequence[str] | None = None) -> FloatArray:
+    def host_s(self, groups: Sequence[str], methods: Sequence[str] | None = None) -> FloatArray:
         """Seconds that launching each takes in a measurement loop."""
         if methods is None:
-            methods = [self.method] * len(kinds)
-        return np.array([self.kinds[kind].host_s[method] for kind, method in zip(kinds, methods, strict=True)])
+            methods = [self.method] * len(groups)
+        return np.array([self.groups[group].host_s[method] for group, method in zip(groups, methods, strict=True)])
 
-    def device_s(self, kinds: Sequence[str], roofline_s: FloatArray) -> FloatArray:
-        """Device time of each as far as the kind's constants tell, without the artefacts of a loop."""
-        device_s: FloatArray = roofline_s * np.array([self.kinds[kind].device_slowdown for kind in kinds])
+    def device_s(self, groups: Sequence[str], roofline_s: FloatArray) -> FloatArray:
+        """Device time of each as far as the group's constants tell, without the artefacts of a loop."""
+        device_s: FloatArray = roofline_s * np.array([self.groups[group].device_slowdown for group in groups])
         return device_s
 
-    def loop_s(self, kinds: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
-        """Loop time of each as far as the kind's constants tell: a smooth max(device, host)."""
-        device_s = roofline_s * np.array([self.kinds[kind].slowdown for kind in kinds])
-        loop_s: FloatArray = smooth_max(self.host_s(kinds, methods), device_s)
+    def loop_s(self, groups: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
+        """Loop time of each as far as the group's constants tell: a smooth max(device, host)."""
+        device_s = roofline_s * np.array([self.groups[group].slowdown for group in groups])
+        loop_s: FloatArray = smooth_max(self.host_s(groups, methods), device_s)
         return loop_s
 
-    def active_power_w(self, kinds: Sequence[str]) -> FloatArray:
-        """Board power while the device works on operations of these kinds."""
-        return np.array([self.kinds[kind].active_power_w for kind in kinds])
+    def active_power_w(self, groups: Sequence[str]) -> FloatArray:
+        """Board power while the device works on operations of these groups."""
+        return np.array([self.groups[group].active_power_w for group in groups])
 
     def device_costs(
-        self, operations: Sequence[Operation], kinds: Sequence[str], loops: Loops, gpu: GPU
+        self, operations: Sequence[Operation], groups: Sequence[str], loops: Loops, gpu: GPU
     ) -> DeviceCosts:
         """Take off loops what a network does not pay: waiting for the host, and accumulating gradients.
 
         Where the loop is host-bound, the device was busy for the share of the time that the power tells.
         """
-        active_w = np.maximum(self.active_power_w(kinds) - self.static_power_w, 1.0)
+        active_w = np.maximum(self.active_power_w(groups) - self.static_power_w, 1.0)
         dynamic_w = np.maximum(loops.power_w - self.static_power_w, 0.0)
         busy = np.clip(dynamic_w / active_w, 0.0, 1.0)
-        device_s = np.where(loops.time_s > _CLEARLY_DEVICE * self.host_s(kinds), loops.time_s, loops.time_s * busy)
+        device_s = np.where(loops.time_s > _CLEARLY_DEVICE * self.host_s(groups), loops.time_s, loops.time_s * busy)
         energy_j = dynamic_w * loops.time_s
         if self.method in self.accumulates_gradients:
             artefact_s = _artefact_s(operations, device_s, gpu)
@@ -218,16 +229,15 @@ class Baseline:
             "static_power_w": self.static_power_w,
             "method": self.method,
             "accumulates_gradients": sorted(self.accumulates_gradients),
-            "kinds": {
-                kind: {
+            "groups": {
+                group: {
                     "host_s": dict(row.host_s),
                     "slowdown": row.slowdown,
                     "device_slowdown": row.device_slowdown,
                     "active_power_w": row.active_power_w,
-                    "precisions": sorted(row.precisions),
                     "large_loops": row.large_loops,
                 }
-                for kind, row in self.kinds.items()
+                for group, row in self.groups.items()
             },
         }
 
@@ -235,16 +245,15 @@ class Baseline:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
         return cls(
-            kinds={
-                kind: KindConstants(
+            groups={
+                group: GroupConstants(
                     host_s=row["host_s"],
                     slowdown=row["slowdown"],
                     device_slowdown=row["device_slowdown"],
                     active_power_w=row["active_power_w"],
-                    precisions=frozenset(row["precisions"]),
                     large_loops=row["large_loops"],
                 )
-                for kind, row in value["kinds"].items()
+                for group, row in value["groups"].items()
             },
             static_power_w=value["static_power_w"],
             method=value["method"],
@@ -252,14 +261,14 @@ class Baseline:
         )
 
 
-def _bounded_slowdown(host_bound: FloatArray, of_other_kinds: Sequence[float]) -> float:
-    """Slowdown of a kind whose loops all wait for the host: the usual one, if its quickest loop allows."""
-    usual = [float(np.median(of_other_kinds))] if of_other_kinds else []
+def _bounded_slowdown(host_bound: FloatArray, of_other_groups: Sequence[float]) -> float:
+    """Slowdown of a group whose loops all wait for the host: the usual one, if its quickest loop allows."""
+    usual = [float(np.median(of_other_groups))] if of_other_groups else []
     return min([*usual, *host_bound.tolist()], default=1.0)
 
 
 def _host_times_s(time_s: FloatArray, methods: NDArray[np.str_], names: NDArray[np.str_]) -> dict[str, float]:
-    """Host time of one kind by method; a method that left the kind out launches about as fast as the others."""
+    """Host time of one group by method; a method that left the group out launches about as fast as the others."""
     known = {
         str(name): float(np.quantile(time_s[methods == name], _HOST_QUANTILE)) for name in names if name in methods
     }

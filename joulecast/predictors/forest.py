@@ -13,6 +13,7 @@ from ..datasets import Dataset
 from ..errors import DatasetError, MissingDependencyError
 from ..hardware import find_gpu
 from ..operations import Operation
+from .baseline import group_of
 from .features import features
 from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 from .predictor import OperationPredictor, regressor_inputs
@@ -88,10 +89,10 @@ def fit_forest(
     arrays = as_arrays(loops)
     has_power = ~np.isnan(arrays.power_w)
     operations, methods = [loop.operation for loop in loops], [loop.method for loop in loops]
-    kinds = [operation.kind for operation in operations]
+    groups = [group_of(operation, gpu) for operation in operations]
     matrix, line = features(operations, gpu, float(gpu.boost_clock_mhz))
-    loop_s = baseline.loop_s(kinds, line.time_s, methods)
-    inputs = regressor_inputs(matrix, loop_s, baseline.host_s(kinds, methods))
+    loop_s = baseline.loop_s(groups, line.time_s, methods)
+    inputs = regressor_inputs(matrix, loop_s, baseline.host_s(groups, methods))
     time = _new_forest(recipe).fit(inputs, np.log(arrays.time_s / loop_s))
     power = _new_forest(recipe).fit(inputs[has_power], arrays.power_w[has_power] / gpu.power_limit_w)
     return OperationPredictor(

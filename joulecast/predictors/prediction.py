@@ -322,8 +322,7 @@ class NetworkPredictor:
             )
 
     def _coverage(self) -> str:
-        kinds = self.operations.baseline.kinds
-        return ", ".join(f"{kind} in {'/'.join(sorted(row.precisions))}" for kind, row in kinds.items())
+        return ", ".join(self.operations.baseline.groups)
 
     def _notes(self, network: Network, gpu: GPU, clock_mhz: float) -> Iterator[str]:
         if clock_mhz != gpu.boost_clock_mhz:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..hardware import GPU
 from ..operations import Operation
-from .baseline import Baseline, DeviceCosts, Loops, smooth_max
+from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
 from .clock import at_clock
 from .features import FEATURE_NAMES, FloatArray, Roofline, features
 
@@ -59,7 +59,7 @@ def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray)
 
 @dataclass(frozen=True)
 class OperationPredictor:
-    """Physics with constants per kind, corrected by two regressors.
+    """Physics with constants per group, corrected by two regressors.
 
     Args:
         gpu: What it was trained for.
@@ -93,12 +93,12 @@ class OperationPredictor:
             if operation.mode != self.mode:
                 raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
         clock = self.gpu.checked_clock_mhz(clock_mhz)
-        kinds = [self._kind(operation) for operation in operations]
-        covered = np.array([kind is not None for kind in kinds], dtype=bool)
-        some = [operation for operation, kind in zip(operations, kinds, strict=True) if kind is not None]
+        groups = [self._group(operation) for operation in operations]
+        covered = np.array([group is not None for group in groups], dtype=bool)
+        some = [operation for operation, group in zip(operations, groups, strict=True) if group is not None]
         values = np.full((5, len(operations)), np.nan)
         if some:
-            values[:, covered] = self._predict_covered(some, [kind for kind in kinds if kind is not None], clock)
+            values[:, covered] = self._predict_covered(some, [group for group in groups if group is not None], clock)
         time_s, power_w, device_s, dynamic_j, host_s = values
         measured = self.measured if clock == self.gpu.boost_clock_mhz else frozenset()
         return OperationPredictions(
@@ -110,28 +110,31 @@ class OperationPredictor:
             dynamic_energy_j=dynamic_j,
             host_time_s=host_s,
             source=tuple(
-                "missing" if kind is None else "measured" if operation.digest in measured else "modelled"
-                for operation, kind in zip(operations, kinds, strict=True)
+                "missing" if group is None else "measured" if operation.digest in measured else "modelled"
+                for operation, group in zip(operations, groups, strict=True)
             ),
             static_power_w=self.baseline.static_power_w,
         )
 
-    def _kind(self, operation: Operation) -> str | None:
+    def _group(self, operation: Operation) -> str | None:
         if operation.precision != "tf32" and operation.precision not in self.gpu.peak_flops:
             return None
         return self.baseline.stand_in(operation, self.gpu)
 
-    def _predict_covered(self, operations: Sequence[Operation], kinds: Sequence[str], clock: float) -> FloatArray:
+    def _predict_covered(self, operations: Sequence[Operation], groups: Sequence[str], clock: float) -> FloatArray:
         # At the default clock, where the measurements are; physics takes it from there.
         default = float(self.gpu.boost_clock_mhz)
         matrix, line = features(operations, self.gpu, default)
-        host_s = self.baseline.host_s(kinds)
-        own = np.array([operation.kind == kind for operation, kind in zip(operations, kinds, strict=True)], dtype=bool)
-        loops, costs = self._by_constants(kinds, line)
+        host_s = self.baseline.host_s(groups)
+        own = np.array(
+            [group_of(op, self.gpu) == group for op, group in zip(operations, groups, strict=True)], dtype=bool
+        )
+        loops, costs = self._by_constants(groups, line)
         if own.any():
             learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own])
             mine = [operation for operation, is_own in zip(operations, own, strict=True) if is_own]
-            learned_costs = self.baseline.device_costs(mine, [op.kind for op in mine], learned, self.gpu)
+            mine_in = [group_of(operation, self.gpu) for operation in mine]
+            learned_costs = self.baseline.device_costs(mine, mine_in, learned, self.gpu)
             for whole, part in (
                 (loops.time_s, learned.time_s),
                 (loops.power_w, learned.power_w),
@@ -144,12 +147,12 @@ class OperationPredictor:
             loops = self._loops_at_clock(loops, before, costs, host_s)
         return np.array([loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s])
 
-    def _by_constants(self, kinds: Sequence[str], line: Roofline) -> tuple[Loops, DeviceCosts]:
+    def _by_constants(self, groups: Sequence[str], line: Roofline) -> tuple[Loops, DeviceCosts]:
         """What the baseline alone says."""
         static_w = self.baseline.static_power_w
-        device_s = self.baseline.device_s(kinds, line.time_s)
-        dynamic_j = device_s * np.maximum(self.baseline.active_power_w(kinds) - static_w, 0.0)
-        loop_s = self.baseline.loop_s(kinds, line.time_s)
+        device_s = self.baseline.device_s(groups, line.time_s)
+        dynamic_j = device_s * np.maximum(self.baseline.active_power_w(groups) - static_w, 0.0)
+        loop_s = self.baseline.loop_s(groups, line.time_s)
         return Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
 
     def _learned_loops(self, matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> Loops:

@@ -11,16 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from statistics import median
 
-import numpy as np
-
 from ..hardware import GPU
 from ..operations import Operation
-from .baseline import smooth_max
+from .baseline import group_of, smooth_max
 from .features import roofline
 from .loops import MeasuredLoop, fit_baseline
 
 ENOUGH = 3
-"""Loops of a kind that show the device, from where on the kind speaks for itself."""
+"""Loops of a group that show the device, from where on the group speaks for itself."""
 
 _SLOWER = 1.4  # Training over inference, both over their rooflines; the median of the A30's kinds is 1.5.
 
@@ -44,21 +42,23 @@ def transferred_loops(
     if not any(loop.power_w is not None for loop in inference):
         return []
     after, before = (fit_baseline(loops, gpu, accumulates_gradients) for loops in (training, inference))
-    known = [kind for kind, row in after.kinds.items() if kind in before.kinds]
-    both = [kind for kind in known if min(after.kinds[kind].large_loops, before.kinds[kind].large_loops) >= ENOUGH]
-    slower = median([after.kinds[k].slowdown / before.kinds[k].slowdown for k in both]) if both else _SLOWER
-    short = {kind for kind in known if after.kinds[kind].large_loops < ENOUGH <= before.kinds[kind].large_loops}
+    known = [group for group in after.groups if group in before.groups]
+    speaks = {group: after.groups[group].large_loops >= ENOUGH for group in known}
+    told = [group for group in known if before.groups[group].large_loops >= ENOUGH]
+    both = [after.groups[group].slowdown / before.groups[group].slowdown for group in told if speaks[group]]
+    slower = median(both) if both else _SLOWER
+    short = {group for group in told if not speaks[group]}
     taken = {loop.operation for loop in training} | set(without)
+    clock = float(gpu.boost_clock_mhz)
     made = []
     for loop in inference:
-        operation = loop.operation.replace(mode="training")
-        if operation.kind not in short or operation in taken:
+        operation, group = loop.operation.replace(mode="training"), group_of(loop.operation, gpu)
+        if group not in short or operation in taken:
             continue
-        clock = float(gpu.boost_clock_mhz)
         work = roofline([operation], gpu, clock).time_s[0] / roofline([loop.operation], gpu, clock).time_s[0]
         device_s = loop.time_s * work * slower
-        host_s = after.kinds[operation.kind].host_s[after.method]
+        host_s = after.groups[group].host_s[after.method]
         if device_s > host_s:
-            time_s = float(np.asarray(smooth_max(device_s, host_s)))
+            time_s = float(smooth_max(device_s, host_s))
             made.append(MeasuredLoop(operation, after.method, time_s, loop.power_w))
     return made

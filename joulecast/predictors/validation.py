@@ -15,6 +15,7 @@ from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import find_gpu
 from ..networks import Network
 from ..operations import Operation
+from .baseline import group_of
 from .composition import HostModel, compose, plain_sum
 from .features import FloatArray
 from .forest import LEAST_OPERATIONS, fit_forest
@@ -190,7 +191,7 @@ def _network_error(
     counts, predictions = predict_network(predictor, network)
     totals = compose(counts, predictions, host, find_gpu(predictor.gpu).power_limit_w)
     added = plain_sum(counts, predictions)
-    foreign = np.array([operation.kind not in predictor.baseline.kinds for operation in predictions.operations])
+    foreign = np.array([group_of(op, predictor.gpu) not in predictor.baseline.groups for op in predictions.operations])
     return NetworkError(
         measurement=measurement,
         left_out=left_out,

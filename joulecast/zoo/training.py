@@ -138,7 +138,7 @@ def _card(
 
 
 def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
-    kinds = ", ".join(sorted(predictor.baseline.kinds))
+    kinds = ", ".join(sorted({group.split()[0] for group in predictor.baseline.groups}))
     limits = [
         f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs.",
         "Measured at the default clock only; other clocks are scaled by physics, without the power cap.",
