@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,12 +103,11 @@ def _card(
 ) -> ModelCard:
     card = dataset.card
     composition = better_composition(validation.networks)
-    precisions = {operation.precision for m in dataset.usable(predictor.mode) for operation in [m.operation]}
     return ModelCard(
         name=entry_name(predictor.gpu, DEFAULT_PREDICTOR, predictor.mode),
         gpu=card.gpu,
         mode=predictor.mode,
-        precisions=("default", "fp32") if "tf32" in precisions or "tf32" not in predictor.gpu.peak_flops else ("fp32",),
+        precisions=tuple(_precisions(dataset, predictor)),
         predictor=DEFAULT_PREDICTOR,
         recipe=recipe.to_json(),
         data={
@@ -135,6 +134,15 @@ def _card(
         limits=tuple(_limits(predictor, host)),
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
+
+
+def _precisions(dataset: Dataset, predictor: OperationPredictor) -> Iterator[str]:
+    """What users can ask for, with everything covered that was measured at all."""
+    measured = {m.operation.precision for m in dataset.usable(predictor.mode)}
+    # Where there is no TF32, the default is fp32.
+    if "fp32" in measured and ("tf32" in measured or "tf32" not in predictor.gpu.peak_flops):
+        yield "default"
+    yield from (precision for precision in ("fp32", "fp16", "bf16") if precision in measured)
 
 
 def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
