@@ -9,7 +9,6 @@ measurements", arXiv 2312.02741).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -168,8 +167,3 @@ def estimate(
 def _mean(values: FloatArray) -> float | None:
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else None
-
-
-def joined(parts: Sequence[Samples]) -> Samples:
-    """Batches of samples, one after the other."""
-    return Samples(*(np.concatenate([getattr(part, name) for part in parts]) for name in FIELDS))

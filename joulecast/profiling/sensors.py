@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from types import ModuleType, TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
 
 from ..errors import JoulecastError, MissingDependencyError
-from .power import FIELDS, Samples, joined
+from .power import FIELDS, Samples
 
-_PERIOD_S = 0.005  # Counters update every 10 to 100 ms; reading faster finds nothing new.
-_BATCH = 20
+_PERIOD_S = 0.01  # Counters update every 10 to 100 ms; reading faster finds nothing new.
+_KEPT = 200_000  # Samples until they are asked for: half an hour.
 _PATIENCE_S = 30.0
 # Reasons for which NVML holds the clock back that concern power or temperature: power cap, hardware slowdown,
 # software and hardware thermal slowdown, hardware power brake (nvml.h, nvmlClocksThrottleReasons).
@@ -49,7 +51,7 @@ class Sensor(Protocol):
         ...
 
     def window(self, start_s: float, end_s: float) -> Samples:
-        """The samples between two moments of `time.monotonic`; waits until they are there."""
+        """The samples between two moments of `time.monotonic` that have passed."""
         ...
 
 
@@ -98,7 +100,6 @@ class NvmlSensor:
     def __init__(self, index: int = 0) -> None:
         nvml = _pynvml()
         self._index = index
-        self._parts: list[Samples] = []
         try:
             nvml.nvmlInit()
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
@@ -122,72 +123,72 @@ class NvmlSensor:
 
     def __enter__(self) -> Self:
         context = multiprocessing.get_context("spawn")  # a fork would share CUDA's state with the sampler
-        self._receiver, sender = context.Pipe(duplex=False)
-        self._stop = context.Event()
-        self._process = context.Process(target=_sample, args=(self._index, sender, self._stop), daemon=True)
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_sample, args=(self._index, theirs), daemon=True)
         self._process.start()
-        sender.close()
-        self._wait_for(time.monotonic())
+        theirs.close()
+        self._ask(time.monotonic())  # comes back once the sampler runs
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        with suppress(OSError):
+            self._connection.send(None)
         self._process.join(timeout=5)
         if self._process.is_alive():
             self._process.kill()
-        self._receiver.close()
+        self._connection.close()
 
     def window(self, start_s: float, end_s: float) -> Samples:
-        """Samples of a window; those before it are forgotten.
+        """Samples of a window that has passed; those before it are forgotten.
 
         Raises:
             SensorError: The sampler ended, as when the GPU falls off the bus.
         """
-        self._wait_for(end_s)
-        everything = joined(self._parts)
-        window = everything.between(start_s, end_s)
-        self._parts = [everything.between(end_s, np.inf)]
-        return window
+        return self._ask(start_s).between(start_s, end_s)
 
-    def _wait_for(self, moment_s: float) -> None:
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while not self._parts or self._parts[-1].time_s[-1] < moment_s:
-            try:
-                ready = self._receiver.poll(max(0.0, deadline_s - time.monotonic()))
-                batch = self._receiver.recv() if ready else "no reading in time"
-            except (EOFError, OSError):
-                batch = "the sampler ended"
-            if isinstance(batch, str):
-                raise SensorError(
-                    "the power sensor was lost", given=batch, hint="check `nvidia-smi`; go on with --resume"
-                )
-            self._parts.append(Samples(*np.array(batch).T))
+    def _ask(self, since_s: float) -> Samples:
+        try:
+            self._connection.send(since_s)
+            ready = self._connection.poll(_PATIENCE_S)
+            answer = self._connection.recv() if ready else "no answer in time"
+        except (EOFError, OSError):
+            answer = "the sampler ended"
+        if isinstance(answer, str):
+            raise SensorError("the power sensor was lost", given=answer, hint="check `nvidia-smi`; go on with --resume")
+        return Samples(*np.array(answer).T)
 
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _sample(index: int, sender: Any, stop: Any) -> None:
-    """Poll a GPU until told to stop; runs in a process of its own."""
+def _sample(index: int, connection: Any) -> None:
+    """Poll a GPU, and answer how it was since a moment, until told to stop; runs in a process of its own.
+
+    Samples are kept here until they are asked for: nothing goes to the measuring process while its loop runs.
+    """
     nvml = _pynvml()
     nvml.nvmlInit()
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
-    batch = []
-    try:
-        while not stop.is_set():
-            batch.append(_reading(nvml, handle))
-            if len(batch) == _BATCH:
-                sender.send(batch)
-                batch = []
+    samples: deque[tuple[float, ...]] = deque(maxlen=_KEPT)
+    lost: str | None = None
+    with suppress(EOFError, OSError, KeyboardInterrupt):  # the campaign ended, and says so itself
+        while True:
+            try:
+                samples.append(_reading(nvml, handle))
+            except nvml.NVMLError as error:
+                lost = str(error)
+            if connection.poll():
+                since_s = connection.recv()
+                if since_s is None:
+                    return
+                # The sample before holds until the first one of the window.
+                while len(samples) > 1 and samples[1][0] <= since_s:
+                    samples.popleft()
+                connection.send(lost or list(samples))
             time.sleep(_PERIOD_S)
-    except nvml.NVMLError as error:
-        sender.send(str(error))
-    except (BrokenPipeError, KeyboardInterrupt):
-        # The campaign ended, or is being ended; it says so itself.
-        return
 
 
 def _reading(nvml: ModuleType, handle: Any) -> tuple[float, ...]:
