@@ -58,6 +58,9 @@ def test_energy_is_lowest_at_a_middle_clock():
     assert min(predictions, key=lambda p: p.edp_js).clock_mhz == 1200
     assert [p.time_s for p in predictions] == sorted((p.time_s for p in predictions), reverse=True)
     assert "scaled by physics" in predictions[0].notes[0]
+    # The errors behind the interval were made at the default clock.
+    assert predictions[0].interval() is None
+    assert predictions[-1].interval() is not None
 
 
 def test_modules_lists_and_files(tmp_path):

@@ -91,7 +91,7 @@ class Totals:
     Args:
         time_s: Per iteration.
         energy_j: Per iteration.
-        device_time_s, host_time_s: What the device and the host need; the larger one decides.
+        device_time_s, host_time_s: What the device and the host need; in an overlap the larger one decides.
     """
 
     time_s: float
@@ -114,4 +114,7 @@ def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:
     """Add loop times and loop energies as they are, as the literature does."""
     time_s = float(np.nansum(counts * predictions.time_s))
     energy_j = float(np.nansum(counts * predictions.energy_j))
-    return Totals(time_s, energy_j, float(np.nansum(counts * predictions.device_time_s)), time_s)
+    device_s, host_s = (
+        float(np.nansum(counts * seconds)) for seconds in (predictions.device_time_s, predictions.host_time_s)
+    )
+    return Totals(time_s, energy_j, device_s, host_s)

@@ -117,7 +117,8 @@ class Prediction:
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training.
 
-        None where no network was measured on this GPU, or where operations are not covered.
+        None where those errors do not apply: no network was measured on this GPU, operations are not covered, the
+        clock is not the default, or another composition was asked for than the one that they were made with.
 
         Args:
             level: Share of such networks that should lie within, above 0 and below 1.
@@ -294,10 +295,14 @@ class NetworkPredictor:
             device_time_s=totals.device_time_s,
             host_time_s=totals.host_time_s,
             operations=tuple(_costs(network, predictions, totals)),
-            # The errors were made by complete predictions; they say nothing about others.
-            log_errors={} if "missing" in predictions.source else self.log_errors or {},
+            log_errors=(self.log_errors or {}) if self._errors_apply(predictions, chosen, clock) else {},
             notes=tuple(self._notes(network, gpu, clock)),
         )
+
+    def _errors_apply(self, predictions: OperationPredictions, composition: str, clock_mhz: float) -> bool:
+        """Whether this prediction is made as those were that the errors come from."""
+        complete = "missing" not in predictions.source
+        return complete and composition == self.composition and clock_mhz == self.operations.gpu.boost_clock_mhz
 
     def _refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
         missing = [
@@ -326,7 +331,7 @@ class NetworkPredictor:
 
     def _notes(self, network: Network, gpu: GPU, clock_mhz: float) -> Iterator[str]:
         if clock_mhz != gpu.boost_clock_mhz:
-            yield "the clock was not measured: time and energy are scaled by physics, power cap not modelled"
+            yield "no interval: the clock was not measured, time and energy are scaled by physics without the power cap"
         if not self.host.learned:
             yield "no network was measured on this GPU: host cost taken from the A30, no interval"
         dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..errors import InputError
+from ..errors import InputError, JoulecastError
 from .campaign import Campaign, NetworkTask, Task
 from .journal import Journal
 from .power import estimate
@@ -21,6 +21,12 @@ from .timing import Timing, running, time_block, time_operation
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30
 _NETWORK_INPUTS = 2  # A network is larger than any cache; two inputs keep it from seeing the same one twice in a row.
+
+
+class DeviceError(JoulecastError):
+    """The device that is measured on cannot go on."""
+
+    exit_code = 11
 
 
 def find_device(name: str) -> torch.device:
@@ -93,6 +99,22 @@ def _time_network(task: NetworkTask, device: torch.device, *, seconds: float, se
         return time_block(block, device, seconds=seconds)
 
 
+def _refuse_broken(device: torch.device, reason: str) -> None:
+    """End the campaign where the device itself is broken, or every operation to come would be recorded as failed.
+
+    Raises:
+        DeviceError: The GPU is in an error state, which only a new process can leave.
+    """
+    if device.type != "cuda":
+        return
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError as error:
+        raise DeviceError(
+            "the GPU is in an error state", given=reason, hint="what was finished is kept; go on with --resume"
+        ) from error
+
+
 def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, sensor: Sensor) -> dict[str, Any]:
     """Make one measurement; where it cannot run or does not fit, the record says why."""
     seconds, seed = campaign.seconds, campaign.seed + task.repeat
@@ -112,6 +134,7 @@ def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, 
             timing = _time_network(task, device, seconds=seconds, seed=seed)
     except (RuntimeError, NotImplementedError, ValueError) as error:
         reason = f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
+        _refuse_broken(device, reason)
         return {**record, "status": "failed", "reason": reason}
     power = estimate(sensor.window(timing.start_s, timing.end_s), timing.start_s, timing.end_s)
     return {**record, "status": "ok", "timing": asdict(timing), "power": asdict(power)}

@@ -182,6 +182,9 @@ def test_plain_sum_is_the_sum_of_loops(network_predictor):
     loops = network_predictor.operations.predict([entry.operation for entry in network])
     assert prediction.time_s == pytest.approx(3 * loops.time_s.sum())
     assert prediction.energy_j == pytest.approx(3 * loops.energy_j.sum())
+    assert prediction.host_time_s == pytest.approx(3 * loops.host_time_s.sum())
+    # The errors behind the interval were made by the other composition.
+    assert prediction.interval() is None
     assert sum(cost.energy_j for cost in prediction.operations) == pytest.approx(prediction.energy_j)
 
 

@@ -16,7 +16,7 @@ from joulecast import Network, Operation
 from joulecast.datasets import load
 from joulecast.errors import InputError, JoulecastError, UnknownNameError
 from joulecast.profiling.campaign import Campaign, Subject, Task, load_campaign, plan
-from joulecast.profiling.collection import find_device, measure
+from joulecast.profiling.collection import DeviceError, _refuse_broken, find_device, measure
 from joulecast.profiling.sensors import NoSensor
 from joulecast.profiling.session import describe, finish, run
 
@@ -95,6 +95,16 @@ def test_operations_that_cannot_run_are_recorded_and_the_campaign_goes_on(monkey
     record = measure(task, Campaign((Subject("x"),), seconds=0.01), torch.device("cpu"), NoSensor())
     assert record["status"] == "failed"
     assert record["reason"] == "OutOfMemoryError: no room for this"
+
+
+def test_a_broken_gpu_ends_the_campaign(monkeypatch):
+    def synchronize(device):
+        raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
+    with pytest.raises(DeviceError, match="error state"):
+        _refuse_broken(torch.device("cuda"), "RuntimeError: illegal memory access")
+    _refuse_broken(torch.device("cpu"), "an operation that the CPU does not have")
 
 
 def test_the_plan_is_unique_shuffled_and_seeded(campaign):
