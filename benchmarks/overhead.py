@@ -32,7 +32,7 @@ def loop_s() -> float:
 
 
 def measure() -> None:
-    from joulecast.profiling.sensors import NvmlSensor
+    from joulecast.profiling.power.nvml import nvml_sensor
 
     loop_s()
     ratios = []
@@ -40,7 +40,7 @@ def measure() -> None:
         # Which comes first changes, or a machine that slows down would look like an overhead.
         if pair % 2:
             without = loop_s()
-        with NvmlSensor():
+        with nvml_sensor():
             sampled = loop_s()
         if not pair % 2:
             without = loop_s()
@@ -51,7 +51,7 @@ def measure() -> None:
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{folder}/libnvidia-ml.so.1", str(SOURCE)], check=True)  # noqa: S607
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", f"{folder}/libnvidia-ml.so.1", str(SOURCE), "-lm"], check=True)  # noqa: S607
         environment = {**os.environ, "LD_LIBRARY_PATH": folder, "OMP_NUM_THREADS": "1"}
         subprocess.run([sys.executable, __file__, "measure"], env=environment, check=True)
 

@@ -21,7 +21,7 @@ app = typer.Typer(
 )
 app.command("predict")(predict.predict)
 app.command("extract")(predict.extract)
-app.command("collect")(collect.collect)
+app.command("collect", context_settings=collect.PASSED_ON)(collect.collect)
 app.command("train")(train.train)
 app.command("evaluate")(train.evaluate)
 app.command("gpus")(catalogue.list_gpus)

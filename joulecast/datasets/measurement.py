@@ -12,7 +12,7 @@ from ..hardware import find_gpu
 from ..operations import Operation
 from ..rules import Shape
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _ENERGY_TOLERANCE = 0.01  # Relative; energy is a product of two means.
 _POWER_OVERSHOOT = 1.2  # Boards exceed their cap for a moment, never on average by more.
@@ -32,6 +32,8 @@ class Measurement:
         time_std_s, power_std_w, energy_std_j: Their spread, where known.
         iterations: Length of the loop.
         duration_s: How long the loop was measured.
+        clock_mhz: Mean graphics clock that was held, where known.
+        temperature_c: Of the chip at the end, where known.
         campaign: Which run of the measuring program it comes from.
         method: How the loop was run; loops of different methods have different host costs.
         started: When, as the source wrote it.
@@ -51,6 +53,8 @@ class Measurement:
     energy_std_j: float | None = None
     iterations: int | None = None
     duration_s: float | None = None
+    clock_mhz: float | None = None
+    temperature_c: float | None = None
     campaign: str = ""
     method: str = ""
     started: str = ""
@@ -88,7 +92,7 @@ class Card:
 
     Args:
         gpu: Name in the hardware catalogue.
-        clock_mhz: The clock that was set; None where the GPU chose.
+        clock_mhz: The clock that was held throughout; None where the GPU chose.
         source: Where the measurements come from.
         licence: Under which terms.
         method: Measuring method -> how its loop ran.
@@ -97,6 +101,7 @@ class Card:
         software: Versions of torch, CUDA and driver, as far as known.
         measured: First and last day.
         power_limit_w: The board's cap when it was measured; None for the catalogue's.
+        idle_power_w: What the idle board drew, with a context on it; None where it was not measured.
         limits: What not to trust.
     """
 
@@ -110,6 +115,7 @@ class Card:
     software: Mapping[str, str] = field(default_factory=dict)
     measured: tuple[str, str] = ("", "")
     power_limit_w: float | None = None
+    idle_power_w: float | None = None
     limits: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:

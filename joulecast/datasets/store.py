@@ -43,6 +43,8 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
             pa.field("energy_std_j", real),
             pa.field("iterations", whole),
             pa.field("duration_s", real),
+            pa.field("clock_mhz", real),
+            pa.field("temperature_c", real),
             pa.field("campaign", text, nullable=False),
             pa.field("method", text, nullable=False),
             pa.field("started", text, nullable=False),

@@ -8,23 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import MissingDependencyError
+from ..plotting import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
 from .recipe import ForestRecipe
 from .validation import SPLITS, NetworkError, OperationErrors, Validation, network_summary
-
-_INK, _FAINT, _ACCENT, _OTHER = "#222222", "#999999", "#1b6ca8", "#d1793b"
-_STYLE = {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9, "figure.dpi": 120}
-
-
-def _pyplot() -> Any:
-    try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise MissingDependencyError("plots need matplotlib", hint="pip install 'joulecast[train]'") from error
-    return plt
 
 
 def _slug(validation: Validation) -> str:
@@ -35,10 +21,10 @@ def _slug(validation: Validation) -> str:
 
 def plot_operations(errors: OperationErrors, path: Path) -> Path:
     """Predicted against measured time and power, and the errors by kind."""
-    plt = _pyplot()
+    plt = pyplot()
     kinds = np.array([operation.kind for operation in errors.operations])
     names = sorted(set(kinds.tolist()), key=lambda kind: -int((kinds == kind).sum()))
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
         colours = plt.get_cmap("tab20")
         for i, kind in enumerate(names):
@@ -51,9 +37,9 @@ def plot_operations(errors: OperationErrors, path: Path) -> Path:
         middle.set(xlabel="measured power (W)", ylabel="predicted power (W)")
         for axis in (left, middle):
             low, high = axis.get_xlim()
-            axis.plot([low, high], [low, high], color=_FAINT, linewidth=0.8, zorder=0)
+            axis.plot([low, high], [low, high], color=FAINT, linewidth=0.8, zorder=0)
         _errors_by_kind(right, errors, kinds, names)
-        figure.suptitle(f"{errors.mode}, {errors.campaign}: operations not seen in training", color=_INK)
+        figure.suptitle(f"{errors.mode}, {errors.campaign}: operations not seen in training", color=INK)
         figure.savefig(path)
         plt.close(figure)
     return path
@@ -62,8 +48,8 @@ def plot_operations(errors: OperationErrors, path: Path) -> Path:
 def _errors_by_kind(axis: Any, errors: OperationErrors, kinds: Any, names: Sequence[str]) -> None:
     rows = np.arange(len(names))
     for shift, colour, label, measured, predicted in (
-        (-0.2, _ACCENT, "time", errors.time_s, errors.predicted_time_s),
-        (0.2, _OTHER, "power", errors.power_w, errors.predicted_power_w),
+        (-0.2, ACCENT, "time", errors.time_s, errors.predicted_time_s),
+        (0.2, OTHER, "power", errors.power_w, errors.predicted_power_w),
     ):
         error = 100 * np.abs(predicted / measured - 1)
         known = ~np.isnan(error)
@@ -82,10 +68,10 @@ def _label(error: NetworkError) -> str:
 
 def plot_networks(validation: Validation, path: Path) -> Path:
     """Measured and predicted time and energy of every network, left out of its own prediction."""
-    plt = _pyplot()
+    plt = pyplot()
     errors = sorted(validation.networks, key=lambda error: error.measurement.energy_j)
     rows = np.arange(len(errors))
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(STYLE):
         figure, axes = plt.subplots(1, 2, figsize=(13, 1.2 + 0.32 * len(errors)), sharey=True, layout="constrained")
         for axis, title, measured, overlap, added in (
             (
@@ -103,14 +89,14 @@ def plot_networks(validation: Validation, path: Path) -> Path:
                 [e.sum_energy_j for e in errors],
             ),
         ):
-            axis.hlines(rows, measured, overlap, color=_FAINT, linewidth=1)
-            axis.scatter(measured, rows, marker="|", s=120, color=_INK, label="measured", zorder=3)
-            axis.scatter(overlap, rows, s=22, color=_ACCENT, label="predicted (overlap)", zorder=2)
-            axis.scatter(added, rows, s=16, facecolors="none", edgecolors=_OTHER, label="plain sum", zorder=1)
+            axis.hlines(rows, measured, overlap, color=FAINT, linewidth=1)
+            axis.scatter(measured, rows, marker="|", s=120, color=INK, label="measured", zorder=3)
+            axis.scatter(overlap, rows, s=22, color=ACCENT, label="predicted (overlap)", zorder=2)
+            axis.scatter(added, rows, s=16, facecolors="none", edgecolors=OTHER, label="plain sum", zorder=1)
             axis.set(xscale="log", xlabel=title)
         axes[0].set_yticks(rows, [_label(error) for error in errors])
         axes[0].legend(frameon=False, loc="lower right")
-        figure.suptitle(f"{validation.gpu}, {validation.mode}: networks left out", color=_INK)
+        figure.suptitle(f"{validation.gpu}, {validation.mode}: networks left out", color=INK)
         figure.savefig(path)
         plt.close(figure)
     return path

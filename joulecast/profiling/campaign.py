@@ -42,8 +42,10 @@ class Campaign:
         seconds: How long each measurement runs; power sensors need some.
         repeats: How often each operation is measured.
         seed: For the order and the inputs.
+        clocks: Graphics clocks in MHz to lock, one after the other; None leaves the GPU's default.
         whole_networks: Measure each named network as a whole, too; that is what predictions are checked against, and
             from what the host cost inside a network is learned.
+        three_sigma: Drop power readings more than three standard deviations from their mean, as Nicolai (2025) does.
     """
 
     subjects: tuple[Subject, ...]
@@ -53,7 +55,9 @@ class Campaign:
     seconds: float = 3.0
     repeats: int = 1
     seed: int = 0
+    clocks: tuple[int | None, ...] = (None,)
     whole_networks: bool = False
+    three_sigma: bool = False
 
     def __post_init__(self) -> None:
         if not self.subjects:
@@ -65,17 +69,26 @@ class Campaign:
                 raise unknown_name("mode", mode, MODES)
         for precision in self.precisions:
             real_precision("conv2d", precision)
-        if not isinstance(self.whole_networks, bool):
-            raise InputError("whole_networks of a campaign is true or false", given=repr(self.whole_networks))
-        if not self.modes or not self.precisions:
-            raise InputError("a campaign needs at least one mode and one precision")
+        for flag in ("whole_networks", "three_sigma"):
+            if not isinstance(getattr(self, flag), bool):
+                raise InputError(f"{flag} of a campaign is true or false", given=repr(getattr(self, flag)))
+        if not self.modes or not self.precisions or not self.clocks:
+            raise InputError(
+                "a campaign needs at least one mode, one precision and one clock",
+                hint='leave clocks out, or write "default", for the default clock',
+            )
+        for clock in self.clocks:
+            if clock is not None and not _is_integer(clock, least=1):
+                raise InputError(
+                    "a clock of a campaign is no clock", given=repr(clock), allowed='MHz as an integer, or "default"'
+                )
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 600:
             raise InputError(
                 "seconds of a campaign are out of range", given=repr(self.seconds), allowed="above 0, at most 600"
             )
         for name, least in (("repeats", 1), ("seed", 0)):
             value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            if not _is_integer(value, least):
                 raise InputError(
                     f"{name} of a campaign is out of range", given=repr(value), allowed=f"an integer from {least}"
                 )
@@ -89,17 +102,22 @@ class Campaign:
         return {name: list(item) if isinstance(item, tuple) else item for name, item in value.items()}
 
 
+def _is_integer(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 @dataclass(frozen=True)
 class Task:
-    """One measurement to make: an operation and which of its repeats it is."""
+    """One measurement to make: an operation, at which clock, and which of its repeats it is."""
 
     operation: Operation
     repeat: int
+    clock_mhz: int | None = None
 
     @property
     def key(self) -> str:
         """What a journal recognizes it by."""
-        return f"{self.operation.digest}/{self.repeat}"
+        return f"{self.operation.digest}/{self.repeat}{_at(self.clock_mhz)}"
 
 
 @dataclass(frozen=True)
@@ -111,25 +129,31 @@ class NetworkTask:
     mode: str
     precision: str
     repeat: int
+    clock_mhz: int | None = None
 
     @property
     def key(self) -> str:
         """What a journal recognizes it by."""
         shape = "x".join(map(str, self.input_shape))
-        return f"{self.model}/{shape}/{self.mode}/{self.precision}/{self.repeat}"
+        return f"{self.model}/{shape}/{self.mode}/{self.precision}/{self.repeat}{_at(self.clock_mhz)}"
 
 
-def load_campaign(path: str | Path) -> Campaign:
-    """Read a campaign from TOML.
+def _at(clock_mhz: int | None) -> str:
+    return "" if clock_mhz is None else f"@{clock_mhz}"
+
+
+def load_campaign(path: str | Path | None, options: Mapping[str, Any] | None = None) -> Campaign:
+    """Read a campaign from TOML, or put it together from options.
+
+    Args:
+        path: The file; None where the options say everything.
+        options: Keys and values as in the file, which go before those of the file.
 
     Raises:
         InputError: The file cannot be read, or a value is out of range.
         UnknownNameError: A key, mode or precision does not exist.
     """
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("this campaign cannot be read", given=str(path), hint=str(error)) from error
+    values = {**({} if path is None else _read(path)), **(options or {})}
     subjects = tuple(_subject(row) for row in _rows(values.pop("network", [])))
     known = [field.name for field in fields(Campaign) if field.name != "subjects"]
     for key in values:
@@ -138,10 +162,19 @@ def load_campaign(path: str | Path) -> Campaign:
     settings: dict[str, Any] = {
         key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
     }
-    for key in ("modes", "precisions"):
+    for key in ("modes", "precisions", "clocks"):
         if not isinstance(settings.get(key, ()), tuple):
             raise InputError(f"{key} of a campaign is a list", given=repr(settings[key]))
-    return Campaign(subjects, **{"name": Path(path).stem, **settings})
+    if "clocks" in settings:
+        settings["clocks"] = tuple(None if clock == "default" else clock for clock in settings["clocks"])
+    return Campaign(subjects, **{**({} if path is None else {"name": Path(path).stem}), **settings})
+
+
+def _read(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError("this campaign cannot be read", given=str(path), hint=str(error)) from error
 
 
 def _rows(value: Any) -> list[Mapping[str, Any]]:
@@ -183,7 +216,7 @@ def _operations(campaign: Campaign) -> Iterator[Operation]:
 def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTask]:
     """What to measure, in random order, so that a drift of the machine does not look like an effect of size.
 
-    Everything comes once before anything comes again; whole networks are spread among the operations.
+    Everything comes once before anything comes again, clock by clock; whole networks are spread among the operations.
 
     Args:
         campaign: What to collect.
@@ -194,20 +227,21 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
     rng.shuffle(operations)
     tasks: list[Task | NetworkTask] = []
     for repeat in range(campaign.repeats):
-        once: list[Task | NetworkTask] = [Task(operation, repeat) for operation in operations[:limit]]
-        once += _network_tasks(campaign, repeat)
-        rng.shuffle(once)
-        tasks += once
+        for clock in campaign.clocks:
+            once: list[Task | NetworkTask] = [Task(operation, repeat, clock) for operation in operations[:limit]]
+            once += _network_tasks(campaign, repeat, clock)
+            rng.shuffle(once)
+            tasks += once
     return tasks
 
 
-def _network_tasks(campaign: Campaign, repeat: int) -> Iterator[NetworkTask]:
+def _network_tasks(campaign: Campaign, repeat: int, clock: int | None) -> Iterator[NetworkTask]:
     for subject in campaign.subjects if campaign.whole_networks else ():
         # A network saved as JSON is a list of operations; there is nothing to run.
         for shape in subject.input_shapes:
             for mode in campaign.modes:
                 for precision in campaign.precisions:
-                    yield NetworkTask(subject.model, shape, mode, precision, repeat)
+                    yield NetworkTask(subject.model, shape, mode, precision, repeat, clock)
 
 
 def duration_s(campaign: Campaign, tasks: int) -> float:

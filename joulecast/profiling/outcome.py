@@ -1,9 +1,10 @@
-"""From the journal of a campaign to a Dataset; needs no torch, so it can be done on another machine."""
+"""From the journal of a campaign to datasets, one per clock; needs no torch, so it can be done on another machine."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from ..datasets import Card, Dataset, Measurement, NetworkMeasurement, save
@@ -18,28 +19,44 @@ METHODS = {
         "forward in train mode and backward with a random output gradient over distinct instances, gradients cleared",
     ),
 }
+_SAME_CLOCK = 0.01  # Relative; a clock moves in steps of about 1 %.
+
+Record = Mapping[str, Any]
 
 
-def dataset_of(journal: Journal) -> Dataset:
-    """The finished measurements of a journal.
+def datasets_of(journal: Journal) -> dict[int | None, Dataset]:
+    """The finished measurements of a journal by the clock that was asked for; None for the GPU's default.
 
     Raises:
         InputError: Nothing was measured.
         DatasetError: A measurement is impossible.
     """
-    measurements, networks = tuple(_measurements(journal)), tuple(_networks(journal))
-    if not measurements:
+    records = [(line, record) for line, record in enumerate(journal.records, start=2) if "clock_mhz" in record]
+    clocks = dict.fromkeys(
+        record["clock_mhz"] for _, record in records if record["status"] == "ok" and "operation" in record
+    )
+    if not clocks:
         raise InputError(
             "nothing was measured",
-            given=f"{journal.path}, {len(journal.records)} records",
+            given=f"{journal.path}, {len(records)} records",
             hint="see the reasons there",
         )
+    return {
+        clock: _dataset(journal, clock, [item for item in records if item[1]["clock_mhz"] == clock]) for clock in clocks
+    }
+
+
+def _dataset(journal: Journal, clock: int | None, records: list[tuple[int, Record]]) -> Dataset:
+    measured = [(line, record) for line, record in records if record["status"] == "ok"]
+    measurements = tuple(
+        _measurement(record, line, journal.campaign["name"]) for line, record in measured if "operation" in record
+    )
     days = sorted(m.started[:10] for m in measurements)
     used = {m.method for m in measurements}
     facts = journal.facts
     card = Card(
         gpu=journal.campaign["device"],
-        clock_mhz=None,
+        clock_mhz=_held_mhz(measurements, clock, facts.get("max_clock_mhz")),
         source=f"joulecast collect, campaign {journal.campaign['name']}",
         licence="Apache-2.0",
         method=dict(pair for pair in METHODS.values() if pair[0] in used),
@@ -47,21 +64,36 @@ def dataset_of(journal: Journal) -> Dataset:
         software={name: facts.get(name, "none") for name in ("torch", "cuda", "driver")},
         measured=(days[0], days[-1]),
         power_limit_w=facts.get("power_limit_w"),
-        limits=tuple(sorted({record["reason"] for record in journal.records if record["status"] == "failed"})),
+        idle_power_w=_idle_power_w(journal),
+        limits=tuple(sorted({record["reason"] for _, record in records if record["status"] == "failed"})),
     )
-    return Dataset(card, measurements, networks)
+    return Dataset(card, measurements, tuple(_networks(measured, journal.campaign["name"])))
 
 
-def _measurements(journal: Journal) -> Iterator[Measurement]:
-    for line, record in enumerate(journal.records, start=2):
-        if record["status"] == "ok" and "operation" in record:
-            yield _measurement(record, line, journal.campaign["name"])
+def _held_mhz(measurements: tuple[Measurement, ...], asked: int | None, most_mhz: float | None) -> float | None:
+    """The clock that a dataset stands for: the one that was really held; None where the GPU chose.
+
+    A clock that was locked by hand shows in that all measurements have the same one, below the highest.
+    """
+    held = [m.clock_mhz for m in measurements if m.clock_mhz is not None]
+    if not held:
+        return asked
+    usual = median(held)
+    steady = all(abs(mhz / usual - 1) <= _SAME_CLOCK for mhz in held)
+    by_hand = steady and most_mhz is not None and usual < (1 - _SAME_CLOCK) * most_mhz
+    return round(usual) if asked is not None or by_hand else None
 
 
-def _networks(journal: Journal) -> Iterator[NetworkMeasurement]:
-    for line, record in enumerate(journal.records, start=2):
+def _idle_power_w(journal: Journal) -> float | None:
+    idle = [record["idle"]["power_w"] for record in journal.records if record["status"] == "session"]
+    known = [power_w for power_w in idle if power_w is not None]
+    return median(known) if known else None
+
+
+def _networks(records: list[tuple[int, Record]], campaign: str) -> Iterator[NetworkMeasurement]:
+    for line, record in records:
         # Without power there is nothing to check an energy prediction against; the journal keeps the time.
-        if record["status"] == "ok" and "network" in record and record["power"]["power_w"] is not None:
+        if "network" in record and record["power"]["power_w"] is not None:
             task, time_s, power_w = record["network"], record["timing"]["time_s"], record["power"]["power_w"]
             yield NetworkMeasurement(
                 network=task["model"],
@@ -71,12 +103,12 @@ def _networks(journal: Journal) -> Iterator[NetworkMeasurement]:
                 time_s=time_s,
                 power_w=power_w,
                 energy_j=power_w * time_s,
-                campaign=journal.campaign["name"],
+                campaign=campaign,
                 line=line,
             )
 
 
-def _measurement(record: dict[str, Any], line: int, campaign: str) -> Measurement:
+def _measurement(record: Record, line: int, campaign: str) -> Measurement:
     timing, power = record["timing"], record["power"]
     operation = Operation.from_json(record["operation"])
     power_w = power["power_w"]
@@ -89,6 +121,8 @@ def _measurement(record: dict[str, Any], line: int, campaign: str) -> Measuremen
         power_std_w=power["power_std_w"],
         iterations=timing["iterations"],
         duration_s=timing["end_s"] - timing["start_s"],
+        clock_mhz=power["clock_mhz"],
+        temperature_c=power["temperature_c"],
         campaign=campaign,
         method=METHODS[operation.mode][0],
         started=record["started"],
@@ -97,12 +131,18 @@ def _measurement(record: dict[str, Any], line: int, campaign: str) -> Measuremen
     )
 
 
-def write_dataset(journal: Journal, folder: Path) -> Dataset:
-    """Turn a journal into a dataset in a folder.
+def write_datasets(journal: Journal, folder: Path) -> list[Path]:
+    """Turn a journal into a dataset in a folder, or, where there are several clocks, into one folder for each.
 
     Raises:
+        InputError, DatasetError: See `datasets_of`.
         MissingDependencyError: pyarrow is not installed; the journal holds everything.
     """
-    dataset = dataset_of(journal)
-    save(dataset, folder)
-    return dataset
+    datasets = datasets_of(journal)
+    if len(datasets) == 1:
+        return [save(dataset, folder) for dataset in datasets.values()]
+    return [save(dataset, folder / _name(clock)) for clock, dataset in datasets.items()]
+
+
+def _name(clock: int | None) -> str:
+    return "default-clock" if clock is None else f"{clock}-mhz"

@@ -1,36 +1,47 @@
-"""One run of `joulecast collect`, whichever way it was called: plan, measure with progress, write the dataset."""
+"""One run of `joulecast collect`, whichever way it was called: plan, look at the machine, measure, make the dataset."""
 
 from __future__ import annotations
 
+import datetime
+import signal
 import sys
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MissingDependencyError
-from .campaign import NetworkTask, Task, duration_s, load_campaign, plan
+from .campaign import Campaign, NetworkTask, Task, duration_s, plan
+
+if TYPE_CHECKING:
+    import torch
+
+    from .journal import Journal
+    from .power import Sensor
 
 JOURNAL = "journal.jsonl"
+_IDLE_S = 3.0
 
 
-def describe(campaign: Path, limit: int | None = None) -> str:
+def describe(campaign: Campaign, limit: int | None = None) -> str:
     """What a campaign would measure, and about how long it takes."""
-    settings = load_campaign(campaign)
-    tasks = plan(settings, limit)
+    tasks = plan(campaign, limit)
     kinds: dict[str, int] = {}
     for task in tasks:
         kind = task.operation.kind if isinstance(task, Task) else "whole network"
         kinds[kind] = kinds.get(kind, 0) + 1
     lines = [f"{count:6d} {kind}" for kind, count in sorted(kinds.items(), key=lambda item: -item[1])]
     unique = len({task.operation for task in tasks if isinstance(task, Task)})
-    seconds = duration_s(settings, len(tasks))
+    seconds = duration_s(campaign, len(tasks))
     return "\n".join([*lines, f"{len(tasks)} measurements of {unique} operations, about {_duration(seconds)}"])
 
 
 def run(
-    campaign: Path,
+    campaign: Campaign,
     out: Path,
     device: str = "cuda",
     *,
@@ -41,7 +52,7 @@ def run(
     """Run a campaign and say in a line what came out.
 
     Args:
-        campaign: TOML file.
+        campaign: What to measure.
         out: Folder for journal and dataset.
         device: cpu, cuda or cuda:1.
         limit: Only so many operations.
@@ -52,20 +63,20 @@ def run(
         JoulecastError: What was finished is in the journal.
     """
     try:
-        from . import collection
+        from . import collection, devices
     except ImportError as error:
         raise MissingDependencyError("collecting needs torch", hint="pip install 'joulecast[collect]'") from error
     from .journal import Journal
-    from .sensors import NoSensor
+    from .power import NoSensor
 
-    settings = load_campaign(campaign)
-    found = collection.find_device(device)
-    tasks = plan(settings, limit)
-    sensor = collection.sensor_of(found) if power else NoSensor()
-    name = collection.device_name(found)
+    found = devices.find_device(device)
+    _ready_clocks(campaign, found)
+    tasks = plan(campaign, limit)
+    sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
+    name = devices.name_of(found)
     # The device is part of what a journal belongs to: times of two GPUs must not mix.
-    belongs_to = {**settings.to_json(), "device": name}
-    with Journal(out / JOURNAL, belongs_to, collection.facts_of(found, sensor)) as journal:
+    belongs_to = {**campaign.to_json(), "device": name}
+    with Journal(out / JOURNAL, belongs_to, devices.facts_of(found, sensor)) as journal:
         if journal.records and not resume:
             raise InputError(
                 "this folder holds measurements of the same campaign",
@@ -76,8 +87,8 @@ def run(
             _say("the journal's last line was torn and is measured again\n")
         _say(f"{len(tasks)} measurements on {name}, power: {sensor.facts()['sensor']}\n")
         try:
-            with sensor:
-                collection.collect(tasks, settings, found, journal, sensor, _Progress(tasks))
+            with _termination_as_interrupt(), sensor, _session(journal, found, sensor):
+                collection.collect(tasks, campaign, found, journal, sensor, _Progress(tasks))
         except KeyboardInterrupt:
             _say("\nstopped; go on with --resume")
         _say("\n")
@@ -85,24 +96,107 @@ def run(
 
 
 def finish(out: Path) -> str:
-    """Turn the journal in a folder into a dataset there, and say in a line what came out."""
+    """Turn the journal in a folder into datasets there, and say in a line what came out."""
     from .journal import Journal
 
     with Journal(out / JOURNAL, None) as journal:
         return _finish(journal, out)
 
 
-def _finish(journal: Any, out: Path) -> str:
-    from .outcome import write_dataset
+def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
+    """Refuse clocks that cannot be before anything is measured, and reset one that a crash left locked."""
+    from .devices import clocks_of
+    from .power import SensorError
 
-    failed = sum(record["status"] == "failed" for record in journal.records)
-    with suppress(MissingDependencyError):
-        dataset = write_dataset(journal, out)
-        return f"{out}: {len(dataset.measurements)} measurements, {failed} failed"
-    return (
-        f"{journal.path}: {len(journal.records)} records, {failed} failed; pyarrow is not installed here: "
-        f"`joulecast datasets from-journal {out}` makes the dataset where it is"
-    )
+    wanted = [clock for clock in campaign.clocks if clock is not None]
+    if not wanted and device.type != "cuda":
+        return
+    try:
+        clocks = clocks_of(device)
+    except SensorError:
+        if wanted:
+            raise
+        return  # neither NVML nor nvidia-smi: nobody can have locked a clock here
+    if clocks.restore():
+        _say("a campaign that crashed had left this GPU's clock locked; it was reset\n")
+    for clock in wanted:
+        clocks.check(clock)
+
+
+@contextmanager
+def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator[None]:
+    """Note in the journal what the sensor can see, and how much the idle device draws before and after."""
+    from .power import NoSensor
+    from .power.probing import idle
+
+    if isinstance(sensor, NoSensor):
+        yield
+        return
+    number = sum("idle" in record and "ended" not in record for record in journal.records)
+    _say("looking at the idle device and at its sensor\n")
+    before = idle(sensor, _IDLE_S)
+    session = {"key": f"session {number}", "status": "session", "started": _now()}
+    journal.append({**session, "idle": asdict(before), **_probed(device)})
+    stopped: KeyboardInterrupt | None = None
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        stopped = interrupt
+    after = idle(sensor, _IDLE_S)
+    journal.append({**session, "key": f"session {number} ended", "ended": _now(), "idle": asdict(after)})
+    if stopped is not None:
+        raise stopped
+
+
+def _probed(device: torch.device) -> dict[str, Any]:
+    """What the sensor can see, and whether nvidia-smi sees the same."""
+    from . import devices
+    from .power.probing import POLLING_S, probe
+
+    second = devices.second_sensor_of(device)
+    with ExitStack() as stack:
+        sensor = stack.enter_context(devices.sensor_of(device, POLLING_S))
+        check = None if second is None else stack.enter_context(second)
+        traits, difference = probe(sensor, partial(devices.load, device), check)
+    return {"sensor": asdict(traits), "nvidia_smi_differs": difference}
+
+
+@contextmanager
+def _termination_as_interrupt() -> Iterator[None]:
+    """Stop cleanly when a scheduler ends the job or the terminal closes, as for Ctrl-C."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    if threading.current_thread() is not threading.main_thread():
+        names = []  # Python allows handlers in the main thread only
+    before = {name: signal.signal(getattr(signal, name), interrupt) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+
+
+def _finish(journal: Journal, out: Path) -> str:
+    from .outcome import write_datasets
+    from .summary import write_summary
+
+    measured = [record for record in journal.records if record["status"] != "session"]
+    failed = sum(record["status"] == "failed" for record in measured)
+    counts = f"{len(measured) - failed} measurements, {failed} failed"
+    try:
+        folders = write_datasets(journal, out)
+        page = write_summary(journal, out)
+    except MissingDependencyError as error:
+        # The collecting machine may have torch and numpy only; the journal holds everything.
+        return f"{journal.path}: {counts}; {error}; `joulecast datasets from-journal {out}` goes on where that is there"
+    return f"{', '.join(map(str, folders))}: {counts}; see {page}"
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def _duration(seconds: float) -> str:
@@ -120,7 +214,7 @@ def _say(text: str) -> None:
 class _Progress:
     """One line on stderr: how far, how long still, and what was last."""
 
-    def __init__(self, tasks: list[Task | NetworkTask]) -> None:
+    def __init__(self, tasks: Sequence[Task | NetworkTask]) -> None:
         self._total = len(tasks)
         self._start_s = time.monotonic()
         self._before: int | None = None

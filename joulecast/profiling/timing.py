@@ -34,16 +34,21 @@ class Timing:
         time_s: Wall time per iteration of the loop.
         device_time_s: Per iteration when its kernels are replayed as a CUDA graph, without the host; None where the
             device is the host, or where the operation cannot be captured.
+        event_time_s: Per iteration between CUDA events around the loop, gaps included in which the device waits for
+            the host; None where the device is the host.
         iterations: Length of the loop.
         start_s, end_s: The loop on `time.monotonic`, for the power sensor.
+        loops: Iterations and seconds of every loop that was timed, the short ones for checking proportionality too.
         remarks: What speaks against it.
     """
 
     time_s: float
     device_time_s: float | None
+    event_time_s: float | None
     iterations: int
     start_s: float
     end_s: float
+    loops: tuple[tuple[int, float], ...] = ()
     remarks: tuple[str, ...] = ()
 
 
@@ -120,16 +125,43 @@ def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, sec
     timer.timeit(1)  # the first run compiles, allocates and chooses algorithms
     while (warm := timer.timeit(rounds)).mean * rounds < min(_WARM_UP_S, seconds):
         rounds *= 2
-    short = timer.timeit(max(1, round(_SHORT_SHARE * seconds / warm.mean)))
-    number = max(1, round(seconds / short.mean))
+    few = max(1, round(_SHORT_SHARE * seconds / warm.mean))
+    short_s = timer.timeit(few).mean
+    number = max(1, round(seconds / short_s))
     start_s = time.monotonic()
-    measured_s = timer.timeit(number).mean
+    with _events(device) as events_s:
+        measured_s = timer.timeit(number).mean
     end_s = time.monotonic()
     device_time_s, remarks = _device_time_s(run, len(block), device)
-    difference = abs(short.mean / measured_s - 1)
+    difference = abs(short_s / measured_s - 1)
     if difference > PROPORTIONAL:
         remarks = (*remarks, f"time is not proportional to iterations: {100 * difference:.0f} %")
-    return Timing(measured_s / len(block), device_time_s, number * len(block), start_s, end_s, remarks)
+    loops = ((rounds, warm.mean), (few, short_s), (number, measured_s))
+    return Timing(
+        time_s=measured_s / len(block),
+        device_time_s=device_time_s,
+        event_time_s=events_s[0] / number / len(block) if events_s else None,
+        iterations=number * len(block),
+        start_s=start_s,
+        end_s=end_s,
+        loops=tuple((count * len(block), count * mean_s) for count, mean_s in loops),
+        remarks=remarks,
+    )
+
+
+@contextmanager
+def _events(device: torch.device) -> Iterator[list[float]]:
+    """Seconds between two CUDA events around a block, in a list once it is done; an empty one on the host."""
+    seconds: list[float] = []
+    if device.type != "cuda":
+        yield seconds
+        return
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
+    start.record()
+    yield seconds
+    end.record()
+    end.synchronize()
+    seconds.append(start.elapsed_time(end) / 1e3)
 
 
 def _device_time_s(run: Callable[[], None], length: int, device: torch.device) -> tuple[float | None, tuple[str, ...]]:

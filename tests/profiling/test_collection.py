@@ -16,9 +16,11 @@ from joulecast import Network, Operation
 from joulecast.datasets import load
 from joulecast.errors import InputError, JoulecastError, UnknownNameError
 from joulecast.profiling.campaign import Campaign, Subject, Task, load_campaign, plan
-from joulecast.profiling.collection import DeviceError, _refuse_broken, find_device, measure
-from joulecast.profiling.sensors import NoSensor
-from joulecast.profiling.session import describe, finish, run
+from joulecast.profiling.collection import measure
+from joulecast.profiling.command import collect
+from joulecast.profiling.devices import DeviceError, find_device, refuse_broken
+from joulecast.profiling.power import NoSensor
+from joulecast.profiling.session import finish
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "profiling").glob("*.toml"))
 OPERATIONS = [
@@ -45,13 +47,17 @@ def records(out):
     return [json.loads(line) for line in (out / "journal.jsonl").read_text().splitlines()[1:]]
 
 
+def run(campaign, out, *options):
+    return collect([str(campaign), "--out", str(out), "--device", "cpu", *options])
+
+
 def test_a_campaign_becomes_a_dataset(campaign, tmp_path, capsys):
-    text = run(campaign, tmp_path / "out", "cpu")
+    text = run(campaign, tmp_path / "out")
     # Six operations in two modes; dropout in inference is an identity and not measured.
     assert "11 measurements, 0 failed" in text
     dataset = load(tmp_path / "out")
     assert dataset.card.gpu.startswith("CPU")
-    assert dataset.card.sensor == "none"
+    assert dataset.card.sensor.startswith("none (this machine shows no energy counter")
     assert all(m.power_w is None and m.time_s > 0 for m in dataset.measurements)
     assert {m.method for m in dataset.measurements} == {"forward_distinct", "forward_backward_distinct"}
     assert "11/11" in capsys.readouterr().err
@@ -59,11 +65,11 @@ def test_a_campaign_becomes_a_dataset(campaign, tmp_path, capsys):
 
 def test_resuming_measures_what_is_left(campaign, tmp_path):
     out = tmp_path / "out"
-    run(campaign, out, "cpu", limit=3)
+    run(campaign, out, "--limit", "3")
     before = records(out)
     with pytest.raises(InputError, match="use another --out"):
-        run(campaign, out, "cpu")
-    run(campaign, out, "cpu", resume=True)
+        run(campaign, out)
+    run(campaign, out, "--resume")
     after = records(out)
     assert after[:3] == before
     assert len(after) == len({record["key"] for record in after}) == 11
@@ -81,7 +87,7 @@ def test_ctrl_c_stops_cleanly_with_a_dataset(campaign, tmp_path, monkeypatch):
         return real(*arguments)
 
     monkeypatch.setattr(collection, "measure", interrupted)
-    assert "3 measurements" in run(campaign, tmp_path / "out", "cpu")
+    assert "3 measurements" in run(campaign, tmp_path / "out")
     assert len(load(tmp_path / "out").measurements) == 3
 
 
@@ -103,8 +109,8 @@ def test_a_broken_gpu_ends_the_campaign(monkeypatch):
 
     monkeypatch.setattr(torch.cuda, "synchronize", synchronize)
     with pytest.raises(DeviceError, match="error state"):
-        _refuse_broken(torch.device("cuda"), "RuntimeError: illegal memory access")
-    _refuse_broken(torch.device("cpu"), "an operation that the CPU does not have")
+        refuse_broken(torch.device("cuda"), "RuntimeError: illegal memory access")
+    refuse_broken(torch.device("cpu"), "an operation that the CPU does not have")
 
 
 def test_the_plan_is_unique_shuffled_and_seeded(campaign):
@@ -124,8 +130,8 @@ def test_whole_networks_are_measured_beside_their_operations(tmp_path):
         'seconds = 0.01\nwhole_networks = true\nmodes = ["inference", "training"]\n'
         '[[network]]\nmodel = "squeezenet1_1"\ninput_shapes = [[1, 3, 64, 64]]\n'
     )
-    assert "2 whole network" in describe(path, limit=1)
-    run(path, tmp_path / "out", "cpu", limit=1)
+    assert "2 whole network" in collect([str(path), "--dry-run", "--limit", "1"])
+    run(path, tmp_path / "out", "--limit", "1")
     networks = [record for record in records(tmp_path / "out") if "network" in record]
     assert {record["network"]["mode"] for record in networks} == {"inference", "training"}
     assert all(record["status"] == "ok" and record["timing"]["time_s"] > 0 for record in networks)
@@ -139,7 +145,7 @@ def test_shipped_campaigns_load(path):
 
 
 def test_dry_run_measures_nothing(campaign, tmp_path):
-    assert "11 measurements of 11 operations" in describe(campaign)
+    assert "11 measurements of 11 operations" in collect([str(campaign), "--dry-run"])
     assert not (tmp_path / "out").exists()
 
 
@@ -159,12 +165,43 @@ def test_dry_run_measures_nothing(campaign, tmp_path):
         ('repeats = 0\n[[network]]\nmodel = "resnet18"', InputError, "from 1"),
         ("network = 3", InputError, "tables"),
         ('whole_networks = 1\n[[network]]\nmodel = "resnet18"', InputError, "true or false"),
+        ('clocks = [0]\n[[network]]\nmodel = "resnet18"', InputError, "MHz as an integer"),
+        ('clocks = []\n[[network]]\nmodel = "resnet18"', InputError, "at least one"),
+        ('clocks = 900\n[[network]]\nmodel = "resnet18"', InputError, "is a list"),
     ],
 )
 def test_wrong_campaigns_are_refused(tmp_path, text, error, says):
     (tmp_path / "c.toml").write_text(text)
     with pytest.raises(error, match=says):
         load_campaign(tmp_path / "c.toml")
+
+
+def test_a_campaign_from_options_goes_before_its_file(campaign):
+    options = ["--network", "squeezenet1_1", "1,3,64,64", "2,3,64,64", "--precision", "bf16", "--clock", "900",
+               "--clock", "default", "--repeats", "2"]  # fmt: skip
+    alone = collect([*options, "--dry-run"])
+    counts = [int(line.split()[0]) for line in alone.splitlines()[:-1]]
+    unique = int(alone.split(" measurements of ")[1].split()[0])
+    assert sum(counts) == 4 * unique  # two clocks, two repeats
+    assert "11 measurements" in collect([str(campaign), "--seconds", "9", "--dry-run"])
+    assert "of 6 operations" in collect([str(campaign), "--mode", "training", "--dry-run"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        (["--network", "squeezenet1_1", "1,3,x"], InputError, "no shape"),
+        (["--network", "squeezenet1_1"], InputError, "shape of its input"),
+        (["--network", "no_net", "1,3,8,8"], UnknownNameError, "no_net"),
+        ([], InputError, "at least one network"),
+        (["--network", "squeezenet1_1", "1,3,64,64", "--clock", "900", "--out", "x"], InputError, "leave out clocks"),
+    ],
+)
+def test_wrong_options_are_refused(arguments, error, says, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=says):
+        collect([*arguments, "--device", "cpu", *([] if "--out" in arguments else ["--dry-run"])])
+    assert not (tmp_path / "x").exists()
 
 
 @pytest.mark.parametrize("name", ["gpu", "cuda", "cuda:7", "mps"])
@@ -206,4 +243,4 @@ def test_killed_and_resumed_nothing_is_lost_or_twice(campaign, tmp_path):
     done = records(out)
     assert len(done) >= max(told)
     assert len(done) == len({record["key"] for record in done})
-    assert "11 measurements" in run(campaign, out, "cpu", resume=True)
+    assert "11 measurements" in run(campaign, out, "--resume")

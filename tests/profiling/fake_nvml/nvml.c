@@ -1,17 +1,31 @@
 /* A libnvidia-ml.so.1 with one simulated GPU, driven by the real nvidia-ml-py in the tests.
  *
- * FAKE_NVML_POWER_W     true power (default 200)
- * FAKE_NVML_WINDOW_MS   the power reading averages over so long since the first call, idling at 50 W before
- * FAKE_NVML_COUNTER     0: no total-energy counter
- * FAKE_NVML_LOST_AFTER_MS  the GPU falls off the bus so long after the first call
- * FAKE_NVML_INIT        error code that nvmlInit returns
+ * True power -> averaging window -> update period -> noise of a milliwatt -> reading, and true power -> steps -> counter.
+ *
+ * FAKE_NVML_SCHEDULE       file of "monotonic_s watts" lines: true power from that moment on; 50 W before the first.
+ *                          Without it the GPU always draws 200 W
+ * FAKE_NVML_AVERAGING_MS   window of the power reading (default 20)
+ * FAKE_NVML_UPDATE_MS      its update period (default 20)
+ * FAKE_NVML_COUNTER_MS     update period of the energy counter (default 50); 0: there is none
+ * FAKE_NVML_INSTANT        1: has the instant reading, over 25 ms
+ * FAKE_NVML_PROCESSES      how many processes compute on it (default 1)
+ * FAKE_NVML_REASONS        bit mask of what holds the clock back (default 0); then it runs at 1200 MHz
+ * FAKE_NVML_CLOCK_FILE     where the locked clock is kept, as a driver does beyond the end of a process
+ * FAKE_NVML_MAY_LOCK       0: no permission to lock clocks
+ * FAKE_NVML_LOST_AFTER_MS  the GPU falls off the bus so long after the first call of a process
+ * FAKE_NVML_INIT           error code that nvmlInit returns
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, GPU_IS_LOST = 15 };
+enum {
+    SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NO_PERMISSION = 4, INSUFFICIENT_SIZE = 7, GPU_IS_LOST = 15
+};
+enum { POWER_INSTANT = 186, MIN_MHZ = 210, MAX_MHZ = 1410, STEP_MHZ = 15 };
+static const double IDLE_W = 50;
 
 static double setting(const char *name, double otherwise) {
     const char *text = getenv(name);
@@ -24,22 +38,41 @@ static double now_s(void) {
     return t.tv_sec + 1e-9 * t.tv_nsec;
 }
 
-static double since_start_s(void) {
-    static double start = 0;
-    if (start == 0) start = now_s();
-    return now_s() - start;
+static int state(void) {
+    static double start_s = 0;
+    double lost_ms = setting("FAKE_NVML_LOST_AFTER_MS", -1);
+    if (start_s == 0) start_s = now_s();
+    return lost_ms >= 0 && 1e3 * (now_s() - start_s) > lost_ms ? GPU_IS_LOST : SUCCESS;
 }
 
-static int state(void) {
-    double lost_ms = setting("FAKE_NVML_LOST_AFTER_MS", -1);
-    return lost_ms >= 0 && 1e3 * since_start_s() > lost_ms ? GPU_IS_LOST : SUCCESS;
+/* Joules drawn from the machine's start to a moment. */
+static double energy_j(double until_s) {
+    const char *path = getenv("FAKE_NVML_SCHEDULE");
+    if (!path) return 200 * until_s;
+    double total_j = 0, power_w = IDLE_W, since_s = 0, from_s, next_w;
+    FILE *file = fopen(path, "r");
+    while (file && fscanf(file, "%lf %lf", &from_s, &next_w) == 2 && from_s < until_s) {
+        total_j += power_w * (from_s - since_s);
+        since_s = from_s;
+        power_w = next_w;
+    }
+    if (file) fclose(file);
+    return total_j + power_w * (until_s - since_s);
+}
+
+static unsigned reading_mw(double averaging_s, double update_s) {
+    double updates = floor(now_s() / update_s), end_s = updates * update_s;
+    double noise_mw = fmod(7 * updates, 3);
+    return (unsigned)(1e3 * (energy_j(end_s) - energy_j(end_s - averaging_s)) / averaging_s + noise_mw);
 }
 
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return (int)setting("FAKE_NVML_INIT", SUCCESS); }
 int nvmlInit_v2(void) { return nvmlInitWithFlags(0); }
 int nvmlShutdown(void) { return SUCCESS; }
 
-const char *nvmlErrorString(int code) { return code == GPU_IS_LOST ? "GPU is lost" : "Simulated error"; }
+const char *nvmlErrorString(int code) {
+    return code == GPU_IS_LOST ? "GPU is lost" : code == NO_PERMISSION ? "Insufficient Permissions" : "Simulated error";
+}
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
     *device = (void *)1;
@@ -52,6 +85,12 @@ int nvmlDeviceGetName(void *device, char *name, unsigned length) {
     return SUCCESS;
 }
 
+int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
+    (void)device;
+    snprintf(uuid, length, "GPU-simulated");
+    return SUCCESS;
+}
+
 int nvmlSystemGetDriverVersion(char *version, unsigned length) {
     snprintf(version, length, "999.1");
     return SUCCESS;
@@ -61,21 +100,113 @@ int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *limit_mw) { (void)de
 
 int nvmlDeviceGetPowerUsage(void *device, unsigned *power_mw) {
     (void)device;
-    double window_s = setting("FAKE_NVML_WINDOW_MS", 0) / 1e3, true_w = setting("FAKE_NVML_POWER_W", 200);
-    double share = window_s > 0 && since_start_s() < window_s ? since_start_s() / window_s : 1;
-    *power_mw = (unsigned)(1e3 * (share * true_w + (1 - share) * 50));
+    *power_mw = reading_mw(setting("FAKE_NVML_AVERAGING_MS", 20) / 1e3, setting("FAKE_NVML_UPDATE_MS", 20) / 1e3);
+    return state();
+}
+
+/* As nvml.h declares it. */
+struct field_value {
+    unsigned id, scope;
+    long long timestamp, latency_us;
+    int type, result;
+    union { double d; unsigned u; unsigned long long ull; } value;
+};
+
+int nvmlDeviceGetFieldValues(void *device, int count, struct field_value *values) {
+    (void)device;
+    for (int i = 0; i < count; i++) {
+        int known = values[i].id == POWER_INSTANT && setting("FAKE_NVML_INSTANT", 0);
+        values[i].result = known ? SUCCESS : NOT_SUPPORTED;
+        if (known) values[i].value.u = reading_mw(0.025, 0.025);
+    }
     return state();
 }
 
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *energy_mj) {
     (void)device;
-    if (setting("FAKE_NVML_COUNTER", 1) == 0) return NOT_SUPPORTED;
-    double updated_s = ((long)(since_start_s() / 0.05)) * 0.05;
-    *energy_mj = (unsigned long long)(1e3 * setting("FAKE_NVML_POWER_W", 200) * updated_s);
+    double update_s = setting("FAKE_NVML_COUNTER_MS", 50) / 1e3;
+    if (update_s == 0) return NOT_SUPPORTED;
+    *energy_mj = (unsigned long long)(1e3 * energy_j(floor(now_s() / update_s) * update_s));
     return state();
 }
 
-int nvmlDeviceGetClockInfo(void *device, unsigned type, unsigned *mhz) { (void)device; (void)type; *mhz = 1410; return state(); }
+static int locked_mhz(void) {
+    int mhz = 0;
+    const char *path = getenv("FAKE_NVML_CLOCK_FILE");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (file && fscanf(file, "%d", &mhz) != 1) mhz = 0;
+    if (file) fclose(file);
+    return mhz;
+}
+
+static int set_clock(int mhz) {
+    const char *path = getenv("FAKE_NVML_CLOCK_FILE");
+    if (setting("FAKE_NVML_MAY_LOCK", 1) == 0) return NO_PERMISSION;
+    FILE *file = path ? fopen(path, "w") : NULL;
+    if (!file) return NOT_SUPPORTED;
+    fprintf(file, "%d", mhz);
+    fclose(file);
+    return SUCCESS;
+}
+
+int nvmlDeviceSetGpuLockedClocks(void *device, unsigned least_mhz, unsigned most_mhz) {
+    (void)device; (void)most_mhz;
+    return set_clock((int)least_mhz);
+}
+
+int nvmlDeviceResetGpuLockedClocks(void *device) { (void)device; return set_clock(0); }
+
+int nvmlDeviceGetSupportedMemoryClocks(void *device, unsigned *count, unsigned *mhz) {
+    (void)device;
+    if (*count < 1) { *count = 1; return INSUFFICIENT_SIZE; }
+    *count = 1;
+    mhz[0] = 1215;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetSupportedGraphicsClocks(void *device, unsigned memory_mhz, unsigned *count, unsigned *mhz) {
+    (void)device; (void)memory_mhz;
+    unsigned all = (MAX_MHZ - MIN_MHZ) / STEP_MHZ + 1;
+    if (*count < all) { *count = all; return INSUFFICIENT_SIZE; }
+    *count = all;
+    for (unsigned i = 0; i < all; i++) mhz[i] = MAX_MHZ - i * STEP_MHZ;
+    return SUCCESS;
+}
+
+int nvmlDeviceGetClockInfo(void *device, unsigned type, unsigned *mhz) {
+    (void)device;
+    int locked = locked_mhz();
+    *mhz = type == 2 ? 1215 : locked ? (unsigned)locked : setting("FAKE_NVML_REASONS", 0) ? 1200 : MAX_MHZ;
+    return state();
+}
+
+int nvmlDeviceGetMaxClockInfo(void *device, unsigned type, unsigned *mhz) {
+    (void)device; (void)type;
+    *mhz = MAX_MHZ;
+    return SUCCESS;
+}
+
 int nvmlDeviceGetTemperature(void *device, unsigned type, unsigned *celsius) { (void)device; (void)type; *celsius = 55; return state(); }
-int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons) { (void)device; *reasons = 0; return state(); }
-int nvmlDeviceGetCurrentClocksEventReasons(void *device, unsigned long long *reasons) { (void)device; *reasons = 0; return state(); }
+
+int nvmlDeviceGetCurrentClocksThrottleReasons(void *device, unsigned long long *reasons) {
+    (void)device;
+    *reasons = (unsigned long long)setting("FAKE_NVML_REASONS", 0);
+    return state();
+}
+
+int nvmlDeviceGetUtilizationRates(void *device, unsigned *gpu_and_memory) {
+    (void)device;
+    gpu_and_memory[0] = 100;
+    gpu_and_memory[1] = 40;
+    return state();
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *processes) {
+    (void)device;
+    unsigned running = (unsigned)setting("FAKE_NVML_PROCESSES", 1), room = *count;
+    *count = running;
+    if (running == 0) return SUCCESS;
+    if (room < running) return INSUFFICIENT_SIZE;
+    memset(processes, 0, running * 24);
+    return state();
+}

@@ -1,0 +1,162 @@
+"""Holding a GPU's graphics clock for a campaign, and giving it back whatever happens.
+
+A locked clock outlives the process that locked it. So a marker is written before: a file that its process keeps locked.
+A marker that nobody holds is left from a crash, and the next campaign on that GPU resets the clock first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from ..errors import JoulecastError, MissingDependencyError
+from .power.nvidia_smi import nvidia_smi
+from .power.nvml import opened
+from .power.sensor import SensorError
+
+_NEAREST = 5
+
+
+class ClockError(JoulecastError):
+    """A GPU's clock cannot be locked or reset."""
+
+    exit_code = 12
+
+
+def state_folder() -> Path:
+    """$XDG_STATE_HOME/joulecast, by default ~/.local/state/joulecast: what must be remembered beyond a crash."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "joulecast"
+
+
+class Clocks:
+    """The graphics clock of a GPU, set through NVML or, where that fails, through `nvidia-smi`.
+
+    Args:
+        index: Which GPU, as NVML and nvidia-smi count them.
+    """
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._marker = state_folder() / f"locked-{self._identity()}"
+
+    def check(self, clock_mhz: int) -> None:
+        """Make sure that the GPU knows a clock.
+
+        Raises:
+            ClockError: It does not; the nearest ones are named.
+        """
+        supported = self._supported_mhz()
+        if supported and clock_mhz not in supported:
+            nearest = sorted(sorted(supported, key=lambda mhz: abs(mhz - clock_mhz))[:_NEAREST])
+            raise ClockError(
+                "this GPU does not have this clock",
+                given=f"{clock_mhz} MHz",
+                allowed=f"{min(supported)} to {max(supported)} MHz; nearest: {', '.join(map(str, nearest))}",
+            )
+
+    @contextmanager
+    def locked(self, clock_mhz: int | None) -> Iterator[None]:
+        """Hold a clock; None leaves the GPU alone.
+
+        Raises:
+            ClockError: No permission, which names the command to run; or another campaign holds this GPU's clock.
+        """
+        if clock_mhz is None:
+            yield
+            return
+        with self._marked():
+            try:
+                self._set(clock_mhz)
+            except ClockError:
+                self._marker.unlink()
+                raise
+            try:
+                yield
+            finally:
+                self._reset()
+                self._marker.unlink()  # not where the reset failed: the next campaign tries again
+
+    def restore(self) -> bool:
+        """Reset a clock that a crashed campaign left locked; say whether there was one.
+
+        Raises:
+            ClockError: It cannot be reset; or another campaign holds this GPU's clock.
+        """
+        if not self._marker.exists():
+            return False
+        with self._marked():
+            self._reset()
+            self._marker.unlink()
+        return True
+
+    @contextmanager
+    def _marked(self) -> Iterator[None]:
+        self._marker.parent.mkdir(parents=True, exist_ok=True)
+        with self._marker.open("a") as file:
+            _hold(file, self._index)
+            file.flush()
+            os.fsync(file.fileno())
+            yield
+
+    def _identity(self) -> str:
+        try:
+            with opened(self._index) as (nvml, handle):
+                uuid = nvml.nvmlDeviceGetUUID(handle)
+                return uuid.decode() if isinstance(uuid, bytes) else str(uuid)
+        except (SensorError, MissingDependencyError):
+            return nvidia_smi(f"--id={self._index}", "--query-gpu=uuid", "--format=csv,noheader")
+
+    def _supported_mhz(self) -> list[int]:
+        """Empty where the GPU does not say."""
+        try:
+            with opened(self._index) as (nvml, handle):
+                memory_mhz = max(nvml.nvmlDeviceGetSupportedMemoryClocks(handle))
+                return list(nvml.nvmlDeviceGetSupportedGraphicsClocks(handle, memory_mhz))
+        except (SensorError, MissingDependencyError, ValueError):
+            return []
+
+    def _set(self, clock_mhz: int) -> None:
+        self._try(
+            f"the clock cannot be locked at {clock_mhz} MHz",
+            lambda nvml, handle: nvml.nvmlDeviceSetGpuLockedClocks(handle, clock_mhz, clock_mhz),
+            f"--lock-gpu-clocks={clock_mhz},{clock_mhz}",
+            "then collect with a campaign without clocks: the clock that is really held is what is stored",
+        )
+
+    def _reset(self) -> None:
+        self._try(
+            "the clock cannot be reset",
+            lambda nvml, handle: nvml.nvmlDeviceResetGpuLockedClocks(handle),
+            "--reset-gpu-clocks",
+            f"then delete {self._marker}",
+        )
+
+    def _try(self, what: str, call: Any, argument: str, after: str) -> None:
+        try:
+            with opened(self._index) as (nvml, handle):
+                call(nvml, handle)
+        except (SensorError, MissingDependencyError) as error:
+            try:
+                nvidia_smi(f"--id={self._index}", argument)
+            except SensorError as second:
+                raise ClockError(
+                    what,
+                    given=f"{error.given or error.what}; {second.given}",
+                    hint=f"run `sudo nvidia-smi --id={self._index} {argument}`; {after}",
+                ) from second
+
+
+def _hold(file: IO[str], index: int) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows; there a second campaign is not noticed
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ClockError(
+            "another campaign holds this GPU's clock", given=f"GPU {index}", hint="wait for it, or use another GPU"
+        ) from error

@@ -1,0 +1,91 @@
+"""The arguments of `joulecast collect`. They are read by argparse: collecting needs no command line kit."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from .campaign import load_campaign
+from .session import describe, run
+
+_DESCRIPTION = """Measure time and power of the operations of a campaign's networks; can be stopped and resumed at any
+time. The campaign is a TOML file, or put together from the options, which go before what the file says."""
+
+
+def collect(arguments: Sequence[str], program: str = "joulecast collect") -> str:
+    """Run a campaign as the arguments say, and say in a few lines what came out.
+
+    Raises:
+        JoulecastError: What was finished is in the journal.
+        SystemExit: Unknown arguments, or --help.
+    """
+    a = _parser(program).parse_args(arguments)
+    campaign = load_campaign(a.campaign, _options(a))
+    if a.dry_run:
+        return describe(campaign, a.limit)
+    if a.out is None:
+        _parser(program).error("--out is needed: the folder for the journal and the dataset")
+    return run(campaign, a.out, a.device, limit=a.limit, resume=a.resume, power=not a.no_power)
+
+
+def _options(a: argparse.Namespace) -> dict[str, Any]:
+    values = {
+        "modes": a.mode,
+        "precisions": a.precision,
+        "clocks": a.clock,
+        "seconds": a.seconds,
+        "repeats": a.repeats,
+        "seed": a.seed,
+        "whole_networks": a.whole_networks or None,
+        "three_sigma": a.three_sigma or None,
+    }
+    if a.network:
+        values["network"] = [
+            {"model": name, "input_shapes": [_shape(shape) for shape in shapes]} for name, *shapes in a.network
+        ]
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _parser(program: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
+    add = parser.add_argument
+    add("campaign", type=Path, nargs="?", help="a campaign, such as profiling/small.toml")
+    add("--out", type=Path, help="folder for the journal and the dataset")
+    add("--device", default="cuda", help="cpu, cuda (default) or cuda:1")
+    add("--limit", type=_positive, help="only so many operations")
+    add("--resume", action="store_true", help="go on where the folder's journal ends")
+    add("--dry-run", action="store_true", help="print the plan and about how long it takes")
+    add("--no-power", action="store_true", help="measure times only")
+    what = parser.add_argument_group("what to collect")
+    add = what.add_argument
+    add("--network", nargs="+", action="append", metavar=("NAME", "SHAPE"), help="resnet18 1,3,224,224 32,3,224,224")
+    add("--mode", action="append", help="inference or training; may be repeated, as may --precision and --clock")
+    add("--precision", action="append", help="default, fp32, tf32, fp16 or bf16")
+    add("--clock", action="append", type=_clock, metavar="MHZ", help="graphics clock to lock, or default")
+    add("--seconds", type=float, help="length of each measurement")
+    add("--repeats", type=int, help="measurements of each operation")
+    add("--seed", type=int, help="for order and inputs")
+    add("--whole-networks", action="store_true", help="measure each network as a whole, too")
+    add("--three-sigma", action="store_true", help="drop power readings beyond three standard deviations")
+    return parser
+
+
+def _shape(text: str) -> list[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError("this is no shape", given=repr(text), allowed="such as 32,3,224,224") from error
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is not positive")
+    return value
+
+
+def _clock(text: str) -> int | str:
+    return text if text == "default" else int(text)

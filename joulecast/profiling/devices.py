@@ -1,0 +1,150 @@
+"""The device that a campaign measures on: which one, what it is, how its power is read and its clock held."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+import time
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from ..errors import InputError, JoulecastError, MissingDependencyError
+from .clocks import Clocks
+from .power import NoSensor, Sensor, SensorError
+from .power.nvidia_smi import nvidia_smi_sensor
+from .power.nvml import nvml_sensor
+from .power.powercap import ZONES, powercap_sensor
+from .power.sensor import PERIOD_S
+
+_CPU_CACHE_BYTES = 32 * 2**20
+_CPU_MEMORY_BYTES = 2**30
+_LOAD_SIZE = {"cuda": 4096, "cpu": 512}  # Rows of the square matrices that load the device while its sensor is probed.
+
+
+class DeviceError(JoulecastError):
+    """The device that is measured on cannot go on."""
+
+    exit_code = 11
+
+
+def find_device(name: str) -> torch.device:
+    """The device that a user names: cpu, cuda or cuda:1.
+
+    Raises:
+        InputError: There is no such device.
+    """
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError("this is no device", given=repr(name), allowed="cpu, cuda, cuda:0, ...") from error
+    if device.type == "cpu":
+        return device
+    if device.type != "cuda" or not torch.cuda.is_available():
+        raise InputError(
+            "this device is not there",
+            given=name,
+            allowed="cpu" + (", cuda" if torch.cuda.is_available() else ""),
+            hint=None if torch.cuda.is_available() else "check `nvidia-smi`, and that torch is a CUDA build",
+        )
+    index = device.index or 0
+    if index >= torch.cuda.device_count():
+        raise InputError("there is no such GPU", given=name, allowed=f"cuda:0 to cuda:{torch.cuda.device_count() - 1}")
+    return torch.device("cuda", index)
+
+
+def name_of(device: torch.device) -> str:
+    """What the device calls itself."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU {platform.processor() or platform.machine()}"
+
+
+def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
+    """The power sensor of a device: NVML, or nvidia-smi where that fails; powercap, or none, for a CPU.
+
+    Raises:
+        MissingDependencyError, SensorError: The GPU's power cannot be read.
+    """
+    if device.type != "cuda":
+        try:
+            return powercap_sensor()
+        except SensorError as error:
+            return NoSensor(f"{error.what}: {error.hint or ZONES}")
+    try:
+        return nvml_sensor(_nvml_index(device), period_s)
+    except (MissingDependencyError, SensorError):
+        if shutil.which("nvidia-smi") is None:
+            raise
+        return nvidia_smi_sensor(_nvml_index(device))
+
+
+def second_sensor_of(device: torch.device) -> Sensor | None:
+    """Another way to read the same power, to check the first; None where there is none."""
+    if device.type == "cuda":
+        with suppress(SensorError):
+            return nvidia_smi_sensor(_nvml_index(device))
+    return None
+
+
+def clocks_of(device: torch.device) -> Clocks:
+    """The clock of a device.
+
+    Raises:
+        InputError: It is no GPU.
+    """
+    if device.type != "cuda":
+        raise InputError("the clock of this device cannot be locked", given=device.type, hint="leave out clocks")
+    return Clocks(_nvml_index(device))
+
+
+def _nvml_index(device: torch.device) -> int:
+    # CUDA_VISIBLE_DEVICES renumbers torch's GPUs, not NVML's; torch knows the way back.
+    index: int = torch.cuda._get_nvml_device_index(device)
+    return index
+
+
+def facts_of(device: torch.device, sensor: Sensor) -> dict[str, Any]:
+    """What a dataset's card should say of the machine."""
+    return {**sensor.facts(), "torch": torch.__version__, "cuda": torch.version.cuda or "none"}
+
+
+def limits_of(device: torch.device) -> dict[str, int]:
+    """Bytes of cache that a block of instances must exceed, and of memory that it may take."""
+    if device.type != "cuda":
+        return {"cache_bytes": _CPU_CACHE_BYTES, "memory_bytes": _CPU_MEMORY_BYTES}
+    cache: int = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 * 2**20)
+    return {"cache_bytes": cache, "memory_bytes": torch.cuda.mem_get_info(device)[0]}
+
+
+def load(device: torch.device, seconds: float) -> None:
+    """Keep a device busy with matrix products."""
+    size = _LOAD_SIZE[device.type]
+    a = torch.randn(size, size, device=device)
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        # A few products at a time: what is queued runs on beyond the end.
+        for _ in range(4):
+            torch.mm(a, a)
+        synchronize(device)
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def refuse_broken(device: torch.device, reason: str) -> None:
+    """End the campaign where the device itself is broken, or every operation to come would be recorded as failed.
+
+    Raises:
+        DeviceError: The GPU is in an error state, which only a new process can leave.
+    """
+    try:
+        synchronize(device)
+    except RuntimeError as error:
+        raise DeviceError(
+            "the GPU is in an error state", given=reason, hint="what was finished is kept; go on with --resume"
+        ) from error

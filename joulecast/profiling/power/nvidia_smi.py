@@ -1,0 +1,105 @@
+"""NVIDIA GPUs, read through the log of `nvidia-smi`: where nvidia-ml-py is missing, and to check NVML's readings."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from functools import partial
+
+from .sensor import PolledSensor, Reader, SensorError
+
+_PERIOD_S = 0.02  # It writes a line in some milliseconds.
+_FORMAT = "--format=csv,noheader,nounits"
+# A reading -> how nvidia-smi calls it, and what makes it SI.
+_COLUMNS = {
+    "power_w": ("power.draw", 1.0),
+    "clock_mhz": ("clocks.sm", 1.0),
+    "memory_clock_mhz": ("clocks.mem", 1.0),
+    "temperature_c": ("temperature.gpu", 1.0),
+    "throttle_reasons": ("clocks_throttle_reasons.active", 1.0),
+    "utilization": ("utilization.gpu", 0.01),
+}
+
+
+def nvidia_smi(*arguments: str) -> str:
+    """What `nvidia-smi` prints.
+
+    Raises:
+        SensorError: It is not there, or fails; with what it said.
+    """
+    result = subprocess.run([_program(), *arguments], capture_output=True, text=True, check=False)  # noqa: S603
+    if result.returncode:
+        said = (result.stdout + result.stderr).strip()
+        raise SensorError("nvidia-smi failed", given=said or f"exit code {result.returncode}")
+    return result.stdout.strip()
+
+
+def _program() -> str:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        raise SensorError("nvidia-smi is not there", given="no such program", hint="install the NVIDIA driver")
+    return program
+
+
+def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
+    """The power sensor of an NVIDIA GPU through `nvidia-smi`; it has no energy counter and no instant reading.
+
+    Args:
+        index: Which GPU, as nvidia-smi counts them.
+
+    Raises:
+        SensorError: nvidia-smi is not there, or does not know this GPU.
+    """
+    asked = nvidia_smi(f"--id={index}", "--query-gpu=name,driver_version,clocks.max.sm,power.limit", _FORMAT)
+    name, driver, clock, limit = (part.strip() for part in asked.splitlines()[-1].split(","))
+    facts = {
+        "sensor": f"nvidia-smi: power readings, logged every {1e3 * _PERIOD_S:g} ms",
+        "device": name,
+        "driver": driver,
+        "max_clock_mhz": _number(clock),
+        "power_limit_w": _number(limit),
+    }
+    return PolledSensor(partial(_open, index), facts, period_s=0.0)  # a line makes it wait
+
+
+def _open(index: int) -> Reader:
+    return _Reader(index)
+
+
+class _Reader:
+    """Reads the next line of nvidia-smi's log. When this process ends, the closed pipe ends nvidia-smi."""
+
+    def __init__(self, index: int) -> None:
+        # Its time stamps are those of the wall clock.
+        self._offset_s = time.time() - time.monotonic()
+        self._last_s = 0.0
+        columns = ",".join(["timestamp", *(name for name, _ in _COLUMNS.values())])
+        self._process = subprocess.Popen(  # noqa: S603
+            [_program(), f"--id={index}", f"--query-gpu={columns}", _FORMAT, f"--loop-ms={1e3 * _PERIOD_S:.0f}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def __call__(self) -> Mapping[str, float]:
+        line = self._process.stdout.readline() if self._process.stdout else ""
+        stamp, *values = (part.strip() for part in line.split(","))
+        try:
+            moment = datetime.strptime(stamp, "%Y/%m/%d %H:%M:%S.%f")  # local
+            readings = dict(zip(_COLUMNS, values, strict=True))
+        except ValueError as error:
+            raise SensorError("nvidia-smi cannot read the GPU", given=line.strip() or "nvidia-smi ended") from error
+        # Somebody may set the wall clock back.
+        self._last_s = max(self._last_s, moment.timestamp() - self._offset_s)
+        return {"time_s": self._last_s, **{k: _number(v) * _COLUMNS[k][1] for k, v in readings.items()}}
+
+
+def _number(text: str) -> float:
+    """A reading; NaN for `[N/A]`, `[Not Supported]` and the like."""
+    try:
+        return float(int(text, 16)) if text.startswith("0x") else float(text)
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,205 @@
+"""The summary page of a campaign, from its journal: what was seen, with plots that show whether to believe it."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..operations import Operation
+from ..plotting import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
+from .journal import Journal
+from .power.estimate import DISCARDED_S
+
+_TRACES = 6
+_COUNTER_SLOPE_S = 0.5
+_REPORTED = 12
+
+Record = Mapping[str, Any]
+
+
+def write_summary(journal: Journal, folder: Path) -> Path:
+    """Write SUMMARY.md and its plots.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    measured = [record for record in journal.records if record["status"] == "ok"]
+    plots: list[tuple[str, str, Callable[[Sequence[Record], Path], bool]]] = [
+        ("Power over time", "summary-traces.png", plot_traces),
+        ("Time against iterations", "summary-iterations.png", plot_iterations),
+        ("Spread of repeats", "summary-repeats.png", plot_repeats),
+    ]
+    sections = [_head(journal, measured), _sessions(journal), _faults(journal, measured)]
+    for title, name, plot in plots:
+        if plot(measured, folder / name):
+            sections.append(f"## {title}\n\n{(plot.__doc__ or '').strip()}\n\n![{title}]({name})")
+    path = folder / "SUMMARY.md"
+    path.write_text("\n\n".join(section for section in sections if section) + "\n", encoding="utf-8")
+    return path
+
+
+def _head(journal: Journal, measured: Sequence[Record]) -> str:
+    facts, campaign = journal.facts, journal.campaign
+    operations = {record["key"].split("/")[0] for record in measured if "operation" in record}
+    networks = sum("network" in record for record in measured)
+    hours = sum(record["timing"]["end_s"] - record["timing"]["start_s"] for record in measured) / 3600
+    days = sorted(record["started"][:10] for record in measured)
+    rows = {
+        "device": campaign["device"],
+        "measured": f"{len(measured)}: {len(operations)} operations, {networks} whole networks; {hours:.2f} h of loops",
+        "when": " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
+        "software": ", ".join(f"{name} {facts[name]}" for name in ("torch", "cuda", "driver") if name in facts),
+        "sensor": facts.get("sensor", "none"),
+        "power cap": _watts(facts.get("power_limit_w")),
+    }
+    lines = [f"# Campaign {campaign['name']}", "", "| | |", "| --- | --- |"]
+    return "\n".join([*lines, *(f"| {name} | {value} |" for name, value in rows.items())])
+
+
+def _sessions(journal: Journal) -> str:
+    """What the sensor can see, and the idle device at the start and end of every session."""
+    rows = []
+    for record in journal.records:
+        if record["status"] == "session":
+            idle, traits = record["idle"], record.get("sensor", {})
+            cells = [str(record.get("ended", record["started"]))]
+            cells += [_watts(idle["power_w"]), _number(idle["temperature_c"], "{:.0f}")]
+            cells += [
+                _number(traits.get(name), "{:.3f}") for name in ("power_update_s", "counter_update_s", "averaging_s")
+            ]
+            cells.append(_number(record.get("nvidia_smi_differs"), "{:+.1%}"))
+            rows.append("| " + " | ".join(cells) + " |")
+    if not rows:
+        return ""
+    header = "| when | idle power | degrees | power update (s) | counter update (s) | averaging (s) | nvidia-smi |"
+    return "\n".join(["## The idle device and its sensor", "", header, "| --- " * 7 + "|", *rows])
+
+
+def _faults(journal: Journal, measured: Sequence[Record]) -> str:
+    remarks = Counter(_without_figures(remark) for record in measured for remark in _remarks(record))
+    failed = Counter(record["reason"] for record in journal.records if record["status"] == "failed")
+    lines = ["## What speaks against it", ""]
+    lines += [f"- {count} x {what}" for what, count in remarks.most_common(_REPORTED)]
+    lines += [f"- {count} x failed: {reason}" for reason, count in failed.most_common(_REPORTED)]
+    if not remarks and not failed:
+        lines.append("Nothing: no measurement failed, and none has a remark.")
+    naive = [
+        record["power"]["naive_w"] / record["power"]["power_w"] - 1
+        for record in measured
+        if record["power"]["power_w"] and record["power"]["naive_w"]
+    ]
+    if naive:
+        lines += [
+            "",
+            "The plain mean of all power readings of a loop, as scripts take it, would have been off by "
+            f"{np.median(naive):+.1%} in the median, and by {max(naive, key=abs):+.1%} at worst.",
+        ]
+    return "\n".join(lines)
+
+
+def _remarks(record: Record) -> Iterable[str]:
+    return (*record["timing"]["remarks"], *record["power"]["remarks"])
+
+
+def _without_figures(remark: str) -> str:
+    """Remarks of one sort are counted together, whatever their figures."""
+    return " ".join("..." if any(c.isdigit() for c in word) else word for word in remark.split())
+
+
+def _watts(value: float | None) -> str:
+    return _number(value, "{:.1f} W")
+
+
+def _number(value: float | None, form: str) -> str:
+    return "" if value is None else form.format(value)
+
+
+def _title(record: Record) -> str:
+    if "network" in record:
+        return f"{record['network']['model']} {record['network']['mode']}"
+    operation = Operation.from_json(record["operation"])
+    shapes = " ".join("x".join(map(str, shape)) for shape in operation.input_shapes)
+    return f"{operation.kind} {shapes} {operation.precision} {operation.mode}"
+
+
+def plot_traces(measured: Sequence[Record], path: Path) -> bool:
+    """Readings of some loops (dots), slope of the counter (steps), estimate (line); the shaded part was discarded."""
+    known = [r for r in measured if r["power"]["power_w"] is not None and len(r["trace"]["time_s"]) > 1]
+    if not known:
+        return False
+    known.sort(key=lambda record: record["power"]["power_w"])
+    shown = [known[i] for i in np.unique(np.linspace(0, len(known) - 1, _TRACES).round().astype(int))]
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(2, 3, figsize=(13, 5.6), layout="constrained")
+        for axis in axes.flat[len(shown) :]:
+            axis.set_visible(False)
+        for axis, record in zip(axes.flat, shown, strict=False):
+            trace, length_s = record["trace"], record["timing"]["end_s"] - record["timing"]["start_s"]
+            time_s, power_w, energy_j = (
+                np.array(trace[name], dtype=float) for name in ("time_s", "power_w", "energy_j")
+            )
+            axis.axvspan(0, min(DISCARDED_S, length_s / 2), color=FAINT, alpha=0.2, linewidth=0)
+            axis.plot(time_s, power_w, ".", color=ACCENT, markersize=3, label="readings")
+            steps = np.flatnonzero(np.diff(energy_j) > 0) + 1
+            # A poll sees an update a little late; over several of them that hardly shows.
+            steps = (
+                steps[:: max(1, int(_COUNTER_SLOPE_S / np.median(np.diff(time_s[steps]))))] if steps.size > 1 else steps
+            )
+            if steps.size > 1:
+                slope_w = np.diff(energy_j[steps]) / np.diff(time_s[steps])
+                axis.stairs(slope_w, time_s[steps], color=OTHER, linewidth=0.8, label="counter", baseline=None)
+            axis.axhline(record["power"]["power_w"], color=INK, linewidth=0.8, label="estimate")
+            axis.set_title(_title(record), fontsize=8)
+            axis.set(xlabel="time in the loop (s)", ylabel="power (W)", ylim=(0, None))
+        axes.flat[0].legend(fontsize=7, frameon=False)
+        figure.savefig(path)
+        plt.close(figure)
+    return True
+
+
+def plot_iterations(measured: Sequence[Record], path: Path) -> bool:
+    """Time per iteration of the short loops relative to the long one, against their length; 1 is proportional."""
+    if not measured:
+        return False
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        figure, axis = plt.subplots(figsize=(8, 3.6), layout="constrained")
+        for record in measured:
+            iterations, seconds = np.array(record["timing"]["loops"]).T
+            each_s = seconds / iterations
+            axis.plot(seconds, each_s / each_s[-1], ".-", color=ACCENT, markersize=3, linewidth=0.4, alpha=0.5)
+        for edge in (0.9, 1.1):
+            axis.axhline(edge, color=FAINT, linewidth=0.8, linestyle="--")
+        axis.set(xscale="log", xlabel="length of the loop (s)", ylabel="time per iteration / that of the long loop")
+        for formatted in (axis.xaxis.set_major_formatter, axis.xaxis.set_minor_formatter):
+            formatted("{x:g}")
+        figure.savefig(path)
+        plt.close(figure)
+    return True
+
+
+def plot_repeats(measured: Sequence[Record], path: Path) -> bool:
+    """Each repeat of an operation relative to the mean of its repeats."""
+    groups: dict[tuple[str, Any], list[Record]] = defaultdict(list)
+    for record in measured:
+        groups[record["key"].rsplit("/", 1)[0], record["clock_mhz"]].append(record)
+    repeated = [group for group in groups.values() if len(group) > 1]
+    if not repeated:
+        return False
+    plt = pyplot()
+    with plt.rc_context(STYLE):
+        figure, axes = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
+        for axis, part, name in zip(axes, ("timing", "power"), ("time_s", "power_w"), strict=True):
+            values = [[r[part][name] for r in group if r[part][name] is not None] for group in repeated]
+            spread = np.concatenate([100 * (np.array(v) / np.mean(v) - 1) for v in values if v] or [np.empty(0)])
+            axis.set_visible(spread.size > 0)
+            axis.hist(spread, bins=40, color=ACCENT)
+            axis.set(xlabel=f"{name.split('_')[0]} of a repeat against the mean (%)", ylabel="measurements")
+        figure.savefig(path)
+        plt.close(figure)
+    return True

@@ -1,0 +1,118 @@
+"""A whole campaign beside the simulated driver: clocks, sensor, journal, datasets and summary; and how it stops."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from joulecast import Network, Operation
+from joulecast.datasets import load
+
+# PyTorch computes on the CPU; power, clocks and temperature are those of the simulated GPU.
+SCRIPT = """
+import os, sys, time
+from joulecast.profiling import clocks, command, devices, session
+from joulecast.profiling.power import probing
+from joulecast.profiling.power.nvidia_smi import nvidia_smi_sensor
+from joulecast.profiling.power.nvml import nvml_sensor
+
+def power(watts):
+    with open(os.environ["FAKE_NVML_SCHEDULE"], "a") as file:
+        file.write(f"{time.monotonic()} {watts}\\n")
+
+def load(device, seconds):
+    power(230)
+    time.sleep(seconds)
+    power(80)
+
+probing._STEPS, session._IDLE_S = 1, 1.0
+devices.load = load
+devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
+devices.second_sensor_of = lambda device: nvidia_smi_sensor(0)
+devices.clocks_of = session.clocks_of = lambda device: clocks.Clocks(0)
+
+if __name__ == "__main__":
+    from joulecast.profiling import collection
+    collection.clocks_of = devices.clocks_of
+    if "interrupt" in sys.argv:
+        sys.argv.remove("interrupt")
+        real, calls = collection.measure, []
+        def measure(*arguments):
+            calls.append(1)
+            if len(calls) == 3:
+                os.kill(os.getpid(), 15)
+            return real(*arguments)
+        collection.measure = measure
+    print(command.collect(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def session(on_driver, tmp_path):
+    Network.of([(Operation("relu", [(n, 64)]), 1) for n in (8, 16, 32)]).save(tmp_path / "net.json")
+    campaign = tmp_path / "sweep.toml"
+    campaign.write_text(
+        f'seconds = 0.15\nrepeats = 2\nclocks = ["default", 900]\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n'
+    )
+
+    def run(*options, **settings):
+        settings = {"FAKE_NVML_SCHEDULE": tmp_path / "schedule", "FAKE_NVML_AVERAGING_MS": 1000, **settings}
+        return on_driver(SCRIPT, str(campaign), "--out", str(tmp_path / "out"), "--device", "cpu", *options, **settings)
+
+    return run
+
+
+def records(tmp_path):
+    return [json.loads(line) for line in (tmp_path / "out" / "journal.jsonl").read_text().splitlines()[1:]]
+
+
+def test_a_campaign_over_two_clocks(session, tmp_path):
+    result = session()
+    assert "12 measurements, 0 failed" in result.stdout, result.stderr
+    out = tmp_path / "out"
+    default, locked = load(out / "default-clock"), load(out / "900-mhz")
+    assert (default.card.clock_mhz, locked.card.clock_mhz) == (None, 900)
+    assert {m.clock_mhz for m in locked.measurements} == {900}
+    assert {m.clock_mhz for m in default.measurements} == {1410}
+    assert (tmp_path / "clock").read_text() == "0"
+    assert locked.card.idle_power_w is not None
+
+    first, last = (record for record in records(tmp_path) if record["status"] == "session")
+    assert first["idle"]["power_w"] == pytest.approx(50, rel=0.01)
+    assert first["sensor"]["averaging_s"] == pytest.approx(1.0, abs=0.05)
+    assert first["sensor"]["power_update_s"] == pytest.approx(0.02, abs=0.005)
+    assert first["sensor"]["counter_update_s"] == pytest.approx(0.05, abs=0.01)
+    assert abs(first["nvidia_smi_differs"]) < 0.02
+    assert last["idle"]["power_w"] == pytest.approx(80, rel=0.03)  # half of a second is left to see it
+
+    summary = (out / "SUMMARY.md").read_text()
+    assert "NVML" in summary
+    for plot in ("traces", "iterations", "repeats"):
+        assert (out / f"summary-{plot}.png").read_bytes().startswith(b"\x89PNG")
+        assert f"summary-{plot}.png" in summary
+
+
+def test_terminated_it_stops_cleanly_and_resumes(session, tmp_path):
+    result = session("interrupt")
+    assert "stopped; go on with --resume" in result.stderr
+    assert "2 measurements, 0 failed" in result.stdout
+    assert [r["status"] for r in records(tmp_path)] == ["session", "ok", "ok", "session"]
+    assert "12 measurements, 0 failed" in session("--resume").stdout
+    done = [record["key"] for record in records(tmp_path)]
+    assert len(done) == len(set(done)) == 16
+    assert (tmp_path / "clock").read_text() == "0"
+
+
+def test_without_permission_for_clocks_nothing_is_lost(session, tmp_path):
+    result = session(FAKE_NVML_MAY_LOCK=0)
+    assert result.returncode != 0
+    assert "sudo nvidia-smi --id=0 --lock-gpu-clocks=900,900" in result.stderr
+    # The default clock came first, and is there.
+    assert [r["status"] for r in records(tmp_path)] == ["session", "ok", "ok", "ok"]
+
+
+def test_a_gpu_that_disappears_loses_nothing(session, tmp_path):
+    result = session(FAKE_NVML_LOST_AFTER_MS=5500)
+    assert "the power sensor was lost" in result.stderr
+    assert records(tmp_path)[0]["status"] == "session"
