@@ -20,6 +20,7 @@ ROOMS = [
     "operations",
     "networks",
     "resources",
+    "plotting",
     "hardware",
     "datasets",
     "profiling",

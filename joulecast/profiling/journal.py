@@ -16,7 +16,7 @@ from typing import Any, Self
 
 from ..errors import JoulecastError
 
-JOURNAL_VERSION = 1
+JOURNAL_VERSION = 2
 
 
 class JournalError(JoulecastError):
@@ -43,9 +43,8 @@ class Journal:
         self.path = Path(path)
         if campaign is None and not self.path.is_file():
             raise JournalError("there is no journal", given=str(self.path))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         self.torn = False
-        self._file = self.path.open("a+b")
+        self._file = self._opened()
         try:
             self._lock()
             header, self.records = self._read(campaign, facts or {})
@@ -71,6 +70,15 @@ class Journal:
         """
         self._write(record)
         self.records.append(dict(record))
+
+    def _opened(self) -> Any:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return self.path.open("a+b")
+        except OSError as error:
+            raise JournalError(
+                "the journal cannot be opened", given=str(self.path), hint=f"{error.strerror}; use another --out"
+            ) from error
 
     def _lock(self) -> None:
         try:
@@ -102,7 +110,10 @@ class Journal:
         header, *records = lines
         if header.get("journal_version") != JOURNAL_VERSION:
             raise JournalError(
-                "this journal has another version", given=header.get("journal_version"), allowed=JOURNAL_VERSION
+                "this journal has another version",
+                given=header.get("journal_version"),
+                allowed=JOURNAL_VERSION,
+                hint="use another --out, or the version of joulecast that wrote it",
             )
         if campaign is not None and header.get("campaign") != dict(campaign):
             raise JournalError(

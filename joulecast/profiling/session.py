@@ -191,7 +191,13 @@ def _finish(journal: Journal, out: Path) -> str:
         page = write_summary(journal, out)
     except MissingDependencyError as error:
         # The collecting machine may have torch and numpy only; the journal holds everything.
-        return f"{journal.path}: {counts}; {error}; `joulecast datasets from-journal {out}` goes on where that is there"
+        return f"{journal.path}: {counts}\n{error}\n`joulecast datasets from-journal {out}` goes on where that is there"
+    except OSError as error:
+        raise InputError(
+            "dataset and summary cannot be written",
+            given=str(error),
+            hint=f"make room, then `joulecast datasets from-journal {out}`: the journal holds every measurement",
+        ) from error
     return f"{', '.join(map(str, folders))}: {counts}; see {page}"
 
 

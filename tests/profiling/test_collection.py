@@ -212,6 +212,22 @@ def test_devices_that_are_not_there(name):
         find_device(name)
 
 
+def test_a_dataset_that_cannot_be_written_loses_nothing(campaign, tmp_path):
+    out = tmp_path / "out"
+    (out / "operations.parquet").mkdir(parents=True)
+    with pytest.raises(InputError, match="from-journal"):
+        run(campaign, out, "--limit", "2")
+    assert len(records(out)) == 2
+    (out / "operations.parquet").rmdir()
+    assert "2 measurements" in finish(out)
+
+
+def test_a_folder_that_cannot_be_made(campaign, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(JoulecastError, match="journal cannot be opened"):
+        run(campaign, tmp_path / "file")
+
+
 def test_a_folder_without_a_journal(tmp_path):
     with pytest.raises(JoulecastError, match="there is no journal"):
         finish(tmp_path)

@@ -1,0 +1,56 @@
+"""Collecting on a real GPU: `pytest -m gpu`. Clocks are left alone."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+import torch
+from test_timing import example
+
+from joulecast.datasets import load
+from joulecast.kinds import KINDS
+from joulecast.profiling import devices
+from joulecast.profiling.command import collect
+from joulecast.profiling.power import estimate
+from joulecast.profiling.timing import time_operation
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no NVIDIA GPU here"),
+]
+CUDA = torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_every_kind_is_timed_with_and_without_the_host(kind, mode):
+    timing = time_operation(example(kind, mode), CUDA, seconds=0.1)
+    assert timing.event_time_s == pytest.approx(timing.time_s, rel=0.1)
+    assert timing.device_time_s is not None, timing.remarks
+    assert 0 < timing.device_time_s < 1.1 * timing.time_s
+
+
+def test_power_rises_under_load():
+    with devices.sensor_of(CUDA) as sensor:
+        found = []
+        for run in (time.sleep, lambda seconds: devices.load(CUDA, seconds)):
+            start_s = time.monotonic()
+            run(4.0)
+            end_s = time.monotonic()
+            found.append(estimate(sensor.window(start_s, end_s), start_s, end_s))
+    idle, loaded = found
+    assert loaded.power_w > 1.5 * idle.power_w
+    assert loaded.clock_mhz > 0
+
+
+def test_a_campaign_becomes_a_dataset_with_power(tmp_path):
+    network = ["--network", "squeezenet1_1", "32,3,224,224", "--whole-networks", "--limit", "3"]
+    collect([*network, "--seconds", "3", "--mode", "inference", "--mode", "training", "--out", str(tmp_path)])
+    dataset = load(tmp_path)
+    assert len(dataset.measurements) == 3
+    assert {network.mode for network in dataset.networks} == {"inference", "training"}
+    assert all(m.power_w > 0 and m.device_time_s > 0 and m.clock_mhz > 0 for m in dataset.measurements)
+    session = json.loads((tmp_path / "journal.jsonl").read_text().splitlines()[1])
+    assert session["sensor"]["power_update_s"] < 0.2
