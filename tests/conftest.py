@@ -1,7 +1,12 @@
-"""What several test files need: a simulated GPU loop, and the real measurements where they are at hand."""
+"""What several test files need: a simulated GPU loop, a simulated driver, and the real measurements if at hand."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +17,7 @@ from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.predictors.features import roofline
 
+FAKE_DRIVER = Path(__file__).parent / "profiling" / "fake_nvml"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "nicolai2025"
 
 STATIC_W, ACTIVE_W = 35.0, 160.0
@@ -72,3 +78,52 @@ def simulated_dataset(mode: str = "inference") -> Dataset:
 @pytest.fixture(scope="session")
 def dataset() -> Dataset:
     return simulated_dataset()
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory) -> Path:
+    """Folder with a simulated libnvidia-ml.so.1, and a `nvidia-smi` that reads it through the real nvidia-ml-py."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("the simulated driver needs a C compiler")
+    folder = tmp_path_factory.mktemp("nvml")
+    library = folder / "libnvidia-ml.so.1"
+    command = [
+        compiler,
+        "-shared",
+        "-fPIC",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-o",
+        str(library),
+        str(FAKE_DRIVER / "nvml.c"),
+    ]
+    subprocess.run([*command, "-lm"], check=True)
+    program = folder / "nvidia-smi"
+    program.write_text(f"#!{sys.executable}\n" + (FAKE_DRIVER / "nvidia_smi.py").read_text())
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return folder
+
+
+@pytest.fixture
+def on_driver(driver, tmp_path):
+    """Run a script on the simulated GPU; settings become environment variables of the driver."""
+
+    def run(text: str, *arguments: str, smi: bool = True, nvml: bool = True, **settings: object):
+        # A file, because the sampler is a spawned process that imports its parent's main module.
+        script = tmp_path / "script.py"
+        script.write_text(text)
+        environment = {
+            **os.environ,
+            "LD_LIBRARY_PATH": str(driver) if nvml else "",
+            "PATH": (f"{driver}:" if smi else "") + os.environ["PATH"],
+            "FAKE_NVML_CLOCK_FILE": str(tmp_path / "clock"),
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+            **{name: str(value) for name, value in settings.items()},
+        }
+        return subprocess.run(
+            [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+
+    return run
