@@ -1,0 +1,1 @@
+def import_energaizer2026(folder): return []
