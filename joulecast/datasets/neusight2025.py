@@ -202,7 +202,7 @@ def _dataset(gpu: str, by_name: Mapping[str, _Rows], after: float, software: Map
                     None,
                     None,
                     device_time_s=device_time_s,
-                    campaign=f"neusight/{name}",
+                    campaign="neusight2025",
                     method=_METHOD,
                     line=line,
                     usable=possible,
