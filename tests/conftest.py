@@ -18,18 +18,32 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.features import roofline
 
 FAKE_DRIVER = Path(__file__).parent / "profiling" / "fake_nvml"
-SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "nicolai2025"
+SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 STATIC_W, ACTIVE_W = 35.0, 160.0
 HOST_S = {"conv2d": 30e-6, "relu": 10e-6, "linear": 25e-6, "batch_norm": 32e-6}
 SLOWDOWN = {"conv2d": 2.2, "relu": 1.2, "linear": 1.3, "batch_norm": 1.4}
 
 
+def _shared(source: str) -> Path:
+    if not (SHARED_DATA / source).is_dir():
+        pytest.skip(f"the measurements of {source} are not beside this checkout")
+    return SHARED_DATA / source
+
+
+@pytest.fixture(scope="session")
+def energaizer2026() -> Path:
+    return _shared("energaizer2026")
+
+
+@pytest.fixture(scope="session")
+def neusight2025() -> Path:
+    return _shared("neusight2025")
+
+
 @pytest.fixture(scope="session")
 def nicolai2025() -> Path:
-    if not SHARED_DATA.is_dir():
-        pytest.skip("the measurements of nicolai2025 are not beside this checkout")
-    return SHARED_DATA
+    return _shared("nicolai2025")
 
 
 @pytest.fixture(autouse=True)

@@ -4,34 +4,55 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset
 
 app = typer.Typer(help="Measurements: import, inspect, verify.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("import")
 def import_source(
-    source: Annotated[str, typer.Argument(help="Which source: nicolai2025.")],
+    source: Annotated[str, typer.Argument(help="Which source: energaizer2026, neusight2025, nicolai2025.")],
     folder: Annotated[Path, typer.Argument(help="Where its files lie.")],
-    out: Annotated[Path, typer.Option(help="Where to write one dataset per GPU.")] = Path("build/datasets"),
+    out: Annotated[Path, typer.Option(help="Where to write one dataset per GPU and clock.")] = Path("build/datasets"),
 ) -> None:
-    """Read what others measured into datasets, one per GPU."""
+    """Read what others measured into datasets, one per GPU, and where there are several clocks, one per clock."""
     from ..datasets import IMPORTERS, save
     from ..errors import unknown_name
-    from ..hardware import find_gpu
 
     if source not in IMPORTERS:
         raise unknown_name("source of measurements", source, IMPORTERS)
-    for dataset in IMPORTERS[source](folder):
-        written = save(dataset, out / find_gpu(dataset.card.gpu).slug)
+    datasets = IMPORTERS[source](folder)
+    per_gpu = Counter(dataset.card.gpu for dataset in datasets)
+    for dataset in datasets:
+        path = out / _slug(dataset.card.gpu)
+        written = save(dataset, path / _clock_name(dataset.card.clock_mhz) if per_gpu[dataset.card.gpu] > 1 else path)
         unusable = sum(not m.usable for m in dataset.measurements)
         without_power = sum(m.usable and not m.power_usable for m in dataset.measurements)
         typer.echo(
             f"{written}: {len(dataset.measurements)} measurements ({unusable} unusable, {without_power} without usable "
-            f"power), {len(dataset.networks)} networks"
+            f"power), {len(dataset.networks)} networks ({sum(not m.usable for m in dataset.networks)} unusable)"
         )
+
+
+def _slug(gpu: str) -> str:
+    """The folder of a GPU, whether the catalogue has it or not: "Tesla P100-PCIE-16GB" is "p100-pcie-16gb"."""
+    from ..errors import UnknownNameError
+    from ..hardware import find_gpu
+
+    try:
+        return find_gpu(gpu).slug
+    except UnknownNameError:
+        words = [word for word in gpu.lower().split() if word not in ("nvidia", "tesla", "geforce")]
+        return "-".join(words)
+
+
+def _clock_name(clock_mhz: float | None) -> str:
+    return "default-clock" if clock_mhz is None else f"{clock_mhz:g}-mhz"
 
 
 @app.command("from-journal")
@@ -51,14 +72,39 @@ def show(folder: Annotated[Path, typer.Argument(help="Folder of a dataset.")]) -
     card = dataset.card
     typer.echo(f"{card.gpu}, {'default clock' if card.clock_mhz is None else f'{card.clock_mhz:g} MHz'}")
     typer.echo(
-        f"source: {card.source}\nlicence: {card.licence}\nmeasured: {' to '.join(card.measured)}\nsensor: {card.sensor}"
+        f"source: {card.source}\nlicence: {card.licence}\n"
+        f"measured: {' to '.join(filter(None, card.measured)) or 'unknown'}\nsensor: {card.sensor or 'unknown'}"
     )
     for mode in ("inference", "training"):
         usable = dataset.usable(mode)
+        if not usable:
+            continue
         unique = len({m.operation for m in usable})
         campaigns = len(dataset.campaigns(mode))
         typer.echo(f"{mode}: {len(usable)} usable measurements of {unique} operations in {campaigns} campaigns")
+        without_device_time = sum(m.device_time_s is None for m in usable)
+        if 0 < without_device_time < len(usable):
+            typer.echo(f"  {without_device_time} without device time")
         for kind, count in Counter(m.operation.kind for m in usable).most_common():
             typer.echo(f"  {count:6d} {kind}")
-    for remark, count in Counter(m.remark for m in dataset.measurements if m.remark).most_common():
+    _show_networks(dataset)
+    remarks = [m.remark for m in dataset.measurements] + [m.remark for m in dataset.networks]
+    for remark, count in Counter(filter(None, remarks)).most_common():
         typer.echo(f"remark: {count} x {remark}")
+    for name, text in card.method.items():
+        typer.echo(f"method {name}: {text}")
+    for limit in card.limits:
+        typer.echo(f"limit: {limit}")
+
+
+def _show_networks(dataset: Dataset) -> None:
+    for mode in ("inference", "training"):
+        networks = dataset.usable_networks(mode)
+        if networks:
+            typer.echo(f"{mode}: {len(networks)} usable measurements of networks")
+        for (name, precision), count in Counter((m.network, m.precision) for m in networks).items():
+            mine = [m for m in networks if (m.network, m.precision) == (name, precision)]
+            clocks = [m.clock_mhz for m in mine if m.clock_mhz is not None]
+            held = f", {min(clocks):.0f} to {max(clocks):.0f} MHz held" if clocks else ""
+            listed = sum(m.operations is not None for m in mine)
+            typer.echo(f"  {count:6d} {name}, {precision}{held}{f', {listed} with operations' if listed else ''}")

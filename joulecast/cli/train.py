@@ -99,9 +99,8 @@ def _networks(data: Dataset, mode: str) -> dict[NetworkMeasurement, Network]:
     from ..profiling import network_of
 
     return {
-        m: network_of(m.network, m.input_shape, mode=m.mode, precision=m.precision)
-        for m in data.networks
-        if m.mode == mode
+        m: m.operations or network_of(m.network, m.input_shape, mode=m.mode, precision=m.precision)
+        for m in data.usable_networks(mode)
     }
 
 

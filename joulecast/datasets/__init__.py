@@ -1,10 +1,16 @@
 """Measurements: their schema, their store, and importers for what others measured."""
 
+from .energaizer2026 import import_energaizer2026
 from .measurement import Card, Dataset, Measurement, NetworkMeasurement
+from .neusight2025 import import_neusight2025
 from .nicolai2025 import import_nicolai2025
 from .store import fingerprint, load, save
 
-IMPORTERS = {"nicolai2025": import_nicolai2025}
+IMPORTERS = {
+    "energaizer2026": import_energaizer2026,
+    "neusight2025": import_neusight2025,
+    "nicolai2025": import_nicolai2025,
+}
 """Source name -> function from the folder of its files to Datasets."""
 
 __all__ = [
@@ -14,6 +20,8 @@ __all__ = [
     "Measurement",
     "NetworkMeasurement",
     "fingerprint",
+    "import_energaizer2026",
+    "import_neusight2025",
     "import_nicolai2025",
     "load",
     "save",

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import DatasetError
 from ..hardware import find_gpu
+from ..networks import Network
 from ..operations import Operation
 from ..rules import Shape
 
@@ -73,6 +74,10 @@ class NetworkMeasurement:
         input_shape: Shape of its input, batch first.
         precision: As asked for ("default", "fp32", ...).
         mode: inference or training.
+        clock_mhz: Mean graphics clock that was held, where known.
+        operations: What the network consists of, where the source says so; None where its name says enough.
+        usable: The measurement is what it says.
+        remark: Why not, where not.
     """
 
     network: str
@@ -84,6 +89,10 @@ class NetworkMeasurement:
     energy_j: float
     campaign: str = ""
     line: int | None = None
+    clock_mhz: float | None = None
+    operations: Network | None = None
+    usable: bool = True
+    remark: str = ""
 
 
 @dataclass(frozen=True)
@@ -92,7 +101,7 @@ class Card:
 
     Args:
         gpu: Name in the hardware catalogue.
-        clock_mhz: The clock that was held throughout; None where the GPU chose.
+        clock_mhz: The clock that was set and, where the power cap allowed, held; None where the GPU chose.
         source: Where the measurements come from.
         licence: Under which terms.
         method: Measuring method -> how its loop ran.
@@ -160,6 +169,10 @@ class Dataset:
     def usable(self, mode: str) -> list[Measurement]:
         """The measurements of a mode that are what they say."""
         return [m for m in self.measurements if m.usable and m.operation.mode == mode]
+
+    def usable_networks(self, mode: str) -> list[NetworkMeasurement]:
+        """The measured networks of a mode that are what they say."""
+        return [m for m in self.networks if m.usable and m.mode == mode]
 
     def campaigns(self, mode: str) -> list[str]:
         """The campaigns that hold usable measurements of a mode."""

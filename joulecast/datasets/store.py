@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..errors import DatasetError, InputError, MissingDependencyError
+from ..networks import Network
 from ..operations import Operation
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 
@@ -65,18 +65,34 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
             pa.field("energy_j", real, nullable=False),
             pa.field("campaign", text, nullable=False),
             pa.field("line", whole),
+            pa.field("clock_mhz", real),
+            pa.field("operations", text),  # Network.to_json
+            pa.field("usable", flag),
+            pa.field("remark", text),
         ]
     )
     return operations, networks
 
 
-def _plain(row: Measurement | NetworkMeasurement) -> dict[str, Any]:
-    values = {field.name: getattr(row, field.name) for field in fields(row)}
-    operation = values.get("operation")
-    if isinstance(operation, Operation):
-        values["operation"] = json.dumps(operation.to_json(), sort_keys=True)
-        values |= {"kind": operation.kind, "mode": operation.mode, "precision": operation.precision}
-    return values
+def _columns(rows: Sequence[Measurement | NetworkMeasurement], schema: Any) -> dict[str, list[Any]]:
+    """The rows by column. Texts of operations are made once each, since repeats are common."""
+    columns: dict[str, list[Any]] = {}
+    for name in schema.names:
+        if name == "operation":
+            operations = [row.operation for row in rows if isinstance(row, Measurement)]
+            texts = {operation: _text(operation) for operation in dict.fromkeys(operations)}
+            columns |= {"operation": [texts[operation] for operation in operations]}
+            columns |= {name: [getattr(o, name) for o in operations] for name in ("kind", "mode", "precision")}
+        elif name == "operations":
+            networks = [row.operations for row in rows if isinstance(row, NetworkMeasurement)]
+            columns[name] = [None if network is None else _text(network) for network in networks]
+        elif name not in columns:
+            columns[name] = [getattr(row, name) for row in rows]
+    return columns
+
+
+def _text(value: Operation | Network) -> str:
+    return json.dumps(value.to_json(), sort_keys=True)
 
 
 def _digest(path: Path) -> str:
@@ -98,7 +114,7 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
     files = {}
     parts: tuple[Sequence[Measurement | NetworkMeasurement], ...] = (dataset.measurements, dataset.networks)
     for name, schema, rows in zip((_OPERATIONS, _NETWORKS), _schemas(pa), parts, strict=True):
-        table = pa.Table.from_pylist([_plain(row) for row in rows], schema=schema)
+        table = pa.Table.from_pydict(_columns(rows, schema), schema=schema)
         parquet.write_table(table, folder / name, compression="zstd")
         files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
     card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_json(), "files": files}
@@ -119,7 +135,9 @@ def _read_rows(
             "a file of the dataset differs from its card", given=str(path), hint="restore the file, or import it again"
         )
     table = parquet.read_table(path)
-    if table.schema.names != schema.names or table.num_rows != facts["rows"]:
+    # Columns that may be empty were added later; older files lack them.
+    later = [field.name for field in schema if field.nullable and field.name not in table.schema.names]
+    if table.schema.names != [n for n in schema.names if n not in later] or table.num_rows != facts["rows"]:
         raise DatasetError("a file of the dataset has another schema or length than its card says", given=str(path))
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
@@ -169,13 +187,20 @@ def load(folder: str | Path) -> Dataset:
     return Dataset(
         Card.from_json(card),
         tuple(measurements),
-        tuple(NetworkMeasurement(**{**row, "input_shape": tuple(row["input_shape"])}) for row in networks),
+        tuple(map(_network, networks)),
     )
 
 
 def _measurement(row: dict[str, Any], known: dict[str, Operation]) -> Measurement:
     rest = {name: value for name, value in row.items() if name not in ("operation", "kind", "mode", "precision")}
     return Measurement(operation=_operation(row["operation"], known), **rest)
+
+
+def _network(row: dict[str, Any]) -> NetworkMeasurement:
+    values = {name: value for name, value in row.items() if value is not None}
+    if "operations" in values:
+        values["operations"] = Network.from_json(json.loads(values["operations"]))
+    return NetworkMeasurement(**{**values, "input_shape": tuple(values["input_shape"])})
 
 
 def _built(

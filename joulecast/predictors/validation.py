@@ -169,7 +169,7 @@ def leave_networks_out(
     Returns:
         One error per measured network, in the order of the dataset.
     """
-    measured = [(m, networks[m]) for m in dataset.networks if m.mode == mode]
+    measured = [(m, networks[m]) for m in dataset.usable_networks(mode)]
     errors = []
     for name in dict.fromkeys(m.network for m, _ in measured):
         mine = [(m, network) for m, network in measured if m.network == name]
@@ -268,7 +268,7 @@ def validate(
         # Every fold must leave enough to train on.
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
             operations.append(cross_validate(dataset, mode, recipe, campaign))
-    measured = any(m.mode == mode for m in dataset.networks)
+    measured = bool(dataset.usable_networks(mode))
     errors = leave_networks_out(dataset, mode, recipe, networks) if measured else []
     seen = leave_networks_out(dataset, mode, recipe, networks, keep_operations=True) if measured else []
     return Validation(dataset.card.gpu, mode, tuple(operations), tuple(errors), tuple(seen))

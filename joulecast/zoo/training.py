@@ -58,7 +58,7 @@ def train(
     validation = validate(dataset, mode, recipe, networks)
     predictor = fit_forest(dataset, mode, recipe)
     if validation.networks:
-        host = fit_host(predictor, [(m, networks[m]) for m in dataset.networks if m.mode == mode], mode)
+        host = fit_host(predictor, [(m, networks[m]) for m in dataset.usable_networks(mode)], mode)
     else:
         host = HostModel.prior(mode)
     card = _card(dataset, dataset_folder, recipe, predictor, host, validation)

@@ -103,6 +103,8 @@ def test_what_is_not_covered_is_printed(call):
         (("predict", "resnet50", "1,3,224,224", "--gpuu", "A30"), 2, "No such option"),
         (("datasets", "import", "nicolai2052", "."), 2, "did you mean nicolai2025"),
         (("datasets", "import", "nicolai2025", "nothere"), 4, "cannot be read"),
+        (("datasets", "import", "neusight2025", "nothere"), 4, "cannot be read"),
+        (("datasets", "import", "energaizer2026", "nothere"), 4, "cannot be read"),
         (("datasets", "show", "nothere"), 4, "no whole dataset"),
         (("train", "--dataset", "nothere", "--recipe", "nothere.toml"), 2, "recipe cannot be read"),
         (("zoo", "show", "a30/florest-inference"), 2, "did you mean a30/forest-inference"),
@@ -163,3 +165,22 @@ def test_import_real_measurements(call, nicolai2025, tmp_path):
     code, out, _ = call("datasets", "show", tmp_path / "a30")
     assert code == 0
     assert "conv2d" in out
+
+
+def test_networks_at_several_clocks_become_a_dataset_each(call, tmp_path):
+    header = (
+        "campaign,gpu,network,precision,batch,sequence,clock_setpoint_mhz,clock_mhz,time_ms,energy_j,power_w,total_s\n"
+    )
+    lines = (
+        f"dvfs,NVIDIA A10,resnet101_,fp32,8,,{clock},{clock}.0,{9000 / clock},0.9,{clock / 10},31\n"
+        for clock in (600, 900)
+    )
+    (tmp_path / "networks.csv").write_text(header + "".join(lines))
+    code, out, _ = call("datasets", "import", "energaizer2026", tmp_path, "--out", tmp_path / "out")
+    assert code == 0
+    assert out.count("0 measurements") == 2
+    code, out, _ = call("datasets", "show", tmp_path / "out" / "a10" / "600-mhz")
+    assert code == 0
+    assert "NVIDIA A10, 600 MHz" in out
+    assert "1 resnet101, default, 600 to 600 MHz held" in out
+    assert "measured: unknown" in out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from joulecast import Operation
+from joulecast import Network, Operation
 from joulecast.datasets import Dataset, Measurement, fingerprint, load, save
 from joulecast.errors import DatasetError
 
@@ -65,19 +66,24 @@ def test_unknown_keys_of_a_card_are_refused(dataset, tmp_path):
         load(folder)
 
 
+def rewrite_table(folder, name, change):
+    """Change a file and its sha256 in the card, as nobody but a later or earlier version would."""
+    table = change(pq.read_table(folder / name))
+    pq.write_table(table, folder / name)
+    sha256 = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+    files = json.loads((folder / "card.json").read_text())["files"]
+    rewrite_card(folder, files={**files, name: {"sha256": sha256, "rows": table.num_rows}})
+
+
 def test_an_unknown_operation_is_refused_with_its_row(dataset, tmp_path):
     folder = save(dataset, tmp_path / "d")
-    path = folder / "operations.parquet"
-    table = pq.read_table(path)
-    values = table["operation"].to_pylist()
-    values[2] = values[2].replace('"kind": "', '"kind": "un')
-    table = table.set_column(0, table.schema.field(0), pa.array(values))
-    pq.write_table(table, path)
-    import hashlib
 
-    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
-    files = json.loads((folder / "card.json").read_text())["files"]
-    rewrite_card(folder, files={**files, "operations.parquet": {"sha256": sha256, "rows": table.num_rows}})
+    def unknown(table):
+        values = table["operation"].to_pylist()
+        values[2] = values[2].replace('"kind": "', '"kind": "un')
+        return table.set_column(0, table.schema.field(0), pa.array(values))
+
+    rewrite_table(folder, "operations.parquet", unknown)
     with pytest.raises(DatasetError, match="row 3: unknown operation kind"):
         load(folder)
 
@@ -106,3 +112,26 @@ def test_impossible_measurements_are_refused_with_their_line(dataset, time_s, po
 
 def test_time_without_power_is_a_measurement(dataset):
     assert Dataset(dataset.card, (Measurement(RELU, 1.0, None, None),)).usable("inference")
+
+
+def test_a_dataset_of_networks_alone_survives(dataset, tmp_path):
+    network = Network.of([(RELU, 3), (Operation("softmax", [(4, 8)]), 1)], name="mine")
+    measured = (
+        replace(dataset.networks[0], clock_mhz=900.0, operations=network),
+        replace(dataset.networks[1], usable=False, remark="the host changed"),
+    )
+    alone = Dataset(dataset.card, (), measured)
+    read = load(save(alone, tmp_path / "d"))
+    assert read == alone
+    assert read.networks[0].operations == network
+    assert read.usable_networks("inference") == [measured[0]]
+    assert read.usable_networks("training") == read.usable("inference") == []
+
+
+def test_columns_that_came_later_may_be_missing(dataset, tmp_path):
+    folder = save(dataset, tmp_path / "d")
+    rewrite_table(folder, "networks.parquet", lambda table: table.drop_columns(["operations", "usable", "clock_mhz"]))
+    assert load(folder) == dataset
+    rewrite_table(folder, "networks.parquet", lambda table: table.drop_columns(["time_s"]))
+    with pytest.raises(DatasetError, match="another schema"):
+        load(folder)

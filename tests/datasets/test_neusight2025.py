@@ -1,0 +1,228 @@
+"""The importer: its rules on a small made-up export, and on the real one where it is at hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from joulecast import Operation
+from joulecast.datasets import import_neusight2025, load, save
+from joulecast.datasets.launches import HIDDEN_BELOW, Launches, after_s, floor_s
+from joulecast.datasets.neusight2025 import _SOURCES
+from joulecast.errors import DatasetError
+
+GPU = "Made-up GPU"
+PEAK, BANDWIDTH = 10e12, 500e9
+SIZES = ("B", "H", "M", "N", "K", "in_channels", "out_channels", "kernel_size", "input_size", "stride", "padding")
+
+
+def row(name, time_s, **sizes):
+    values = {"operation": name, "gpu": GPU, "latency_ms": 1e3 * time_s, "torch": "2.1", "cudnn": "8", "cuda": "12"}
+    return {**values, **dict.fromkeys(SIZES), **sizes}
+
+
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in ("operation", "gpu", "torch", "cudnn", "cuda")),
+        *((name, pa.float64()) for name in ("latency_ms", *SIZES)),
+    ]
+)
+
+
+def written(folder, rows):
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / "operations.parquet")
+    (folder / "device_specs.json").write_text(json.dumps({GPU: {"SingleFLOPs": PEAK / 1e9, "Mem_Bw": BANDWIDTH / 1e9}}))
+    return folder
+
+
+BEFORE_S, AFTER_S, EFFICIENCY = 15e-6, 10e-6, 0.8
+
+
+def additions():
+    """What events see of additions whose kernels run at 80 % of the bandwidth: 15 us + max(kernel, 10 us)."""
+    for rows in (*range(1, 200), *range(300, 12000, 50)):
+        kernel_s = 3 * 4 * rows * 1000 / BANDWIDTH / EFFICIENCY
+        yield row("add", BEFORE_S + max(kernel_s, AFTER_S), B=rows, H=1000), kernel_s
+
+
+def test_the_launch_is_found_and_taken_off(tmp_path):
+    rows, kernels_s = zip(*additions(), strict=True)
+    (dataset,) = import_neusight2025(written(tmp_path, list(rows)))
+    seen = [(m.device_time_s, kernel_s) for m, kernel_s in zip(dataset.measurements, kernels_s, strict=True)]
+    known = [(device_s, kernel_s) for device_s, kernel_s in seen if device_s is not None]
+    assert len(known) > 200
+    for device_s, kernel_s in known:
+        assert device_s == pytest.approx(kernel_s, rel=1e-3)
+    # What is hidden is missing, never the launch in disguise.
+    assert all(kernel_s < AFTER_S * 2 for device_s, kernel_s in seen if device_s is None)
+    assert all(m.remark and m.usable for m in dataset.measurements if m.device_time_s is None)
+    assert "10.0 us behind it" in dataset.card.method["events"]
+    assert "add 15.0" in dataset.card.method["events"]
+
+
+def test_launches():
+    launches = Launches({"add": 25e-6}, 10e-6)
+    assert launches.launch_s("add") == pytest.approx(15e-6)
+    assert launches.device_time_s("add", 100e-6) == pytest.approx(85e-6)
+    assert launches.device_time_s("add", HIDDEN_BELOW * 25e-6) is None
+    few = np.array([30e-6, 50e-6])
+    assert floor_s(few, np.array([1e-6, 1.0])) == 30e-6
+    assert after_s(few, np.array([1e-6, 1.0])) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "operation", "flops", "size_bytes"),
+    [
+        # 2 x 3 x 5 x 7 x 11 multiply-adds; 3 x (5 x 7 + 7 x 11 + 5 x 11) floats.
+        (
+            "bmm",
+            {"B": 3, "M": 5, "N": 7, "K": 11},
+            Operation("matmul", [(3, 5, 7), (3, 7, 11)]),
+            2 * 3 * 5 * 7 * 11,
+            4 * 3 * 167,
+        ),
+        # Weight 7 x 11 and bias 11.
+        (
+            "linear",
+            {"B": 1, "M": 5, "N": 7, "K": 11},
+            Operation("linear", [(1, 5, 7)], {"out_features": 11}),
+            2 * 5 * 7 * 11,
+            4 * (5 * 7 + 7 * 11 + 11 + 5 * 11),
+        ),
+        # 2 images of 3 x 6 x 6 through 4 filters of 3 x 3 x 3 at 6 x 6 places.
+        (
+            "conv",
+            {"B": 2, "in_channels": 3, "out_channels": 4, "kernel_size": 3, "input_size": 6, "stride": 1, "padding": 1},
+            Operation("conv2d", [(2, 3, 6, 6)], {"out_channels": 4, "kernel_size": 3, "padding": 1, "bias": False}),
+            2 * 2 * 4 * 36 * 27,
+            4 * (2 * 3 * 36 + 4 * 27 + 2 * 4 * 36),
+        ),
+        ("ln", {"B": 6, "H": 8}, Operation("layer_norm", [(6, 8)]), 6 * 48, 4 * (48 + 16 + 48)),
+        ("softmax", {"B": 6, "H": 8}, Operation("softmax", [(6, 8)]), 5 * 48, 4 * 96),
+        ("gelu", {"B": 6, "H": 8}, Operation("gelu", [(6, 8)]), 8 * 48, 4 * 96),
+        ("relu", {"B": 6, "H": 8}, Operation("relu", [(6, 8)]), 48, 4 * 96),
+        ("tanh", {"B": 6, "H": 8}, Operation("tanh", [(6, 8)]), 6 * 48, 4 * 96),
+        *(
+            (kind, {"B": 6, "H": 8}, Operation(kind, [(6, 8)] * 2), 48, 4 * 144)
+            for kind in ("add", "mul", "div", "pow")
+        ),
+        *(
+            (f"{kind}u", {"B": 6, "H": 8}, Operation(kind, [(6, 8)]), 48, 4 * 96)
+            for kind in ("add", "mul", "div", "pow")
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_operations_are_built_from_their_sizes(tmp_path, name, sizes, operation, flops, size_bytes):
+    (dataset,) = import_neusight2025(written(tmp_path, [row(name, 1e-3, **sizes)]))
+    (measurement,) = dataset.measurements
+    assert measurement.operation == operation
+    assert (operation.flops, operation.bytes_read + operation.bytes_written) == (flops, size_bytes)
+    assert (measurement.time_s, measurement.power_w, measurement.energy_j, measurement.line) == (1e-3, None, None, 1)
+
+
+def test_every_operation_of_the_source_has_its_test():
+    (cases,) = (mark.args[1] for mark in test_operations_are_built_from_their_sizes.pytestmark)
+    assert {case[0] for case in cases} == set(_SOURCES)
+
+
+def test_what_beats_the_data_sheet_is_unusable(tmp_path):
+    # 2 x 1000^3 FLOPs take 200 us at 10 TFLOP/s; 3 x 3 convolutions may take 1 / 2.25 of their time, products not.
+    size = {"B": 1, "M": 1000, "N": 1000, "K": 1000}
+    conv = {"in_channels": 100, "out_channels": 100, "kernel_size": 3, "stride": 1, "padding": 1}
+    # 2 x 10 x 100 x 100 x 9 x 32 x 32 = 1.84 GFLOP: 184 us, 82 us with Winograd.
+    rows = [
+        row("bmm", 195e-6, **size),
+        row("bmm", 150e-6, **size),
+        row("conv", 90e-6, B=10, input_size=32, **conv),
+        row("conv", 70e-6, B=10, input_size=32, **conv),
+    ]
+    (dataset,) = import_neusight2025(written(tmp_path, rows))
+    assert [m.usable for m in dataset.measurements] == [True, False, True, False]
+    assert "data sheet" in dataset.measurements[1].remark
+
+
+def test_unknown_operations_gpus_and_impossible_sizes_are_refused_with_their_rows(tmp_path):
+    rows = [row("relu", 1e-3, B=1, H=1), row("swish", 1e-3, B=1, H=1)]
+    with pytest.raises(DatasetError, match=r"row 2: unknown operation or GPU \(swish"):
+        import_neusight2025(written(tmp_path, rows))
+    with pytest.raises(DatasetError, match="row 1: unknown operation or GPU"):
+        import_neusight2025(written(tmp_path, [{**rows[0], "gpu": "Tesla T5"}]))
+    with pytest.raises(DatasetError, match="row 2: a shape"):
+        import_neusight2025(written(tmp_path, [rows[0], row("relu", 1e-3, B=0, H=1)]))
+    with pytest.raises(DatasetError, match=r"line 1: time 0\.0 s is not positive"):
+        import_neusight2025(written(tmp_path, [{**rows[0], "latency_ms": 0.0}]))
+
+
+def test_missing_files_and_columns_are_refused(tmp_path):
+    with pytest.raises(DatasetError, match="cannot be read"):
+        import_neusight2025(tmp_path)
+    written(tmp_path, [row("relu", 1e-3, B=1, H=1)])
+    (tmp_path / "device_specs.json").write_text("[]")
+    with pytest.raises(DatasetError, match="data sheets"):
+        import_neusight2025(tmp_path)
+    pq.write_table(pa.table({"operation": ["relu"]}), tmp_path / "operations.parquet")
+    with pytest.raises(DatasetError, match=r"missing|cannot be read"):
+        import_neusight2025(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def real(neusight2025):
+    return {dataset.card.gpu: dataset for dataset in import_neusight2025(neusight2025)}
+
+
+def test_the_real_export_is_complete(real):
+    assert {gpu: len(dataset.measurements) for gpu, dataset in real.items()} == {
+        "NVIDIA A100 80GB PCIe": 4787,
+        "NVIDIA A100-PCIE-40GB": 45521,
+        "Tesla P100-PCIE-16GB": 51567,
+        "Tesla P4": 51598,
+        "Tesla T4": 51524,
+        "Tesla V100-PCIE-32GB": 51512,
+    }
+    assert all(m.usable and m.operation.precision == "fp32" for dataset in real.values() for m in dataset.measurements)
+    assert sum(m.device_time_s is None for dataset in real.values() for m in dataset.measurements) == 73077
+    # Row 161,395 by hand: linear, B 1, M 499, N 38,909, K 2785, 7.760363 ms on the A100.
+    (hand,) = [m for m in real["NVIDIA A100-PCIE-40GB"].measurements if m.line == 161395]
+    assert hand.operation == Operation("linear", [(1, 499, 38909)], {"out_features": 2785})
+    assert hand.time_s == pytest.approx(7.760363e-3, rel=1e-6)
+    # 2 x 499 x 38,909 x 2785 = 108.1 GFLOP in 7.76 ms: 13.9 of 19.5 TFLOP/s.
+    assert hand.operation.flops / hand.time_s == pytest.approx(13.93e12, rel=1e-3)
+
+
+def test_the_launch_explains_element_wise_operations_of_every_size(real, neusight2025):
+    """With the launch taken off, additions run at one share of the bandwidth, be they 20 us or 5 ms long."""
+    specs = json.loads((neusight2025 / "device_specs.json").read_text())
+    shares = {"A100-PCIE-40GB": 0.87, "P100-PCIE-16GB": 0.76, "P4": 0.75, "T4": 0.76, "V100-PCIE-32GB": 0.92}
+    for gpu, dataset in real.items():
+        if (name := gpu.split()[-1]) not in shares:
+            continue
+        share = [
+            (m.operation.bytes_read + m.operation.bytes_written) / m.device_time_s / (specs[gpu]["Mem_Bw"] * 1e9)
+            for m in dataset.measurements
+            if m.operation.kind == "add" and len(m.operation.input_shapes) == 2 and m.device_time_s is not None
+        ]
+        assert np.median(share) == pytest.approx(shares[name], abs=0.015)
+        assert np.mean(np.abs(np.array(share) / np.median(share) - 1) < 0.1) > 0.85
+
+
+def test_nothing_real_is_faster_than_the_data_sheet(real, neusight2025):
+    specs = json.loads((neusight2025 / "device_specs.json").read_text())
+    for gpu, dataset in real.items():
+        peak, bandwidth = specs[gpu]["SingleFLOPs"] * 1e9, specs[gpu]["Mem_Bw"] * 1e9
+        for m in dataset.measurements:
+            size_bytes = m.operation.bytes_read + m.operation.bytes_written
+            assert size_bytes / m.time_s < 0.97 * bandwidth
+            if m.operation.kind in ("matmul", "linear"):
+                assert m.operation.flops / m.time_s < 0.97 * peak
+            elif m.operation.kind == "conv2d":
+                assert m.operation.flops / m.time_s < 2.25 * peak
+
+
+def test_the_real_export_survives_the_store(real, tmp_path):
+    dataset = real["Tesla P4"]
+    assert load(save(dataset, tmp_path / "p4")) == dataset
