@@ -68,7 +68,7 @@ def predict(
         input_shape: Shape of the input, batch first.
         mode: "inference", or "training" for forward and backward.
         precision: "default", fp32, tf32, fp16 or bf16.
-        gpu: Name or alias from the catalogue, such as "A30".
+        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name or the folder of an entry; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.

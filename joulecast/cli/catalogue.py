@@ -2,35 +2,113 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
 from .arguments import table
 
+if TYPE_CHECKING:
+    from ..hardware import GPU
+
 zoo_app = typer.Typer(help="The trained predictors.", no_args_is_help=True, rich_markup_mode=None)
 
 
-def list_gpus() -> None:
-    """List the GPU catalogue with what has been trained for each."""
-    from ..hardware import gpus
+def list_gpus(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FILTER]...", help='List those with all these words, such as "ampere"; or: show NAME.'),
+    ] = None,
+) -> None:
+    """List the GPU catalogue with what has been measured and trained, or show all figures of one GPU.
+
+    `joulecast gpus ampere` lists one generation, `joulecast gpus show A30` prints one GPU with its sources, and
+    `joulecast gpus show my-gpu.toml` the one that a file describes.
+    """
+    from ..errors import UnknownNameError
+    from ..hardware import find_gpu, gpus
     from ..zoo import entries
 
+    if words and words[0] == "show":
+        typer.echo(_all_figures(find_gpu(" ".join(words[1:]))))
+        return
+    chosen = [gpu for gpu in gpus().values() if all(word.lower() in _searched(gpu) for word in words or [])]
+    if not chosen:
+        generations = dict.fromkeys(gpu.architecture for gpu in gpus().values())
+        raise UnknownNameError(
+            "no GPU of the catalogue has all these words",
+            given=" ".join(words or []),
+            allowed=f"parts of names, chips and generations ({', '.join(generations)})",
+            hint="`joulecast gpus` lists all",
+        )
     trained = entries()
     rows = []
-    for gpu in gpus().values():
+    for gpu in chosen:
         mine = [name.split("/", 1)[1] for name in trained if name.startswith(f"{gpu.slug}/")]
         rows.append(
             [
                 gpu.aliases[0],
                 gpu.architecture,
-                f"{gpu.min_clock_mhz} to {gpu.max_clock_mhz}",
+                f"{gpu.memory_bytes / 2**30:.0f}",
+                f"{gpu.memory_bandwidth / 1e9:.0f}",
+                f"{gpu.min_clock_mhz}-{gpu.max_clock_mhz}",
                 str(gpu.boost_clock_mhz),
                 f"{gpu.power_limit_w:g}",
-                ", ".join(gpu.peak_flops),
-                ", ".join(mine) or "none",
+                " ".join(precision for precision in gpu.peak_flops if precision != "fp32"),
+                ", ".join(_measured(gpu, bool(mine))) or "-",
+                ", ".join(mine) or "-",
             ]
         )
-    header = ["GPU", "architecture", "clocks MHz", "default", "cap W", "precisions", "predictors"]
-    typer.echo(table(header, rows, frozenset({3, 4})))
+    header = [
+        "GPU",
+        "generation",
+        "GiB",
+        "GB/s",
+        "clocks MHz",
+        "default",
+        "cap W",
+        "beside fp32",
+        "measured",
+        "predictors",
+    ]
+    typer.echo(table(header, rows, frozenset({2, 3, 5, 6})))
+    typer.echo("\n`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources")
+
+
+def _searched(gpu: GPU) -> str:
+    return " ".join((gpu.name, *gpu.aliases, gpu.architecture, gpu.chip, gpu.compute_capability)).lower()
+
+
+def _measured(gpu: GPU, trained: bool) -> list[str]:
+    """What was measured: operations where there is a dataset or a predictor made of one, and the curves."""
+    from ..resources import shipped
+
+    dataset = trained or (shipped("datasets") / gpu.slug).is_dir()
+    found = {"operations": dataset, "voltage": gpu.voltage, "idle": gpu.idle_curve}
+    return [what for what, there in found.items() if there]
+
+
+def _all_figures(gpu: GPU) -> str:
+    from dataclasses import fields
+
+    rows = []
+    for field in fields(gpu):
+        value = getattr(gpu, field.name)
+        if value is None or field.name in ("name", "sources"):
+            continue
+        if field.name in ("voltage", "idle_curve"):
+            value = {inner.name: getattr(value, inner.name) for inner in fields(value)}
+        rows.append([field.name, _figure(value)])
+    sources = [f"  {source}" for source in gpu.sources] or ["  none named"]
+    return "\n".join([gpu.name, "", table(["figure", "value"], rows), "", "sources", *sources])
+
+
+def _figure(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_figure(inner)}" for key, inner in value.items())
+    if isinstance(value, tuple):
+        return ", ".join(map(_figure, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 @zoo_app.command("list")

@@ -31,7 +31,9 @@ _LEVEL = 0.9
 def predict(
     model: _Model,
     input_shape: _Shape = None,
-    gpu: Annotated[str, typer.Option(help="GPU from the catalogue, such as A30.")] = "",
+    gpu: Annotated[
+        str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")
+    ] = "",
     clock: Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")] = None,
     training: _Training = False,
     precision: _Precision = "default",

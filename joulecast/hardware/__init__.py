@@ -1,5 +1,6 @@
 """The GPU catalogue: data sheets and their lookup."""
 
-from .catalogue import GPU, find_gpu, gpus
+from .catalogue import find_gpu, gpus
+from .gpu import GPU, IdleCurve, VoltageCurve
 
-__all__ = ["GPU", "find_gpu", "gpus"]
+__all__ = ["GPU", "IdleCurve", "VoltageCurve", "find_gpu", "gpus"]

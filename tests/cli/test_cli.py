@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -134,9 +136,40 @@ def test_catalogue(call):
     assert code == 0
     assert "A30" in out
     assert "forest-training" in out
+    assert len([line for line in out.splitlines() if "-" in line]) >= 35
+    assert all(len(line) <= 120 for line in out.splitlines() if "forest" not in line and "---" not in line)
     assert "a30/forest-inference" in call("zoo", "list")[1]
     assert "Limits" in call("zoo", "show", "a30/forest-inference")[1]
     assert call("--version")[1].startswith("joulecast ")
+
+
+def test_catalogue_filtered_and_one_gpu_shown(call, tmp_path):
+    _, out, _ = call("gpus", "Hopper", "sxm")
+    assert [line.split()[0] for line in out.splitlines()[2:4]] == ["H100", "H200"]
+    code, _, err = call("gpus", "ampere", "nothing")
+    assert code == 2
+    assert "given:   ampere nothing" in err
+    _, out, _ = call("gpus", "show", "A30")
+    assert "NVIDIA A30 Tensor Core GPU datasheet" in out
+    assert re.search(r"boost_clock_mhz +1440", out)
+    code, _, err = call("gpus", "show", "A100")
+    assert code == 2
+    assert "A100 SXM4 80GB" in err
+
+
+def test_a_gpu_described_in_a_file(call, tmp_path):
+    path = tmp_path / "my-gpu.toml"
+    document = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
+    path.write_text(re.search(r"```toml\n(.*?)```", document, re.DOTALL).group(1))
+    assert "NVIDIA A10G" in call("gpus", "show", path)[1]
+    # It is found; what it lacks is a predictor.
+    code, _, err = call(*PREDICT[:-1], path)
+    assert code == 5
+    assert "no predictor for inference on NVIDIA A10G" in err
+    path.write_text("sms = 80")
+    code, _, err = call(*PREDICT[:-1], path)
+    assert code == 2
+    assert "lacks name" in err
 
 
 def test_train_and_evaluate_end_to_end(call, tmp_path):

@@ -1,0 +1,196 @@
+"""From TOML to a GPU: the catalogue's entries, and files in which users describe GPUs that it lacks."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+from ..errors import InputError
+from .gpu import GPU, IdleCurve, VoltageCurve
+
+_PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
+_HINT = "docs/gpus.md describes every field, and has an example"
+
+Reader = Callable[[object], object]
+
+
+class _ExpectedError(ValueError):
+    """A value is not what its field holds; the text says what it holds."""
+
+
+def _number(low: float, high: float, unit: str) -> Callable[[object], float]:
+    # The bounds are wide; they catch a unit mistaken, such as 933 for 933 GB/s.
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise _ExpectedError(f"a number of {unit} between {low:g} and {high:g}")
+        return value
+
+    return read
+
+
+def _whole(low: float, high: float, unit: str) -> Reader:
+    number = _number(low, high, unit)
+
+    def read(value: object) -> int:
+        if not isinstance(value, int):
+            raise _ExpectedError(f"a whole number of {unit} between {low:g} and {high:g}")
+        return int(number(value))
+
+    return read
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _ExpectedError("a text")
+    return value
+
+
+def _date(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", value):
+        raise _ExpectedError('year and month, such as "2020-05"')
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value:
+        raise _ExpectedError('a list of texts, such as ["A30"]')
+    return tuple(map(_text, value))
+
+
+def _numbers(value: object) -> tuple[float, ...]:
+    if not isinstance(value, list) or not value:
+        raise _ExpectedError("a list of numbers")
+    return tuple(map(_number(0, 1e5, "MHz or watts"), value))
+
+
+def _table(value: object, keys: tuple[str, ...]) -> dict[str, object]:
+    if not isinstance(value, dict) or set(value) != set(keys):
+        raise _ExpectedError(f"a table of {', '.join(keys)}")
+    return value
+
+
+def _rates(value: object) -> Mapping[str, float]:
+    if not isinstance(value, dict) or "fp32" not in value or not set(value) <= set(_PRECISIONS):
+        raise _ExpectedError(f"a table of FLOP/s by precision: fp32, and any of {', '.join(_PRECISIONS[1:])}")
+    rate = _number(1e9, 1e17, "FLOP/s")
+    return {precision: float(rate(flops)) for precision, flops in value.items()}
+
+
+def _idle_curve(value: object) -> IdleCurve:
+    table = _table(value, ("clock_mhz", "power_w"))
+    clocks, powers = _numbers(table["clock_mhz"]), _numbers(table["power_w"])
+    if len(clocks) != len(powers) or list(clocks) != sorted(set(clocks)):
+        raise _ExpectedError("as many power_w as clock_mhz, the clocks rising")
+    return IdleCurve(clocks, powers)
+
+
+def _voltage(value: object) -> VoltageCurve:
+    names = ("flat_mv", "knee_mhz", "top_mhz", "top_mv", "bend")
+    number = _number(0.1, 1e5, "MHz, millivolts or, for bend, nothing")
+    curve = VoltageCurve(**{key: float(number(number_)) for key, number_ in _table(value, names).items()})
+    if curve.knee_mhz >= curve.top_mhz or curve.flat_mv > curve.top_mv:
+        raise _ExpectedError("knee_mhz below top_mhz, and flat_mv not above top_mv")
+    return curve
+
+
+_CLOCK = _whole(1, 1e4, "MHz")
+_POWER = _number(1, 1e4, "watts")
+
+_READERS: dict[str, Reader] = {
+    "name": _text,
+    "aliases": _texts,
+    "sources": _texts,
+    "architecture": _text,
+    "chip": _text,
+    "compute_capability": _text,
+    "process": _text,
+    "released": _date,
+    "sms": _whole(1, 1e4, "multiprocessors"),
+    "base_clock_mhz": _CLOCK,
+    "boost_clock_mhz": _CLOCK,
+    "tensor_clock_mhz": _CLOCK,
+    "min_clock_mhz": _CLOCK,
+    "max_clock_mhz": _CLOCK,
+    "clock_step_mhz": _number(0.1, 1e3, "MHz"),
+    "memory_type": _text,
+    "memory_bytes": _whole(1e8, 1e14, "bytes"),
+    "memory_bandwidth": _number(1e9, 1e15, "bytes per second"),
+    "memory_bus_bits": _whole(8, 1e5, "bits"),
+    "memory_rate": _number(1e8, 1e12, "bits per second and pin"),
+    "l2_bytes": _whole(1e4, 1e12, "bytes"),
+    "infinity_cache_bytes": _whole(1e4, 1e12, "bytes"),
+    "power_limit_w": _POWER,
+    "power_range_w": _numbers,
+    "idle_power_w": _POWER,
+    "peak_flops": _rates,
+    "vector_flops": _rates,
+    "idle_curve": _idle_curve,
+    "voltage": _voltage,
+}
+_REQUIRED = [field.name for field in fields(GPU) if field.default is MISSING and field.name != "aliases"]
+
+
+def described_gpu(row: Mapping[str, object], where: str) -> GPU:
+    """Make a GPU of a table of its figures.
+
+    Args:
+        row: Field -> value, as in the catalogue. Without aliases the name is the only one.
+        where: What to call the table in messages.
+
+    Raises:
+        InputError: A field is unknown, missing, of another type or out of range, or two contradict each other.
+    """
+    for key in row:
+        if key not in _READERS:
+            close = difflib.get_close_matches(key, _READERS, n=1)
+            hint = f"did you mean {close[0]}? {_HINT}" if close else _HINT
+            raise InputError(f"unknown field in {where}", given=key, allowed=", ".join(_READERS), hint=hint)
+    missing = [key for key in _REQUIRED if key not in row]
+    if missing:
+        raise InputError(
+            f"{where} lacks {', '.join(missing)}",
+            given=", ".join(row) or "nothing",
+            allowed=f"at least {', '.join(_REQUIRED)}",
+            hint=_HINT,
+        )
+    values: dict[str, object] = {"aliases": (row["name"],)}
+    for key, value in row.items():
+        try:
+            values[key] = _READERS[key](value)
+        except _ExpectedError as error:
+            raise InputError(
+                f"{key} in {where} cannot be right", given=repr(value), allowed=str(error), hint=_HINT
+            ) from None
+    return GPU(**values)  # type: ignore[arg-type]  # each by its reader
+
+
+def read_gpu(path: str | Path) -> GPU:
+    """Read a GPU from a TOML file: the fields of a catalogue entry, with or without its `[[gpu]]` head.
+
+    Raises:
+        InputError: The file cannot be read, is no TOML, or does not describe one GPU.
+    """
+    path = Path(path)
+    try:
+        data: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(
+            "cannot read this description of a GPU",
+            given=f"{path}: {error.strerror or error}",
+            allowed="the name of a GPU, or the path of a TOML file",
+            hint="`joulecast gpus` lists the catalogue; " + _HINT,
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError("a GPU description is no TOML", given=f"{path}: {error}", hint=_HINT) from None
+    if set(data) == {"gpu"}:
+        entries = data["gpu"]
+        if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
+            raise InputError(
+                "a file describes one GPU", given=f"{path}: not one", allowed="one [[gpu]], or no head", hint=_HINT
+            )
+        data = entries[0]
+    return described_gpu(data, str(path))

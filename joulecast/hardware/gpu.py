@@ -1,0 +1,181 @@
+"""What is known of a GPU: its data sheet, and voltage and idle power by clock where someone measured them."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..errors import InputError
+
+
+@dataclass(frozen=True)
+class VoltageCurve:
+    """Supply voltage by graphics clock: flat up to a knee, then rising with a bend.
+
+    `flat_mv + (top_mv - flat_mv) * ((clock - knee_mhz) / (top_mhz - knee_mhz)) ** bend` above the knee.
+    """
+
+    flat_mv: float
+    knee_mhz: float
+    top_mhz: float
+    top_mv: float
+    bend: float
+
+    def at(self, clock_mhz: float) -> float:
+        """Millivolts at a clock; beyond top_mhz the curve goes on."""
+        beyond = max(0.0, clock_mhz - self.knee_mhz) / (self.top_mhz - self.knee_mhz)
+        return self.flat_mv + (self.top_mv - self.flat_mv) * math.pow(beyond, self.bend)
+
+
+@dataclass(frozen=True)
+class IdleCurve:
+    """Board power of a GPU that is held at a clock and has no work: straight lines between points.
+
+    This is static power as the clock model means it: a context is open and the memory clock is up. `GPU.idle_power_w`
+    is what the board falls to with no process on it.
+    """
+
+    clock_mhz: tuple[float, ...]
+    power_w: tuple[float, ...]
+
+    def at(self, clock_mhz: float) -> float:
+        """Watts at a clock; outside the points that of the nearest."""
+        right = bisect_right(self.clock_mhz, clock_mhz)
+        if right in (0, len(self.clock_mhz)):
+            return self.power_w[min(right, len(self.clock_mhz) - 1)]
+        low, high = self.clock_mhz[right - 1], self.clock_mhz[right]
+        share = (clock_mhz - low) / (high - low)
+        return self.power_w[right - 1] * (1 - share) + self.power_w[right] * share
+
+
+@dataclass(frozen=True)
+class GPU:
+    """What the data sheet says about a GPU, and what was measured on one.
+
+    Args:
+        name: The name that NVML and `nvidia-smi` report.
+        aliases: Other names that users type; the first is the short one.
+        architecture: Generation, such as "Ampere".
+        chip: The die, such as "GA100".
+        compute_capability: As CUDA gives it ("8.0"), or AMD's LLVM target ("gfx90a").
+        sms: Streaming multiprocessors; on AMD GPUs compute units.
+        boost_clock_mhz: The default clock: assumed where none is given, and the clock that the rates hold at.
+        min_clock_mhz: Lowest graphics clock that can be set.
+        max_clock_mhz: Highest graphics clock that can be set.
+        memory_bytes: Size of the device memory, as sold.
+        memory_bandwidth: Bytes per second.
+        l2_bytes: Size of the last cache before memory, Infinity Cache aside.
+        power_limit_w: Default power cap of the board.
+        peak_flops: Precision -> dense FLOP/s that PyTorch can get at boost_clock_mhz: on tensor cores where it uses
+            them, accumulating in fp32. A precision that is missing is not supported.
+        sources: Where the figures come from.
+        base_clock_mhz: Guaranteed under full load, says the maker.
+        clock_step_mhz: Distance of the clocks that can be set.
+        tensor_clock_mhz: The clock that the data sheet's tensor rates hold at, where it is not boost_clock_mhz.
+        memory_type: Such as "HBM2e".
+        memory_bus_bits: Width of the memory interface.
+        memory_rate: Bits per second of one pin of it.
+        infinity_cache_bytes: AMD's cache behind L2.
+        vector_flops: Precision -> FLOP/s at boost_clock_mhz without tensor cores.
+        power_range_w: Lowest and highest power cap that can be set.
+        idle_power_w: Board power with no process on it; one board's reading.
+        idle_curve: Board power without work by clock.
+        voltage: Supply voltage by clock.
+        process: How the die is made, such as "TSMC 7N".
+        released: Year and month of the announcement, "2020-05".
+    """
+
+    name: str
+    aliases: tuple[str, ...]
+    architecture: str
+    chip: str
+    compute_capability: str
+    sms: int
+    boost_clock_mhz: int
+    min_clock_mhz: int
+    max_clock_mhz: int
+    memory_bytes: int
+    memory_bandwidth: float
+    l2_bytes: int
+    power_limit_w: float
+    peak_flops: Mapping[str, float]
+    sources: tuple[str, ...] = ()
+    base_clock_mhz: int | None = None
+    clock_step_mhz: float | None = None
+    tensor_clock_mhz: int | None = None
+    memory_type: str | None = None
+    memory_bus_bits: int | None = None
+    memory_rate: float | None = None
+    infinity_cache_bytes: int | None = None
+    vector_flops: Mapping[str, float] | None = None
+    power_range_w: tuple[float, ...] | None = None
+    idle_power_w: float | None = None
+    idle_curve: IdleCurve | None = None
+    voltage: VoltageCurve | None = None
+    process: str | None = None
+    released: str | None = None
+
+    def __post_init__(self) -> None:
+        clocks = [self.min_clock_mhz, self.base_clock_mhz, self.boost_clock_mhz, self.max_clock_mhz]
+        given = [clock for clock in clocks if clock is not None]
+        if given != sorted(given):
+            raise InputError(
+                f"the clocks of {self.name} contradict each other",
+                given=", ".join(f"{clock} MHz" for clock in given),
+                allowed="min_clock_mhz <= base_clock_mhz <= boost_clock_mhz <= max_clock_mhz",
+            )
+        if self.power_range_w is not None and not (
+            len(self.power_range_w) == 2 and self.power_range_w[0] <= self.power_limit_w <= self.power_range_w[1]
+        ):
+            raise InputError(
+                f"the power limits of {self.name} contradict each other",
+                given=f"power_limit_w = {self.power_limit_w:g}, power_range_w = {list(self.power_range_w)}",
+                allowed="power_range_w = [lowest, highest] around power_limit_w",
+            )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def slug(self) -> str:
+        """The name as a folder: "a30", "rtx-2080-ti"."""
+        return self.aliases[0].lower().replace(" ", "-")
+
+    def running_precision(self, precision: str) -> str:
+        """The precision that an operation asking for `precision` really runs in here.
+
+        TF32 is a permission, so where the GPU has none, fp32 it is. Half precision is a type, so there is no way out.
+
+        Raises:
+            InputError: The GPU does not support the precision.
+        """
+        if precision in self.peak_flops:
+            return precision
+        if precision == "tf32":
+            return "fp32"
+        raise InputError(
+            f"{self.name} does not support {precision}", given=precision, allowed=", ".join(self.peak_flops)
+        )
+
+    def checked_clock_mhz(self, clock_mhz: float | None) -> float:
+        """The clock to assume: the one given, or the default (boost) clock.
+
+        Raises:
+            InputError: The GPU cannot hold this clock.
+        """
+        if clock_mhz is None:
+            return float(self.boost_clock_mhz)
+        if (
+            not isinstance(clock_mhz, int | float)
+            or isinstance(clock_mhz, bool)
+            or not (self.min_clock_mhz <= clock_mhz <= self.max_clock_mhz)
+        ):
+            raise InputError(
+                f"{self.name} cannot hold this graphics clock",
+                given=f"{clock_mhz} MHz" if isinstance(clock_mhz, int | float) else repr(clock_mhz),
+                allowed=f"{self.min_clock_mhz} to {self.max_clock_mhz} MHz",
+                hint=f"leave the clock out for the default, {self.boost_clock_mhz} MHz",
+            )
+        return float(clock_mhz)

@@ -1,0 +1,81 @@
+"""GPUs that users describe in files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from joulecast.errors import InputError
+from joulecast.hardware import find_gpu
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "gpus.md"
+EXAMPLE = re.search(r"```toml\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL).group(1)
+
+
+@pytest.fixture
+def described(tmp_path):
+    def write(text):
+        path = tmp_path / "my-gpu.toml"
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write
+
+
+def changed(field, value):
+    return re.sub(rf"(?m)^{field} = .*$", f"{field} = {value}" if value else "", EXAMPLE)
+
+
+def test_the_example_of_the_document_is_a_gpu(described):
+    path = described(EXAMPLE)
+    gpu = find_gpu(str(path))
+    assert (gpu.name, gpu.slug, gpu.sms, gpu.power_range_w) == ("NVIDIA A10G", "a10g", 80, (100, 300))
+    assert gpu.idle_curve.at(960) == pytest.approx(52.5)
+    assert (gpu.voltage.at(300), gpu.voltage.at(1710)) == (700, 950)
+    assert find_gpu(path) == gpu
+    assert find_gpu(described("[[gpu]]\n" + EXAMPLE)) == gpu
+
+
+def test_what_is_known_only_of_measured_boards_may_be_missing(described):
+    gpu = find_gpu(described(EXAMPLE.split("# What more is known")[0]))
+    assert gpu.aliases == (gpu.name,)
+    assert gpu.slug == "nvidia-a10g"
+    assert gpu.voltage is gpu.idle_curve is gpu.idle_power_w is None
+
+
+WRONG = [
+    ("unknown field", EXAMPLE + "power_limt_w = 3", "unknown field.*did you mean power_limit_w"),
+    ("missing fields", changed("sms", None).replace("l2_bytes", "#"), "lacks sms, l2_bytes"),
+    ("empty file", "", "lacks name"),
+    ("unit of bandwidth", changed("memory_bandwidth", "600"), "memory_bandwidth.*bytes per second"),
+    ("text for a number", changed("sms", '"80"'), "sms.*given:   '80'.*whole number of multiprocessors"),
+    ("fraction of a multiprocessor", changed("sms", "80.5"), "sms.*whole number"),
+    ("truth for a number", changed("sms", "true"), "sms.*given:   True"),
+    ("not a number", changed("power_limit_w", "nan"), "power_limit_w.*watts"),
+    ("no fp32", changed("peak_flops", "{ fp16 = 1e12 }"), "peak_flops.*fp32"),
+    ("unknown precision", changed("peak_flops", "{ fp32 = 1e12, fp8 = 2e12 }"), "peak_flops.*bf16"),
+    ("clocks the wrong way round", changed("max_clock_mhz", "1500"), "clocks.*contradict.*1710 MHz, 1500 MHz"),
+    ("cap outside its range", changed("power_range_w", "[100, 200]"), "power limits.*contradict"),
+    ("curve of two lengths", changed("idle_curve", "{ clock_mhz = [1, 2], power_w = [3] }"), "as many power_w"),
+    ("voltage without its bend", changed("voltage", "{ flat_mv = 700 }"), "voltage.*bend"),
+    ("empty name", changed("name", '""'), "name.*a text"),
+    ("month", EXAMPLE + 'released = "May 2020"', "released.*2020-05"),
+    ("two GPUs", 2 * ("[[gpu]]\n" + EXAMPLE), "describes one GPU"),
+    ("no TOML", "name: A10G", "no TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
+def test_one_clear_error(described, text, message):
+    with pytest.raises(InputError) as caught:
+        find_gpu(described(text))
+    assert re.search(message, str(caught.value), re.DOTALL)
+    assert caught.value.given is not None
+    assert "docs/gpus.md" in (caught.value.hint or "docs/gpus.md")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(InputError, match="cannot read this description"):
+        find_gpu(str(tmp_path / "none.toml"))
