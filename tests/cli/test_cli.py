@@ -137,7 +137,7 @@ def test_catalogue(call):
     assert "A30" in out
     assert "forest-training" in out
     assert len([line for line in out.splitlines() if "-" in line]) >= 35
-    assert all(len(line) <= 120 for line in out.splitlines() if "forest" not in line and "---" not in line)
+    assert all(len(line) <= 120 for line in out.splitlines()[2:] if "forest" not in line)
     assert "a30/forest-inference" in call("zoo", "list")[1]
     assert "Limits" in call("zoo", "show", "a30/forest-inference")[1]
     assert call("--version")[1].startswith("joulecast ")
