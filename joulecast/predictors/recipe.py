@@ -37,28 +37,74 @@ class ForestRecipe:
         if self.forest not in FOREST_KINDS:
             raise unknown_name("forest", self.forest, FOREST_KINDS)
         for name, least in (("trees", 1), ("min_samples_leaf", 1), ("folds", 2), ("seed", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(
-                    f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}"
-                )
-        if not isinstance(self.max_features, float) or not 0 < self.max_features <= 1:
-            raise InputError(
-                "max_features of a recipe is out of range",
-                given=repr(self.max_features),
-                allowed="above 0.0, at most 1.0",
-            )
+            _refuse_unless_integer(name, getattr(self, name), least)
+        _refuse_unless_share("max_features", self.max_features)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)
 
 
-RECIPES: Mapping[str, type[ForestRecipe]] = {"forest": ForestRecipe}
+@dataclass(frozen=True)
+class BoostingRecipe:
+    """Settings of gradient-boosted trees over many GPUs.
+
+    Args:
+        trees: Number of trees.
+        depth: Of each.
+        learning_rate: How much of each is added.
+        subsample: Share of the measurements that a tree sees.
+        features_per_split: Share of the features that a split may choose from.
+        min_child_weight: Least weight of the measurements in a leaf; it is 1 in the mean.
+        regularization: L2, on the leaves.
+        folds: Folds of the cross-validation, at least 2.
+        seed: Makes everything that is drawn repeatable.
+    """
+
+    trees: int = 400
+    depth: int = 8
+    learning_rate: float = 0.08
+    subsample: float = 0.8
+    features_per_split: float = 0.7
+    min_child_weight: float = 3.0
+    regularization: float = 2.0
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("trees", 1), ("depth", 1), ("folds", 2), ("seed", 0)):
+            _refuse_unless_integer(name, getattr(self, name), least)
+        for name in ("learning_rate", "subsample", "features_per_split"):
+            _refuse_unless_share(name, getattr(self, name))
+        for name in ("min_child_weight", "regularization"):
+            value = getattr(self, name)
+            if not isinstance(value, float) or value < 0:
+                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="from 0.0")
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)
+
+
+def _refuse_unless_integer(name: str, value: object, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}")
+
+
+def _refuse_unless_share(name: str, value: object) -> None:
+    if not isinstance(value, float) or not 0 < value <= 1:
+        raise InputError(
+            f"{name} of a recipe is out of range", given=repr(value), allowed="above 0.0, at most 1.0"
+        )
+
+
+Recipe = ForestRecipe | BoostingRecipe
+
+RECIPES: Mapping[str, type[ForestRecipe] | type[BoostingRecipe]] = {"forest": ForestRecipe, "boosting": BoostingRecipe}
 """Predictor name -> its settings."""
 
 
-def load_recipe(path: str | Path) -> ForestRecipe:
+def load_recipe(path: str | Path) -> Recipe:
     """Read a recipe.
 
     Raises:

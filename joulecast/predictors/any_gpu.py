@@ -1,0 +1,134 @@
+"""A predictor for GPUs of which nothing was measured, at any clock: physics, corrected by what other GPUs showed.
+
+What it knows of a GPU is its data sheet. Its correction is the log ratio of device time to the least time that physics
+allows (physics.py), learned over many GPUs from features that are relative to each (relative.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ..errors import InputError
+from ..hardware import GPU
+from ..operations import Operation
+from .baseline import smooth_max
+from .features import FloatArray
+from .physics import EnergyConstants, settle, static_power_w
+from .predictor import OperationPredictions, Regressor
+from .relative import RELATIVE_NAMES, relative_features
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned over all GPUs, whichever one is asked for.
+
+    Args:
+        time: Predicts the log ratio of device time to least time.
+        ranges: Kind or family -> lowest and highest ratio that was seen; a tree that is led astray by sizes that
+            nobody measured stays within.
+        energy: What work costs.
+        host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
+    """
+
+    time: Regressor
+    ranges: Mapping[str, Range]
+    energy: EnergyConstants
+    host_s: Mapping[str, Mapping[str, float]]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the regressor."""
+        return {
+            "inputs": list(RELATIVE_NAMES),
+            "ranges": {name: list(values) for name, values in self.ranges.items()},
+            "energy": self.energy.to_json(),
+            "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], time: Regressor) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(
+            time=time,
+            ranges={name: (float(low), float(high)) for name, (low, high) in value["ranges"].items()},
+            energy=EnergyConstants.from_json(value["energy"]),
+            host_s={mode: dict(kinds) for mode, kinds in value["host_s"].items()},
+        )
+
+    def ratio(self, operations: Sequence[Operation], matrix: FloatArray) -> FloatArray:
+        """Device time over least time, one value per operation."""
+        lowest, highest = np.array([self._range(operation) for operation in operations]).T
+        return np.exp(np.clip(self.time(matrix.astype(np.float32)), lowest, highest))
+
+    def _range(self, operation: Operation) -> Range:
+        kind, family = operation.kind, operation.row.family
+        return self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
+
+    def launch_s(self, operations: Sequence[Operation], mode: str) -> FloatArray:
+        """Seconds that launching each takes in a loop."""
+        known = self.host_s[mode]
+        return np.array([known.get(operation.kind, known[""]) for operation in operations])
+
+
+@dataclass(frozen=True)
+class AnyGpuPredictor:
+    """What was learned, on one GPU and in one mode.
+
+    Args:
+        gpu: Any that the catalogue or a file describes.
+        mode: inference or training.
+        learned: Shared by all GPUs.
+    """
+
+    gpu: GPU
+    mode: str
+    learned: Learned
+
+    @property
+    def coverage(self) -> tuple[str, ...]:
+        """What is covered: every kind, in the precisions of the GPU."""
+        return tuple(f"all kinds in {precision}" for precision in self.gpu.peak_flops)
+
+    def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> OperationPredictions:
+        """Predict operations on this GPU; see `OperationPredictor.predict`.
+
+        Raises:
+            InputError: An operation of another mode, or a clock that the GPU cannot hold.
+        """
+        for operation in operations:
+            if operation.mode != self.mode:
+                raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
+        clock = self.gpu.checked_clock_mhz(clock_mhz)
+        covered = np.array([o.precision == "tf32" or o.precision in self.gpu.peak_flops for o in operations], dtype=bool)
+        values = np.full((5, len(operations)), np.nan)
+        if covered.any():
+            some = [operation for operation, known in zip(operations, covered, strict=True) if known]
+            values[:, covered] = self._predict_covered(some, clock)
+        time_s, power_w, device_s, dynamic_j, host_s = values
+        return OperationPredictions(
+            operations=tuple(operations),
+            time_s=time_s,
+            power_w=power_w,
+            energy_j=time_s * power_w,
+            device_time_s=device_s,
+            dynamic_energy_j=dynamic_j,
+            host_time_s=host_s,
+            source=tuple("modelled" if known else "missing" for known in covered),
+            static_power_w=static_power_w(self.gpu, clock),
+        )
+
+    def _predict_covered(self, operations: Sequence[Operation], clock: float) -> FloatArray:
+        matrix, least = relative_features(operations, self.gpu, clock)
+        ratio = self.learned.ratio(operations, matrix)
+        settled = settle(operations, least, ratio, self.gpu, clock, self.learned.energy, self.gpu.power_limit_w)
+        works = np.array([not operation.is_identity for operation in operations], dtype=float)
+        device_s, dynamic_j = settled.device_s * works, settled.dynamic_energy_j * works
+        host_s = self.learned.launch_s(operations, self.mode)
+        time_s = smooth_max(device_s, host_s)
+        power_w = static_power_w(self.gpu, clock) + dynamic_j / time_s
+        return np.array([time_s, power_w, device_s, dynamic_j, host_s])

@@ -1,0 +1,249 @@
+"""Fitting a predictor for any GPU: gradient-boosted trees (XGBoost) over the measurements of many."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..datasets import Dataset, NetworkMeasurement
+from ..errors import DatasetError, MissingDependencyError
+from ..hardware import GPU, find_gpu
+from ..networks import Network
+from ..operations import MODES, Operation
+from .any_gpu import AnyGpuPredictor, Learned, Range
+from .baseline import group_of
+from .features import FloatArray
+from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
+from .physics import EnergyConstants, LeastTimes, static_power_w
+from .recipe import BoostingRecipe
+from .relative import relative_features
+
+LEAST_ROWS = 100
+"""Device times below which nothing is fitted."""
+
+_CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop without a device time of its own shows the device.
+_RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind.
+_AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
+_LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
+_START_J = (4e-12, 0.6e-12, 70e-12, 170e-12, 1.2)  # Where that fit starts.
+# Seconds that launching takes where no loop tells: A30's machine.
+_USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
+
+Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
+
+
+class DeviceRow(NamedTuple):
+    """An operation that was measured on a GPU: what the GPU took, and what the board drew meanwhile, if known."""
+
+    gpu: GPU
+    operation: Operation
+    device_s: float
+    power_w: float | None
+
+
+@dataclass(frozen=True)
+class BoostedRegressor:
+    """Fitted XGBoost trees behind the interface of a regressor."""
+
+    model: Any
+
+    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
+        """One value per row of inputs."""
+        return np.asarray(self.model.predict(inputs), dtype=np.float64)
+
+
+def device_rows(dataset: Dataset) -> list[DeviceRow]:
+    """What a dataset says of device times: those measured as such, and loops that are clearly bound by the device."""
+    gpu = find_gpu(dataset.card.gpu)
+    measured: dict[Operation, list[float]] = defaultdict(list)
+    powers: dict[Operation, list[float]] = defaultdict(list)
+    for m in dataset.measurements:
+        if m.usable and m.device_time_s is not None:
+            measured[m.operation].append(m.device_time_s)
+            if m.power_usable and m.power_w is not None and m.time_s < 1.5 * m.device_time_s:
+                powers[m.operation].append(m.power_w)
+    rows = [
+        DeviceRow(gpu, operation, median(times), median(powers[operation]) if powers[operation] else None)
+        for operation, times in measured.items()
+    ]
+    for mode in MODES:
+        rows += _from_loops(dataset, gpu, mode, measured.keys())
+    return [row for row in rows if not row.operation.is_identity]
+
+
+def _from_loops(dataset: Dataset, gpu: GPU, mode: str, known: Collection[Operation]) -> Iterator[DeviceRow]:
+    loops = [loop for loop in measured_loops(dataset, mode) if loop.operation not in known]
+    if not any(loop.power_w is not None for loop in loops):
+        return
+    baseline = fit_baseline(loops, gpu, dataset.card.accumulates_gradients)
+    groups = [group_of(loop.operation, gpu) for loop in loops]
+    host_s = baseline.host_s(groups, [loop.method for loop in loops])
+    costs = baseline.device_costs([loop.operation for loop in loops], groups, as_arrays(loops), gpu)
+    for loop, device_s, least_s in zip(loops, costs.time_s.tolist(), host_s.tolist(), strict=True):
+        if loop.time_s > _CLEARLY_DEVICE * least_s:
+            yield DeviceRow(gpu, loop.operation, device_s, loop.power_w)
+
+
+def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
+    """Mode -> kind -> seconds that launching takes in a loop, medians over the datasets that tell; "" for other kinds."""
+    result = {}
+    for mode in MODES:
+        by_kind: dict[str, list[float]] = defaultdict(list)
+        for dataset in datasets:
+            loops: list[MeasuredLoop] = measured_loops(dataset, mode)
+            if any(loop.power_w is not None for loop in loops):
+                baseline = fit_baseline(loops, find_gpu(dataset.card.gpu), dataset.card.accumulates_gradients)
+                for group, constants in baseline.groups.items():
+                    by_kind[group.split()[0]].append(constants.host_s[baseline.method])
+        kinds = {kind: median(values) for kind, values in sorted(by_kind.items())}
+        result[mode] = {"": median(kinds.values()) if kinds else _USUAL_HOST_S[mode], **kinds}
+    return result
+
+
+def _xgboost(recipe: BoostingRecipe) -> Any:
+    try:
+        from xgboost import XGBRegressor
+    except ImportError as error:
+        raise MissingDependencyError("training needs xgboost", hint="pip install 'joulecast[train]'") from error
+    return XGBRegressor(
+        n_estimators=recipe.trees,
+        max_depth=recipe.depth,
+        learning_rate=recipe.learning_rate,
+        subsample=recipe.subsample,
+        colsample_bynode=recipe.features_per_split,
+        min_child_weight=recipe.min_child_weight,
+        reg_lambda=recipe.regularization,
+        tree_method="hist",
+        random_state=recipe.seed,
+        n_jobs=1,  # with more, sums differ in the last bits between runs
+    )
+
+
+class _Table(NamedTuple):
+    """Rows as arrays."""
+
+    inputs: NDArray[np.float32]
+    log_ratio: FloatArray
+    weight: FloatArray
+
+
+def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
+    """Rows GPU by GPU, and what is learned from them."""
+    by_gpu: dict[tuple[GPU, str], list[DeviceRow]] = defaultdict(list)
+    for row in rows:
+        by_gpu[row.gpu, row.operation.mode].append(row)
+    ordered, inputs, log_ratio, weight = [], [], [], []
+    for (gpu, _), group in by_gpu.items():
+        matrix, least = relative_features([row.operation for row in group], gpu, float(gpu.boost_clock_mhz))
+        ordered += group
+        inputs.append(matrix.astype(np.float32))
+        log_ratio.append(np.log(np.array([row.device_s for row in group]) / least.time_s))
+        # Fifty thousand measurements of one GPU must not outvote five hundred of another.
+        weight.append(np.full(len(group), len(group) ** -0.5))
+    weights = np.concatenate(weight)
+    return ordered, _Table(np.vstack(inputs), np.concatenate(log_ratio), weights / weights.mean())
+
+
+def fit_any_gpu(
+    datasets: Sequence[Dataset], networks: Networks, recipe: BoostingRecipe, rows: Sequence[DeviceRow] | None = None
+) -> Learned:
+    """Fit time and energy over the measurements of many GPUs.
+
+    Args:
+        datasets: Of any GPUs; what each says of device times is used.
+        networks: Measured networks with power, for the energies; their times are not learned from.
+        recipe: Settings.
+        rows: Device times to learn from instead of all that the datasets hold.
+
+    Raises:
+        DatasetError: Too few device times.
+        MissingDependencyError: xgboost is not installed.
+    """
+    if rows is None:
+        rows = [row for dataset in datasets for row in device_rows(dataset)]
+    if len(rows) < LEAST_ROWS:
+        raise DatasetError("too few device times", given=len(rows), allowed=f"from {LEAST_ROWS}")
+    ordered, table = _table(rows)
+    model = _xgboost(recipe).fit(table.inputs, table.log_ratio, sample_weight=table.weight)
+    time = BoostedRegressor(model)
+    ranges = _ranges(ordered, table.log_ratio)
+    host_s = launch_times_s(datasets)
+    start = Learned(time, ranges, EnergyConstants(*_START_J), host_s)
+    return Learned(time, ranges, fit_energies(ordered, networks, start), host_s)
+
+
+def _ranges(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:
+    ranges = {}
+    for key in (lambda row: row.operation.row.family, lambda row: row.operation.kind):
+        ranges |= _ranges_by(key, rows, log_ratio)
+    return ranges
+
+
+def _ranges_by(key: Callable[[DeviceRow], str], rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:
+    names = np.array([key(row) for row in rows])
+    found = {}
+    for name in sorted(set(names.tolist())):
+        low, high = np.quantile(log_ratio[names == name], _RANGE)
+        found[name] = (float(low), float(high))
+    return found
+
+
+def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> EnergyConstants:
+    """Fit what work costs to measured powers, of single operations and of whole networks.
+
+    A reading at the power cap says only that the work would draw that much or more.
+    """
+    try:
+        from scipy.optimize import least_squares
+    except ImportError as error:
+        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+    parts, power_w, static_w, cap_w, weight = _powers(rows, networks, learned)
+    capped = power_w > _AT_CAP * cap_w
+
+    def residuals(log_constants: FloatArray) -> FloatArray:
+        predicted_w = static_w + parts @ np.exp(log_constants)
+        error = np.log(np.where(capped, predicted_w, np.minimum(predicted_w, cap_w)) / power_w)
+        return weight * np.where(capped, np.minimum(error, 0.0), error)
+
+    found = least_squares(residuals, np.log(_START_J), loss="soft_l1", f_scale=0.1)
+    return EnergyConstants(*np.exp(found.x).tolist())
+
+
+def _powers(
+    rows: Sequence[DeviceRow], networks: Networks, learned: Learned
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
+    """Per measured power: how often each constant is paid per second, and watts: measured, static, cap; and a weight."""
+    found: list[tuple[FloatArray, float, float, float, float]] = []
+    for gpu in dict.fromkeys(row.gpu for row in rows):
+        mine = [row for row in rows if row.gpu == gpu and row.power_w is not None]
+        if not mine:
+            continue
+        operations, clock = [row.operation for row in mine], float(gpu.boost_clock_mhz)
+        device_s = np.array([row.device_s for row in mine])
+        least = LeastTimes.of(operations, gpu, clock)
+        paid = EnergyConstants.parts(operations, least, device_s, gpu, clock) / device_s[:, None]
+        for row, part in zip(mine, paid, strict=True):
+            found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), gpu.power_limit_w, _LOOPS_COUNT))
+    for gpu, measurement, network in networks:
+        clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
+        operations = [entry.operation for entry in network]
+        counts = np.array([entry.count for entry in network], dtype=float)
+        matrix, least = relative_features(operations, gpu, clock)
+        device_s = least.time_s * learned.ratio(operations, matrix)
+        # No more than was measured: what the GPU does in that time is what draws the power.
+        device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
+        part = counts @ EnergyConstants.parts(operations, least, device_s, gpu, clock) / measurement.time_s
+        found.append((part, measurement.power_w, static_power_w(gpu, clock), gpu.power_limit_w, 1.0))
+    parts, *columns = zip(*found, strict=True)
+    return np.array(parts), *(np.array(column) for column in columns)  # type: ignore[return-value]
+
+
+def on_gpu(learned: Learned, gpu: GPU, mode: str) -> AnyGpuPredictor:
+    """What was learned, on a GPU and in a mode."""
+    return AnyGpuPredictor(gpu, mode, learned)

@@ -1,0 +1,219 @@
+"""Device time and energy of operations on any GPU at any clock: physics with a handful of constants.
+
+Time. Compute scales with the graphics clock, DRAM does not, and the caches and load units between them do: at low
+clocks they slow memory-bound work down, too. The three overlap, but not wholly; their p-norm is the least time.
+
+Energy. Moving a byte and computing a FLOP cost energy, and so does an SM that is awake:
+
+    E = bytes x e_memory + k V^2 (FLOPs x e_unit + SMs x clock x device time x e_awake)
+
+with V the supply voltage relative to that at the top clock, k the chip's process relative to 7 nm, e_memory by type of
+memory and e_unit by unit (fp32 pipes or tensor cores). Static power comes on top.
+
+Power cap. A GPU that would draw more than its cap lowers its clock until it does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from ..hardware import GPU, find_gpu
+from ..operations import Operation
+from .features import FloatArray, roofline
+
+_OVERLAP = 3.0
+# Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
+_SM_BYTES = 36.0
+# Energy of logic relative to TSMC 7 nm at each one's top voltage. 12 nm follows from the RTX 2080 Ti beside A30 and
+# A100; the others are priors: nobody's power was among the data.
+_PROCESS = {"16": 1.5, "14": 1.5, "12": 1.3, "8": 1.1, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
+_STATIC_SHARE, _MOST_STATIC_W = 0.18, 80.0  # Of the cap: A30 0.20, A100 0.18 at low clocks, H100 SXM 0.10.
+_VOLTAGE_LIKE = "NVIDIA A100-PCIE-40GB"  # Whose voltage curve is taken, relative to the boost clock, where none is known.
+_STEPS = 14  # Halvings of the clock range: below 1 MHz.
+
+
+@dataclass(frozen=True)
+class LeastTimes:
+    """The least seconds that each operation needs: for computing, for DRAM, and for the way between.
+
+    Args:
+        compute_s, cache_s: At the clock they were made for; they scale with it.
+        memory_s: At any clock.
+    """
+
+    compute_s: FloatArray
+    memory_s: FloatArray
+    cache_s: FloatArray
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Self:
+        """Least times of operations on a GPU at a clock."""
+        line = roofline(operations, gpu, clock_mhz)
+        bytes_moved = line.memory_s * gpu.memory_bandwidth
+        return cls(line.compute_s, line.memory_s, bytes_moved / (_SM_BYTES * gpu.sms * clock_mhz * 1e6))
+
+    def slowed(self, factor: FloatArray | float) -> Self:
+        """The same at a clock that is lower by a factor."""
+        return type(self)(self.compute_s * factor, self.memory_s, self.cache_s * factor)
+
+    @property
+    def time_s(self) -> FloatArray:
+        """The p-norm of the three."""
+        total: FloatArray = self.compute_s**_OVERLAP + self.memory_s**_OVERLAP + self.cache_s**_OVERLAP
+        return np.maximum(total ** (1 / _OVERLAP), 1e-9)
+
+
+def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
+    """Supply voltage at a clock over that at the boost clock."""
+    like = find_gpu(_VOLTAGE_LIKE)
+    known = gpu if gpu.voltage is not None else like
+    curve = known.voltage
+    assert curve is not None  # the catalogue has it
+    clocks = np.atleast_1d(np.asarray(clock_mhz, dtype=float)) * known.boost_clock_mhz / gpu.boost_clock_mhz
+    top = curve.at(float(known.boost_clock_mhz))
+    return np.array([curve.at(clock) / top for clock in clocks])
+
+
+def static_power_w(gpu: GPU, clock_mhz: float) -> float:
+    """Board power with a context open and nothing to do."""
+    if gpu.idle_curve is not None:
+        return gpu.idle_curve.at(clock_mhz)
+    return max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
+
+
+def process_factor(gpu: GPU) -> float:
+    """Energy of the chip's logic relative to 7 nm; 1 where the process is not known."""
+    digits = "".join(c if c.isdigit() else " " for c in gpu.process or "").split()
+    return _PROCESS.get(digits[0], 1.0) if digits else 1.0
+
+
+@dataclass(frozen=True)
+class EnergyConstants:
+    """What work costs on a 7 nm chip at its top voltage.
+
+    Args:
+        fp32_j_per_flop, tensor_j_per_flop: By unit; a multiply-add is two FLOPs.
+        hbm_j_per_byte, gddr_j_per_byte: By type of memory, with everything on the way.
+        awake_w_per_sm_ghz: Of an SM that works, per GHz.
+    """
+
+    fp32_j_per_flop: float
+    tensor_j_per_flop: float
+    hbm_j_per_byte: float
+    gddr_j_per_byte: float
+    awake_w_per_sm_ghz: float
+
+    def dynamic_energy_j(
+        self,
+        operations: Sequence[Operation],
+        least: LeastTimes,
+        device_s: FloatArray,
+        gpu: GPU,
+        clock_mhz: FloatArray | float,
+    ) -> FloatArray:
+        """Joules above static power, one value per operation.
+
+        Args:
+            operations: What runs.
+            least: Its least times at this clock.
+            device_s: What it really takes at this clock.
+            gpu: Where.
+            clock_mhz: One clock, or one for each operation.
+        """
+        parts = self.parts(operations, least, device_s, gpu, clock_mhz)
+        energy_j: FloatArray = parts @ np.array(list(asdict(self).values()))
+        return energy_j
+
+    @staticmethod
+    def parts(
+        operations: Sequence[Operation],
+        least: LeastTimes,
+        device_s: FloatArray,
+        gpu: GPU,
+        clock_mhz: FloatArray | float,
+    ) -> FloatArray:
+        """How often each constant is paid: an array of shape (operations, 5) in the order of the fields."""
+        precisions = [gpu.running_precision(operation.precision) for operation in operations]
+        tensor = np.array([precision != "fp32" for precision in precisions])
+        peak = np.array([gpu.peak_flops[precision] for precision in precisions])
+        flops = least.compute_s * peak * np.asarray(clock_mhz) / gpu.boost_clock_mhz
+        # TF32 multiplies numbers of twice the width.
+        flops = flops * np.where(np.array(precisions) == "tf32", 2.0, 1.0)
+        moved = least.memory_s * gpu.memory_bandwidth
+        hbm = "HBM" in (gpu.memory_type or "HBM")
+        logic = process_factor(gpu) * relative_voltage(gpu, clock_mhz) ** 2
+        awake = gpu.sms * np.asarray(clock_mhz) / 1e3 * device_s
+        nothing = np.zeros(len(operations))
+        return np.column_stack(
+            [
+                logic * np.where(tensor, 0.0, flops),
+                logic * np.where(tensor, flops, 0.0),
+                moved if hbm else nothing,
+                nothing if hbm else moved,
+                logic * awake,
+            ]
+        )
+
+    def to_json(self) -> dict[str, float]:
+        """The constants as a dictionary."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(**value)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Operations as they run under a power cap, one value per operation: seconds, joules, and the clock that is held."""
+
+    device_s: FloatArray
+    dynamic_energy_j: FloatArray
+    clock_mhz: FloatArray
+
+
+def settle(
+    operations: Sequence[Operation],
+    least: LeastTimes,
+    ratio: FloatArray,
+    gpu: GPU,
+    clock_mhz: float,
+    constants: EnergyConstants,
+    power_limit_w: float,
+) -> Settled:
+    """Lower the clock of each operation until its power is within the cap.
+
+    Args:
+        operations: What runs.
+        least: Its least times at the clock that is asked for.
+        ratio: Device time over least time; it stays when the clock falls.
+        gpu: Where.
+        clock_mhz: The clock that is asked for.
+        constants: What work costs.
+        power_limit_w: The cap.
+    """
+    allowed_w = max(power_limit_w - static_power_w(gpu, clock_mhz), 1.0)
+
+    def at(clock: FloatArray) -> tuple[FloatArray, FloatArray]:
+        slower = least.slowed(clock_mhz / clock)
+        device_s = slower.time_s * ratio
+        return device_s, constants.dynamic_energy_j(operations, slower, device_s, gpu, clock)
+
+    high = np.full(len(operations), float(clock_mhz))
+    low = np.full(len(operations), float(min(gpu.min_clock_mhz, clock_mhz)))
+    device_s, energy_j = at(high)
+    above = energy_j > allowed_w * device_s
+    if above.any():
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            device_s, energy_j = at(np.where(above, middle, clock_mhz))
+            too_much = energy_j > allowed_w * device_s
+            high, low = np.where(too_much, middle, high), np.where(too_much, low, middle)
+    held = np.where(above, low, clock_mhz)
+    device_s, energy_j = at(held)
+    return Settled(device_s, energy_j, held)

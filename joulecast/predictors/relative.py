@@ -1,0 +1,109 @@
+"""Operations as numbers relative to the GPU that they run on, so that what is learned on one holds on another.
+
+No time, size or rate stands alone here: work is counted in clock cycles, sizes in tiles, waves and caches, and the
+GPU by its ratios. What shares with features.py is taken from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..hardware import GPU
+from ..operations import Operation
+from .features import FEATURE_NAMES, FloatArray, features
+from .physics import LeastTimes
+
+_SHARED = (
+    "log_intensity",
+    "kernel",
+    "stride",
+    "log_groups",
+    "channels_per_group",
+    "bias",
+    "log_rows",
+    "log_columns",
+    "log_reduction",
+    "tile_fill",
+    "log_waves",
+    "log_cache_fill",
+    "last_size_alignment",
+    "channel_alignment",
+    "tensor_cores",
+    *(name for name in FEATURE_NAMES if name.startswith("family_")),
+)
+_KINDS_APART = (
+    "linear",
+    "matmul",
+    "batch_norm",
+    "layer_norm",
+    "softmax",
+    "relu",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "add",
+    "mul",
+    "div",
+    "pow",
+    "max_pool2d",
+    "adaptive_avg_pool2d",
+)
+_COLUMNS = [FEATURE_NAMES.index(name) for name in _SHARED]
+# AMD's targets beside the NVIDIA generation of their time.
+_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
+_LEAST_S = 1e-12
+
+RELATIVE_NAMES: tuple[str, ...] = (
+    *_SHARED,
+    *(f"kind_{kind}" for kind in _KINDS_APART),
+    "log_compute_over_memory",
+    "log_cycles",
+    "generation",
+    "log_ridge",
+    "log_sms",
+    "log_watts_per_tflops",
+    "half_precision",
+    "training",
+)
+"""What `relative_features` gives, column by column; a stored predictor names them."""
+
+
+def relative_features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tuple[FloatArray, LeastTimes]:
+    """Describe operations on a GPU at a clock.
+
+    Returns:
+        A matrix of shape (operations, len(RELATIVE_NAMES)), and the least times that it relates to.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    matrix, _ = features(operations, gpu, clock_mhz)
+    least = LeastTimes.of(operations, gpu, clock_mhz)
+    peak = gpu.peak_flops["fp32"] * clock_mhz / gpu.boost_clock_mhz
+    of_gpu = (
+        _generation(gpu),
+        np.log(peak / gpu.memory_bandwidth),
+        np.log(gpu.sms),
+        np.log(gpu.power_limit_w / (peak / 1e12)),
+    )
+    rows = len(operations)
+    columns = [
+        matrix[:, _COLUMNS],
+        np.array([[operation.kind == kind for kind in _KINDS_APART] for operation in operations], dtype=float),
+        np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
+        np.log(least.time_s * clock_mhz * 1e6),
+        np.tile(of_gpu, (rows, 1)),
+        np.array([operation.precision in ("fp16", "bf16") for operation in operations], dtype=float),
+        np.array([operation.mode == "training" for operation in operations], dtype=float),
+    ]
+    return np.column_stack(columns), least
+
+
+def _generation(gpu: GPU) -> float:
+    try:
+        return float(gpu.compute_capability)
+    except ValueError:
+        return _GENERATIONS.get(gpu.compute_capability, 8.0)
