@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from .errors import InputError
-from .operations import Operation, normalized_shape, real_precision
-from .rules import Shape
+from .inputs import InputShape, shape_from_json, shape_to_json
+from .operations import Operation, real_precision
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,15 @@ class Network:
     Args:
         entries: The unique operations, in order of first use.
         name: What to call it.
-        input_shape: The shape that it was extracted at; None for a list of operations.
+        input_shape: The shape that it was extracted at: of one input, of several, or by name; None for a list of
+            operations.
         mode: inference or training; all operations share it.
         dropped: What the whitelist or the extraction left out.
     """
 
     entries: tuple[Entry, ...]
     name: str = "network"
-    input_shape: Shape | None = None
+    input_shape: InputShape | None = None
     mode: str = "inference"
     dropped: tuple[Dropped, ...] = ()
 
@@ -120,7 +121,7 @@ class Network:
         """The network as plain lists and dictionaries."""
         return {
             "name": self.name,
-            "input_shape": None if self.input_shape is None else list(self.input_shape),
+            "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
             "operations": [
                 {**entry.operation.to_json(), "count": entry.count, "module_paths": list(entry.module_paths)}
@@ -154,11 +155,10 @@ class Network:
                     allowed=error.allowed,
                     hint=error.hint,
                 ) from error
-        shape = value.get("input_shape")
         return cls(
             tuple(entries),
             name=value.get("name", name),
-            input_shape=None if shape is None else normalized_shape(shape),
+            input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
             dropped=tuple(
                 Dropped(d["name"], d["count"], tuple(d["module_paths"]), d["reason"]) for d in value.get("dropped", ())

@@ -18,6 +18,7 @@ ROOMS = [
     "rules",
     "kinds",
     "operations",
+    "inputs",
     "networks",
     "resources",
     "hardware",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from ..inputs import shape_text
 from .arguments import parse_shape, si, table
 
 if TYPE_CHECKING:
@@ -101,10 +102,6 @@ def _refuse_both(as_json: bool, as_csv: bool) -> None:
         raise InputError("output is either JSON or CSV", given="--json --csv", hint="leave one of them out")
 
 
-def _shape_text(shape: tuple[int, ...] | None) -> str:
-    return "" if shape is None else " x ".join(map(str, shape))
-
-
 def _range_text(low_high: tuple[float, float] | None, unit: str) -> str:
     return "" if low_high is None else f"{si(low_high[0], unit)} to {si(low_high[1], unit)}"
 
@@ -120,7 +117,7 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
     parts = [
-        f"{prediction.network} {_shape_text(prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
+        f"{prediction.network} {shape_text(prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
         f"{prediction.clock_mhz:g} MHz",
         "",
         table(header, totals, frozenset({1})),
@@ -213,7 +210,7 @@ def _network_text(network: Network, top: int) -> str:
     header = ["operation", "calls", "FLOPs", "bytes", "FLOP/B", "modules"]
     moved = sum(e.count * (e.operation.bytes_read + e.operation.bytes_written) for e in network)
     parts = [
-        f"{network.name} {_shape_text(network.input_shape)}, {network.mode}",
+        f"{network.name} {shape_text(network.input_shape)}, {network.mode}",
         "",
         table(header, _network_rows(network, top), frozenset({1, 2, 3, 4})),
         "",
