@@ -175,12 +175,12 @@ def trace(
     if not recorder.operations:
         raise ExtractionError(f"{name} runs no operation on this input", given=shape_text(inputs.shape))
     return Network(
-        tuple(Entry(operation, len(paths), _unique(paths)) for operation, paths in recorder.operations.items()),
+        tuple(Entry.at(operation, paths) for operation, paths in recorder.operations.items()),
         name=name,
         input_shape=inputs.shape,
         mode=mode,
         dropped=tuple(
-            Dropped(dropped, len(paths), _unique(paths), reason)
+            Dropped(dropped, len(paths), tuple(dict.fromkeys(paths)), reason)
             for (dropped, reason), paths in recorder.dropped.items()
         ),
     )
@@ -211,7 +211,3 @@ _HINTS: Mapping[str, str] = {
     "indices": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
     "": "check the dimensions; a model that needs the values of tensors cannot be extracted",
 }
-
-
-def _unique(paths: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(paths))

@@ -221,6 +221,8 @@ class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # A real tensor that a module keeps outside its parameters was saved as it is.
+        args = self._recorder.on_meta(args)
         result = func(*args, **(kwargs or {}))
         tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
         if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
