@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from joulecast import Operation
+from joulecast.cli import main
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.predictors.features import roofline
@@ -72,3 +73,16 @@ def simulated_dataset(mode: str = "inference") -> Dataset:
 @pytest.fixture(scope="session")
 def dataset() -> Dataset:
     return simulated_dataset()
+
+
+@pytest.fixture
+def call(capsys):
+    """Call the command line: exit code, output, errors."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            main(list(map(str, arguments)))
+        output = capsys.readouterr()
+        return caught.value.code, output.out, output.err
+
+    return run

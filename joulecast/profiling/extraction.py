@@ -37,8 +37,10 @@ class Forward:
     def __init__(self, module: torch.nn.Module, inputs: Inputs, precision: str) -> None:
         self.module, self.precision = module, precision
         self._half = DTYPES.get(precision)
+        # Parameters that two modules share stay one tensor.
+        once: dict[int, torch.Tensor] = {}
         self.tensors = {
-            name: self._in_type(tensor if tensor.is_meta else tensor.detach().to("meta"))
+            name: once.setdefault(id(tensor), self._in_type(tensor if tensor.is_meta else tensor.detach().to("meta")))
             for name, tensor in _named_tensors(module)
         }
         floating = (p.dtype for p in module.parameters() if p.is_floating_point())
@@ -80,8 +82,11 @@ class Forward:
         both.
         """
         learned = {name for name, _ in self.module.named_parameters(remove_duplicate=False)}
+        once: dict[int, torch.Tensor] = {}
         leaves = {
-            name: tensor.detach().requires_grad_(name in learned and tensor.is_floating_point())
+            name: once.setdefault(
+                id(tensor), tensor.detach().requires_grad_(name in learned and tensor.is_floating_point())
+            )
             for name, tensor in self.tensors.items()
         }
         with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder):

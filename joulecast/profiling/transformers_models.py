@@ -65,7 +65,10 @@ def from_config(config: Any) -> torch.nn.Module:
         kind = config.get("model_type")
         if kind not in transformers.CONFIG_MAPPING:
             raise unknown_name("type of transformer", kind, transformers.CONFIG_MAPPING.keys())
-        config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
+        try:
+            config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
+        except Exception as error:
+            raise InputError(f"this is no configuration of a {kind}", given=_first_line(error)) from error
     named = (config.architectures or [None])[0]
     try:
         model_class = _class(named) if named else transformers.AutoModel._model_mapping[type(config)]
@@ -89,12 +92,18 @@ def _without_weights(model_class: Any, config: Any) -> torch.nn.Module:
     no_init = importlib.import_module("transformers.initialization").no_init_weights
     try:
         with torch.device("meta"), no_init(), torch.random.fork_rng(devices=[]):
-            model: torch.nn.Module = model_class._from_config(config)
-    except (AttributeError, TypeError, ValueError, RuntimeError, ImportError) as error:
+            model = model_class._from_config(config)
+            model.tie_weights()
+    except Exception as error:
         raise ExtractionError(
-            f"this configuration does not make a {model_class.__name__}: {error}", given=type(config).__name__
+            f"this configuration does not make a {model_class.__name__}", given=_first_line(error)
         ) from error
-    return model
+    built: torch.nn.Module = model
+    return built
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def is_transformer(module: Any) -> bool:

@@ -126,8 +126,8 @@ def test_the_lists_of_autocast_are_pytorchs():
         "rnn_relu_cell",
     }
     assert listed("LOWER_PRECISION_FP") - LOWER_PRECISION == {*recurrent, "_scaled_dot_product_flash_attention"}
-    assert LOWER_PRECISION <= listed("LOWER_PRECISION_FP")
-    assert FULL_PRECISION <= listed("FP32")
+    assert listed("LOWER_PRECISION_FP") >= LOWER_PRECISION
+    assert listed("FP32") >= FULL_PRECISION
     assert {name for name in listed("FP32") - FULL_PRECISION if "loss" not in name} == {
         "kl_div",
         "binary_cross_entropy_with_logits",
