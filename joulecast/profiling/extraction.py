@@ -7,6 +7,7 @@ that the table of operators does not know are broken down until it does, or unti
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -109,7 +110,8 @@ def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]
 def _in_mode(module: torch.nn.Module, mode: str) -> Iterator[None]:
     """Put the module into train or eval mode, and every part of it back as it was."""
     flags = [(child, child.training) for child in module.modules()]
-    module.train(mode == "training")
+    with contextlib.suppress(NotImplementedError):  # what torch.export makes has one mode only
+        module.train(mode == "training")
     try:
         yield
     finally:

@@ -65,6 +65,8 @@ def network_of(
         return _traced(model, Inputs.of(input_shape), cache_length, options)
     if transformers is not None and isinstance(model, transformers.PretrainedConfig):
         return _configured(model, Inputs.of(input_shape), cache_length, options)
+    if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
+        return _traced(model.module(), Inputs.of(input_shape), cache_length, options)
     if isinstance(model, Sequence):
         return _as_asked(Network.of(map(_pair, model)), mode, precision)
     raise InputError(
@@ -91,7 +93,19 @@ def _from_json(path: Path, input_shape: Any, cache_length: int | None, options: 
     return _as_asked(Network.from_json(content, name=path.stem), options["mode"], options["precision"])
 
 
-_READERS: Mapping[str, Callable[[Path, Any, int | None, dict[str, Any]], Network]] = {".json": _from_json}
+def _from_program(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    """A program of torch.export."""
+    _needs_torch(str(path))
+    from .exported_programs import load
+
+    program = load(path)
+    return _traced(program, program.inputs(input_shape), cache_length, options, name=program.name)
+
+
+_READERS: Mapping[str, Callable[[Path, Any, int | None, dict[str, Any]], Network]] = {
+    ".json": _from_json,
+    ".pt2": _from_program,
+}
 """Suffix of a file -> how to read it. A file with another suffix is taken for JSON."""
 
 
