@@ -73,7 +73,7 @@ def network_of(
         "this is no model",
         given=type(model).__name__,
         allowed="a name, a torch.nn.Module, a configuration of transformers, a Network, a list of (Operation, count), "
-        "or a file: network (JSON), config.json",
+        "or a file: network (JSON), config.json, .pt2, .onnx",
     )
 
 
@@ -102,9 +102,20 @@ def _from_program(path: Path, input_shape: Any, cache_length: int | None, option
     return _traced(program, program.inputs(input_shape), cache_length, options, name=program.name)
 
 
+def _from_onnx(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    """An ONNX file."""
+    from .onnx_graphs import load
+
+    if cache_length is not None:
+        raise InputError("an ONNX file has its cache among its inputs", given=f"cache_length={cache_length}")
+    chosen = {name: options[name] for name in ("mode", "precision", "whitelist")}
+    return load(path, input_shape, **chosen)
+
+
 _READERS: Mapping[str, Callable[[Path, Any, int | None, dict[str, Any]], Network]] = {
     ".json": _from_json,
     ".pt2": _from_program,
+    ".onnx": _from_onnx,
 }
 """Suffix of a file -> how to read it. A file with another suffix is taken for JSON."""
 
