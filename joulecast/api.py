@@ -26,6 +26,7 @@ def extract(
     mode: str = "inference",
     precision: str = "default",
     cache_length: int | None = None,
+    optimizer: str | None = None,
     whitelist: Collection[str] = WHITELIST,
     operators: CustomOperators | None = None,
 ) -> Network:
@@ -45,6 +46,8 @@ def extract(
             in that type. Half modules and regions of autocast have the precision that they say.
         cache_length: Tokens whose keys and values a transformer has cached: (8, 1) after 2048 of them is a step of
             decoding. None for a forward without a past, such as a prefill.
+        optimizer: "sgd", "adam" or "adamw": a training iteration ends in its step over all parameters, as PyTorch's
+            default on a GPU does it (foreach). One operation, however many kernels.
         whitelist: Operation kinds to keep; what it drops is listed in `Network.dropped`.
         operators: Operators of your own: "namespace.name", as `Network.dropped` lists it, and its kind, or a function
             from its arguments by name to kind, input shapes and attributes.
@@ -66,6 +69,7 @@ def extract(
         whitelist=whitelist,
         operators=operators,
         cache_length=cache_length,
+        optimizer=optimizer,
     )
 
 

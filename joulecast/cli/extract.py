@@ -37,6 +37,7 @@ def extract(
     training: Training = False,
     precision: Precision = "default",
     cache_length: CacheLength = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adamw: its step comes last.")] = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree of modules to show; 0 for all.")] = 3,
     operations: Annotated[bool, typer.Option("--operations", help="One row per operation instead of modules.")] = False,
     top: Top = 0,
@@ -57,6 +58,7 @@ def extract(
             mode="training" if training else "inference",
             precision=precision,
             cache_length=cache_length,
+            optimizer=optimizer,
         )
         for name in (model, diff)
         if name is not None

@@ -21,32 +21,9 @@ import torch
 
 from ..errors import ExtractionError, InputError
 from ..inputs import Input, Inputs, shape_text
-from .known_values import NeedsValuesError
+from .exported_values import DTYPES, bind, size_of, value_of
 
 _SCHEMA = 8  # SCHEMA_VERSION in torch/_export/serde/schema.py; another first number means another format.
-# ScalarType and MemoryFormat of the same file.
-_DTYPES: Mapping[int, torch.dtype] = {
-    1: torch.uint8,
-    2: torch.int8,
-    3: torch.int16,
-    4: torch.int32,
-    5: torch.int64,
-    6: torch.float16,
-    7: torch.float32,
-    8: torch.float64,
-    10: torch.complex64,
-    11: torch.complex128,
-    12: torch.bool,
-    13: torch.bfloat16,
-    29: torch.float8_e4m3fn,
-    30: torch.float8_e5m2,
-}
-_MEMORY_FORMATS = {
-    1: torch.contiguous_format,
-    2: torch.channels_last,
-    3: torch.channels_last_3d,
-    4: torch.preserve_format,
-}
 _OPERATORS = "eq ne le ge lt gt neg pos add sub mul floordiv truediv mod and_ or_ pow"
 _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     **{f"_operator.{name}": getattr(operator, name) for name in _OPERATORS.split()},
@@ -99,7 +76,7 @@ class ExportedProgram(torch.nn.Module):
 
     def _keep(self, sort: str, name: str) -> None:
         value = self._graph["tensor_values"][name]
-        tensor = torch.empty(tuple(map(_size, value["sizes"])), dtype=_DTYPES[value["dtype"]], device="meta")
+        tensor = torch.empty(tuple(map(size_of, value["sizes"])), dtype=DTYPES[value["dtype"]], device="meta")
         own = f"_{len(self._given)}"
         if sort == "parameter" and tensor.is_floating_point():
             self.register_parameter(own, torch.nn.Parameter(tensor, requires_grad=value["requires_grad"]))
@@ -122,7 +99,7 @@ class ExportedProgram(torch.nn.Module):
             InputError: Another number of inputs, or a size that was fixed when the model was exported.
         """
         exported = {
-            name: Input(tuple(map(_size, value["sizes"])), str(_DTYPES[value["dtype"]]).removeprefix("torch."))
+            name: Input(tuple(map(size_of, value["sizes"])), str(DTYPES[value["dtype"]]).removeprefix("torch."))
             for name, value in self.user_inputs.items()
         }
         wanted = Inputs.of(given) if given is not None else Inputs(named=tuple(exported.items()))
@@ -156,8 +133,8 @@ class ExportedProgram(torch.nn.Module):
             if target.startswith("torch.ops.higher_order."):
                 result: Any = self._run_inner(target, [argument for _, _, argument in given], values)
             else:
-                args = [_value(argument, values) for _, kind, argument in given if kind != _KEYWORD]
-                kwargs = {name: _value(argument, values) for name, kind, argument in given if kind == _KEYWORD}
+                args = [value_of(argument, values) for _, kind, argument in given if kind != _KEYWORD]
+                kwargs = {name: value_of(argument, values) for name, kind, argument in given if kind == _KEYWORD}
                 function = _function(target, args)
                 path = _path(node)
                 part = self._part(path)
@@ -165,8 +142,8 @@ class ExportedProgram(torch.nn.Module):
             outputs = node["outputs"]
             results = [result] if len(outputs) == 1 else result
             for output, one in zip(outputs, results or (), strict=False):
-                _bind(output, one, values)
-        return [_value(output, values) for output in graph["outputs"]]
+                bind(output, one, values)
+        return [value_of(output, values) for output in graph["outputs"]]
 
     def _run_inner(self, target: str, arguments: list[Any], values: dict[str, Any]) -> Any:
         """A region of autocast, or one without gradients: a graph within the graph."""
@@ -174,12 +151,12 @@ class ExportedProgram(torch.nn.Module):
         settings = arguments[: next(i for i, argument in enumerate(arguments) if "as_graph" in argument)]
         if kind not in ("wrap_with_autocast", "wrap_with_set_grad_enabled"):
             raise ExtractionError(f"{self.name} branches by values, which only running it shows", given=kind)
-        plain = [_value(argument, values) for argument in settings]
+        plain = [value_of(argument, values) for argument in settings]
         region: AbstractContextManager[Any] = torch.autocast(*plain) if kind == "wrap_with_autocast" else nullcontext()
         graph = arguments[len(settings)]["as_graph"]["graph"]
         inner = dict(values)
         for output, argument in zip(graph["inputs"], arguments[len(settings) + 1 :], strict=True):
-            _bind(output, _value(argument, values), inner)
+            bind(output, value_of(argument, values), inner)
         with region:
             results = self._run(graph, inner)
         return results[0] if len(results) == 1 else results
@@ -204,12 +181,6 @@ def _path(node: Mapping[str, Any]) -> str:
     return inner if all(name.isidentifier() or name.isdecimal() for name in inner.split(".")) else ""
 
 
-def _size(size: Mapping[str, Any]) -> int:
-    """A size, or the one that a variable size had when the model was exported."""
-    value = size.get("as_int", None)
-    return int(size["as_expr"]["hint"]["as_int"] if value is None else value)
-
-
 def _function(target: str, args: list[Any]) -> Callable[..., Any]:
     if target in _ARITHMETIC:
         return _ARITHMETIC[target]
@@ -228,51 +199,6 @@ def _function(target: str, args: list[Any]) -> Callable[..., Any]:
     if makes and parts[3] not in _MAKERS:
         raise ExtractionError("an operator of this program has no tensor to work on, and is not run", given=target)
     return packet
-
-
-def _bind(output: Mapping[str, Any], result: Any, values: dict[str, Any]) -> None:
-    ((sort, content),) = output.items()
-    if sort == "as_tensors":
-        for item, one in zip(content, result, strict=True):
-            values[item["name"]] = one
-    elif isinstance(content, Mapping) and (name := content.get("name") or content.get("as_name")):
-        values[name] = result
-
-
-def _value(argument: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    ((sort, content),) = argument.items()
-    match sort:
-        case "as_none":
-            return None
-        case "as_tensor":
-            return values[content["name"]]
-        case "as_tensors":
-            return [values[item["name"]] for item in content]
-        case "as_optional_tensor":
-            return _value(content, values)
-        case "as_optional_tensors" | "as_sym_ints" | "as_sym_bools" | "as_sym_floats":
-            return [_value(item, values) for item in content]
-        case "as_sym_int" | "as_sym_bool" | "as_sym_float":
-            return _value(content, values)
-        case "as_name":
-            return values[content]
-        case "as_scalar_type":
-            return _DTYPES[content]
-        case "as_memory_format":
-            return _MEMORY_FORMATS[content]
-        case "as_layout":
-            return torch.strided
-        case "as_device":
-            return torch.device("meta")
-        case "as_complex":
-            return complex(content["real"], content["imag"])
-        case "as_float":
-            return float(content)  # JSON has no infinity; it is a text
-        case "as_floats":
-            return list(map(float, content))
-        case "as_int" | "as_ints" | "as_bool" | "as_bools" | "as_string" | "as_strings":
-            return content
-    raise NeedsValuesError(f"an argument of the kind {sort} cannot be read without loading the program")
 
 
 def _listed(inputs: Mapping[str, Input]) -> str:

@@ -67,14 +67,14 @@ class Forward:
         return other
 
     def learned(self) -> list[torch.Tensor]:
-        """Parameters that need a gradient."""
-        names = {name for name, p in self.module.named_parameters(remove_duplicate=False) if p.requires_grad}
+        """Parameters that need a gradient, each once."""
+        names = {name for name, p in self.module.named_parameters() if p.requires_grad}
         return [tensor for name, tensor in self.tensors.items() if name in names]
 
     def record(self, recorder: Recorder) -> Any:
         """Run it once while a recorder writes down; returns what the module returns."""
         with torch.inference_mode(), recorder.autocast.watching(), recorder.following(), recorder:
-            return torch.func.functional_call(self.module, self.tensors, self.args, self.kwargs)
+            return self._call(self.tensors)
 
     def record_accumulations(self, recorder: Recorder) -> None:
         """Run forward and backward and write down what no forward shows.
@@ -91,19 +91,29 @@ class Forward:
             for name, tensor in self.tensors.items()
         }
         with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder):
-            result = torch.func.functional_call(self.module, leaves, self.args, self.kwargs)
+            result = self._call(leaves)
         outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
         if outputs:
             with Accumulations(recorder):
                 torch.autograd.backward(outputs, [torch.empty_like(t) for t in outputs])
+
+    def _call(self, tensors: Tensors) -> Any:
+        # Shared parameters are one tensor here already.
+        return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
 
     def _in_type(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self._half) if self._half and tensor.is_floating_point() else tensor
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    yield from module.named_parameters(remove_duplicate=False)
-    yield from module.named_buffers(remove_duplicate=False)
+    """Parameters and buffers, once for every place that holds one.
+
+    A module that two others share is one place: `functional_call` would give it back the wrong tensor otherwise.
+    """
+    for path, part in module.named_modules():
+        for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None:
+                yield f"{path}.{name}" if path else name, tensor
 
 
 @contextmanager
@@ -128,6 +138,7 @@ def trace(
     name: str | None = None,
     whitelist: Collection[str] = WHITELIST,
     operators: CustomOperators | None = None,
+    optimizer: str | None = None,
     prepare: Callable[[Forward], None] | None = None,
 ) -> Network:
     """List the operations that one forward of a module runs, without computing any of them.
@@ -148,6 +159,7 @@ def trace(
         whitelist: Kinds to keep; others are listed in `Network.dropped`.
         operators: Operators of your own: "namespace.name" and its kind, or a function from its arguments by name to
             kind, input shapes and attributes.
+        optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
         prepare: Called before the forward; adds arguments that are no inputs.
 
     Returns:
@@ -165,6 +177,8 @@ def trace(
     for kind in [*whitelist, *own]:
         if kind not in KINDS:
             raise unknown_name("operation kind", kind, KINDS)
+    if optimizer is not None:
+        _refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
     forward = Forward(module, inputs, precision)
     recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned())
@@ -175,6 +189,8 @@ def trace(
             forward.record(recorder)
             if mode == "training":
                 forward.record_accumulations(recorder)
+            if optimizer is not None:
+                recorder.optimize(optimizer, forward.learned())
         except JoulecastError:
             raise
         except Exception as error:
@@ -191,6 +207,14 @@ def trace(
             for (dropped, reason), paths in recorder.dropped.items()
         ),
     )
+
+
+def _refuse_optimizer(optimizer: str, mode: str) -> None:
+    known = [kind.removesuffix("_step") for kind in KINDS if kind.endswith("_step")]
+    if optimizer not in known:
+        raise unknown_name("optimizer", optimizer, known)
+    if mode != "training":
+        raise InputError("an optimizer steps in training", given=f"mode={mode}", allowed="training")
 
 
 def _explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs) -> ExtractionError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -138,6 +139,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """Write down the addition of two gradients of one tensor."""
         self._stack = [("(backward)", False)]
         self._keep(("gradient_accumulation", [shape], {}), dtype)
+
+    def optimize(self, optimizer: str, learned: Iterable[torch.Tensor]) -> None:
+        """Write down a step over all learned parameters of a type at once."""
+        self._stack = [("(optimizer)", False)]
+        elements: Counter[torch.dtype] = Counter()
+        for tensor in learned:
+            elements[tensor.dtype] += tensor.numel()
+        for dtype, number in elements.items():
+            self._keep((f"{optimizer}_step", [(number,)], {}), dtype)
 
     def on_meta(self, value: Any) -> Any:
         """Arguments of an operator without memory: what a module keeps outside its parameters is still real."""

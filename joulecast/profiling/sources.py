@@ -36,6 +36,7 @@ def network_of(
     whitelist: Collection[str] = WHITELIST,
     operators: CustomOperators | None = None,
     cache_length: int | None = None,
+    optimizer: str | None = None,
 ) -> Network:
     """List the operations of a model; see `joulecast.extract` for what everything means.
 
@@ -52,7 +53,13 @@ def network_of(
         isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
     ):
         raise InputError("the length of a cache is a positive number of tokens", given=repr(cache_length))
-    options = {"mode": mode, "precision": precision, "whitelist": whitelist, "operators": operators}
+    options = {
+        "mode": mode,
+        "precision": precision,
+        "whitelist": whitelist,
+        "operators": operators,
+        "optimizer": optimizer,
+    }
     if isinstance(model, Network):
         return _as_asked(model, mode, precision)
     if isinstance(model, str | Path) and _is_file(Path(model)):
@@ -133,7 +140,7 @@ def _pair(item: Any) -> tuple[Operation, int]:
 def _named(name: str, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
     # What users add to the whitelist has no name that a cache could be asked by.
     cached = options["whitelist"] is WHITELIST and not options["operators"]
-    key = [inputs.to_json(), options["mode"], options["precision"], cache_length]
+    key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
     if cached and (known := recall(name, key)) is not None:
         return known
     _needs_torch(name)

@@ -140,3 +140,64 @@ def test_empty_tensors_cost_nothing():
             return torch.relu(x) + torch.relu(x[:0]).sum()
 
     assert [e.operation.input_shapes[0] for e in trace(Empty(), (3, 2)) if e.operation.kind == "relu"] == [(3, 2)]
+
+
+# Elements that pass the memory interface per parameter, by the passes of _multi_tensor_sgd and _multi_tensor_adam:
+# SGD reads parameter and gradient and writes the parameter; Adam is lerp 2 + 1, mul 1 + 1, addcmul 2 + 1, sqrt, div and
+# add 1 + 1 each, addcdiv 3 + 1; AdamW shrinks the parameter first, 1 + 1.
+@pytest.mark.parametrize(("optimizer", "passes"), [("sgd", 3), ("adam", 18), ("adamw", 20)])
+def test_the_step_of_an_optimizer(optimizer, passes):
+    module = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 5).bfloat16(), nn.Linear(5, 1))
+    module[0].bias.requires_grad_(False)
+    module[2].weight = nn.Parameter(torch.ones(1, 5))
+
+    class Through(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.again = module, module[2]
+
+        def forward(self, x):
+            return self.again(self.layers[2](self.layers[1](self.layers[0](x).bfloat16()).float()).expand(-1, 5))
+
+    without = trace(Through(), (2, 4), mode="training")
+    network = trace(Through(), (2, 4), mode="training", optimizer=optimizer)
+    steps = {e.operation.precision: e.operation for e in network if e.operation.kind == f"{optimizer}_step"}
+    # The frozen bias of the first is left out, what is used twice counts once.
+    assert {precision: op.input_shapes for precision, op in steps.items()} == {
+        "fp32": ((4 * 5 + 5 + 1,),),
+        "bf16": ((5 * 5 + 5,),),
+    }
+    fp32 = steps["fp32"]
+    assert fp32.bytes_read + fp32.bytes_written == passes * 4 * 26
+    assert without.entries == network.entries[: len(without)]
+
+
+def test_optimizers_that_cannot_be():
+    with pytest.raises(InputError, match="in training"):
+        joulecast.extract(nn.Linear(2, 2), (2, 2), optimizer="sgd")
+    with pytest.raises(UnknownNameError, match="did you mean adam"):
+        joulecast.extract(nn.Linear(2, 2), (2, 2), mode="training", optimizer="adamm")
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_shared_modules_and_parameters_are_left_as_they_were(mode):
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.tied = nn.Linear(4, 4), nn.Linear(4, 4)
+            self.again = self.first
+            self.tied.weight = self.first.weight
+
+        def forward(self, x):
+            return self.tied(self.again(self.first(x)))
+
+    module = Shared()
+    before = {name: (id(p), p.clone()) for name, p in module.named_parameters(remove_duplicate=False)}
+    (linear, *accumulated) = trace(module, (2, 4), mode=mode)
+    assert linear.count == 3
+    after = dict(module.named_parameters(remove_duplicate=False))
+    assert {name: id(p) for name, p in after.items()} == {name: number for name, (number, _) in before.items()}
+    assert all(torch.equal(p, before[name][1]) for name, p in after.items())
+    # The weight is used three times, the bias of the first twice.
+    counts = {e.operation.input_shapes[0]: e.count for e in accumulated}
+    assert counts == ({(4, 4): 2, (4,): 1} if mode == "training" else {})
