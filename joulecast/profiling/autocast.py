@@ -93,7 +93,8 @@ class Autocast:
         if name in FULL_PRECISION_RESULT:
             first = args[0] if args else None
             half = isinstance(first, torch.Tensor) and first.dtype in (torch.float16, torch.bfloat16)
-            return args, {**kwargs, "dtype": torch.float32} if half and kwargs.get("dtype") is None else kwargs
+            asked = kwargs.get("dtype") or any(isinstance(value, torch.dtype) for value in args)
+            return args, {**kwargs, "dtype": torch.float32} if half and not asked else kwargs
         wanted = lower if name in LOWER_PRECISION else torch.float32 if name in FULL_PRECISION else None
         if wanted is None:
             return args, kwargs

@@ -98,8 +98,15 @@ class Forward:
                 torch.autograd.backward(outputs, [torch.empty_like(t) for t in outputs])
 
     def _call(self, tensors: Tensors) -> Any:
-        # Shared parameters are one tensor here already.
-        return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
+        attributes = [(part, dict(part.__dict__)) for part in self.module.modules()]
+        try:
+            # Shared parameters are one tensor here already.
+            return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
+        finally:
+            # What a forward keeps in the module would be tensors without memory.
+            for part, before in attributes:
+                part.__dict__.clear()
+                part.__dict__.update(before)
 
     def _in_type(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.to(self._half) if self._half and tensor.is_floating_point() else tensor

@@ -16,7 +16,15 @@ _MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scal
 # These take the shape of a tensor, but not its values.
 _LIKE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
 _DEPENDS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
-_UNKNOWN = object()
+
+
+def decides(func: Any) -> bool:
+    """Whether an operator gives a number, or a shape, that depends on values; `index` may, so it is one."""
+    return bool(_DEPENDS & set(func.tags))
+
+
+UNKNOWN: Any = object()
+"""Stands for a value that only the input has."""
 
 
 class NeedsValuesError(RuntimeError):
@@ -25,8 +33,15 @@ class NeedsValuesError(RuntimeError):
 
 def know(tensor: torch.Tensor, value: torch.Tensor) -> None:
     """Say what a meta tensor would hold."""
-    if value.numel() <= _LARGEST:
-        tensor.known_value = value  # type: ignore[attr-defined]
+    tensor.known_value = value  # type: ignore[attr-defined]
+
+
+def without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """A real tensor on the meta device; its values are known if they are few, and never changed."""
+    result = tensor.to("meta")
+    if tensor.numel() <= _LARGEST:
+        know(result, tensor.detach().clone())
+    return result
 
 
 class KnownValues:
@@ -35,8 +50,8 @@ class KnownValues:
     def __init__(self) -> None:
         self._overwritten: set[int] = set()
         self._storages: list[Any] = []
-        self.decisions: list[Any] = []
-        """What the model asked for, in order: numbers, and tensors whose shape depends on values."""
+        self.decisions: list[tuple[Any, Any]] = []
+        """Operators that decide, in order, with what they gave, or UNKNOWN where that is a matter of shapes only."""
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run an operator on meta tensors, and beside it on the values that are known.
@@ -45,30 +60,35 @@ class KnownValues:
             NeedsValuesError: The operator needs values that depend on the input.
         """
         values = self._values(func, args, kwargs)
-        if values is not _UNKNOWN and _DEPENDS & set(func.tags):
-            real = func(*values[0], **values[1])
-            self.decisions.append(real)
-            return tree_map(self._on_meta, real)
+        if decides(func):
+            real = UNKNOWN if values is UNKNOWN else func(*values[0], **values[1])
+            self.decisions.append((func, real))
+            if real is not UNKNOWN:
+                return tree_map(self._on_meta, real)
         try:
             result = func(*args, **kwargs)
         except (NotImplementedError, RuntimeError) as error:
-            if _DEPENDS & set(func.tags):
+            if decides(func):
                 raise NeedsValuesError("its result depends on values that only the input has") from error
             raise
         made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        if values is _UNKNOWN:
-            if func._schema.is_mutable:
+        if values is not UNKNOWN and all(tensor.numel() <= _LARGEST for tensor in made):
+            try:
+                real = func(*values[0], **values[1])
+            except (NotImplementedError, RuntimeError):
+                # Not everything that a GPU can do in half precision, the CPU can.
                 self._forget(func, args, kwargs)
-        elif all(tensor.numel() <= _LARGEST for tensor in made):
-            real = func(*values[0], **values[1])
+                return result
             for tensor, value in zip(made, tree_leaves(real), strict=True):
                 know(tensor, value)
+        else:
+            self._forget(func, args, kwargs)
         return result
 
     def _value(self, tensor: torch.Tensor) -> Any:
-        value: Any = getattr(tensor, "known_value", _UNKNOWN)
-        known = value is not _UNKNOWN and value.untyped_storage()._cdata not in self._overwritten
-        return value if known else _UNKNOWN
+        value: Any = getattr(tensor, "known_value", UNKNOWN)
+        known = value is not UNKNOWN and value.untyped_storage()._cdata not in self._overwritten
+        return value if known else UNKNOWN
 
     def _on_meta(self, value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -82,13 +102,13 @@ class KnownValues:
         name = func.overloadpacket.__name__
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if not tensors and name not in _MAKERS:
-            return _UNKNOWN
+            return UNKNOWN
         if name in _LIKE and tensors[0].numel() <= _LARGEST:
             known = {id(tensors[0]): torch.empty_like(tensors[0], device="cpu")}
         else:
             known = {id(tensor): self._value(tensor) for tensor in tensors}
-        if any(value is _UNKNOWN for value in known.values()) or torch.Tag.nondeterministic_seeded in func.tags:
-            return _UNKNOWN
+        if any(value is UNKNOWN for value in known.values()) or torch.Tag.nondeterministic_seeded in func.tags:
+            return UNKNOWN
 
         def real(value: Any) -> Any:
             if isinstance(value, torch.Tensor):
@@ -101,6 +121,9 @@ class KnownValues:
         return tree_map(real, args), real_kwargs
 
     def _forget(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """What an operator overwrites is not known any more."""
+        if not func._schema.is_mutable:
+            return
         # Views share their storage, so all that look at it are out of date.
         for position, argument in enumerate(func._schema.arguments):
             written = argument.alias_info is not None and argument.alias_info.is_write

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ..kinds import KINDS
 from ..networks import BOOKKEEPING
@@ -18,7 +18,7 @@ from ..operations import Operation, real_precision
 from ..rules import Shape
 from .aten import CONTIGUOUS_INPUT, FREE, OPERATORS, SAVES_INPUT, Bound, Converted
 from .autocast import Autocast
-from .known_values import KnownValues, know
+from .known_values import UNKNOWN, KnownValues, decides, without_memory
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
@@ -69,7 +69,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._stack: list[tuple[str, bool]] = []
         self.autocast = Autocast()
         self.known = KnownValues()
-        self.operator = ""
+        self.operator = ""  # that runs now
         self.operations: dict[Operation, list[str]] = {}
         self.dropped: dict[tuple[str, str], list[str]] = {}
 
@@ -100,14 +100,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._stack.pop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = self.on_meta(args), {name: self.on_meta(value) for name, value in (kwargs or {}).items()}
-        if "device" in kwargs:
-            kwargs["device"] = torch.device("meta")
+        args, kwargs = self.arguments(args, kwargs)
         inside_whole = bool(self._stack) and self._stack[-1][1]
         name = func.overloadpacket.__name__
         # The in-place form moves the same bytes; "add_" is "add", but "__and__" stays.
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        self.operator = f"{func.namespace}.{plain}"
+        self.operator = operator = f"{func.namespace}.{plain}"
         if func.namespace == "aten":
             args, kwargs = self.autocast.cast(plain, args, kwargs, self._cast, lambda t: id(t) in self._learned)
         convert = self._conversion(func.namespace, plain)
@@ -117,10 +115,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if result is not NotImplemented:
                 return result
         result = self.known.run(func, args, kwargs)
+        self.operator = ""
         if inside_whole or plain in FREE:
             return result
         if convert is None or _is_counter(result):
-            self._drop(self.operator, "no operation kind" if convert is None else BOOKKEEPING)
+            self._drop(operator, "no operation kind" if convert is None else BOOKKEEPING)
             return result
         names = (argument.name for argument in func._schema.arguments)
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
@@ -149,14 +148,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         for dtype, number in elements.items():
             self._keep((f"{optimizer}_step", [(number,)], {}), dtype)
 
+    def arguments(self, args: Any, kwargs: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        """Arguments of an operator on the meta device."""
+        kwargs = {name: self.on_meta(value) for name, value in (kwargs or {}).items()}
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("meta")
+        return self.on_meta(args), kwargs
+
     def on_meta(self, value: Any) -> Any:
         """Arguments of an operator without memory: what a module keeps outside its parameters is still real."""
         if isinstance(value, torch.Tensor):
             if value.is_meta:
                 return value
-            result = value.to("meta")
-            know(result, value)
-            return result
+            return without_memory(value)
         if (
             isinstance(value, list | tuple)
             and value
@@ -245,14 +249,12 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._recorder, self._decisions = recorder, iter(recorder.known.decisions)
+        self._recorder, self._decisions = recorder, deque(recorder.known.decisions)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = {name: self._recorder.on_meta(value) for name, value in (kwargs or {}).items()}
-        if "device" in kwargs:
-            kwargs["device"] = torch.device("meta")
-        if {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape} & set(func.tags):
-            decision = next(self._decisions, None)
-            if decision is not None:
-                return self._recorder.on_meta(decision)
-        return func(*self._recorder.on_meta(args), **kwargs)
+        given, further = self._recorder.arguments(args, kwargs)
+        if decides(func) and self._decisions and self._decisions[0][0] is func:
+            _, decision = self._decisions.popleft()
+            if decision is not UNKNOWN:
+                return tree_map(self._recorder.on_meta, decision)
+        return func(*given, **further)

@@ -201,3 +201,39 @@ def test_shared_modules_and_parameters_are_left_as_they_were(mode):
     # The weight is used three times, the bias of the first twice.
     counts = {e.operation.input_shapes[0]: e.count for e in accumulated}
     assert counts == ({(4, 4): 2, (4,): 1} if mode == "training" else {})
+
+
+def test_what_a_forward_keeps_does_not_stay():
+    class Keeps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.seen = nn.Linear(2, 2), torch.zeros(3)
+
+        def forward(self, x):
+            self.seen = self.seen.clone().add_(1)
+            self.last = x
+            return self.layer(x) * self.seen[0]
+
+    module = Keeps()
+    seen = module.seen
+    trace(module, (1, 2), mode="training")
+    assert module.seen is seen
+    assert seen.tolist() == [0, 0, 0]
+    assert not hasattr(module, "last")
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_decisions_among_indexing_by_the_input(mode):
+    class Indexes(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Parameter(torch.zeros(5, 3))
+
+        def forward(self, ids):
+            order = torch.arange(5)
+            first = self.table[order.flip(0)][ids]
+            kept = first[:, order[order > 2]] if order[1].item() == 1 else first
+            return kept * 2
+
+    (mul,) = (e.operation for e in trace(Indexes(), IDS, mode=mode) if e.operation.kind == "mul")
+    assert mul.input_shapes == ((2, 2, 3),)
