@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from .errors import InputError
@@ -15,48 +15,73 @@ from .profiling import WHITELIST, network_of
 from .zoo import find_predictor
 
 if TYPE_CHECKING:
-    from .profiling.sources import Model
+    from .profiling.recorder import CustomOperators
+    from .profiling.sources import InputShape, Model
 
 
 def extract(
     model: Model,
-    input_shape: Sequence[int] | None = None,
+    input_shape: InputShape | None = None,
     *,
     mode: str = "inference",
     precision: str = "default",
+    cache_length: int | None = None,
+    optimizer: str | None = None,
     whitelist: Collection[str] = WHITELIST,
+    operators: CustomOperators | None = None,
 ) -> Network:
     """List the operations of a model without running it: no weights, no activations, no GPU.
 
     Args:
-        model: Name of a torchvision classification model, a `torch.nn.Module`, a Network, a list of pairs of
-            Operation and count, or the path of a network saved as JSON.
-        input_shape: Shape of the input, batch first.
+        model: Name of a model of torchvision, of a well-known transformer (`joulecast.profiling.transformers_configs`)
+            or of timm ("timm/..." where torchvision has the name, too); a `torch.nn.Module`; a configuration of
+            transformers or the path of its config.json; a Network, the path of one saved as JSON, or a list of pairs
+            of Operation and count.
+        input_shape: Shape of the input, batch first; a list of shapes; a dictionary of names and shapes. An example
+            tensor may stand for a shape: its type is taken, its values are not. A shape alone has the type of the
+            model's parameters; transformers know that they take token ids.
         mode: "inference", or "training" for forward and backward.
         precision: "default" is what PyTorch does with fp32 tensors unless told otherwise: convolutions may use
-            TF32 where the GPU has it, matrix products do not. Or fp32, tf32, fp16, bf16.
+            TF32 where the GPU has it, matrix products do not. Or fp32, tf32, fp16, bf16; the last two run the model
+            in that type. Half modules and regions of autocast have the precision that they say.
+        cache_length: Tokens whose keys and values a transformer has cached: (8, 1) after 2048 of them is a step of
+            decoding. None for a forward without a past, such as a prefill.
+        optimizer: "sgd", "adam" or "adamw": a training iteration ends in its step over all parameters, as PyTorch's
+            default on a GPU does it (foreach). One operation, however many kernels.
         whitelist: Operation kinds to keep; what it drops is listed in `Network.dropped`.
+        operators: Operators of your own: "namespace.name", as `Network.dropped` lists it, and its kind, or a function
+            from its arguments by name to kind, input shapes and attributes.
 
     Raises:
         UnknownNameError: No such model, mode, precision or kind; close names are suggested.
         InputError: A shape, file or list that cannot be.
         ExtractionError: The model raises on this input, or needs real values.
-        MissingDependencyError: The model needs torch or torchvision, and it is not installed.
+        MissingDependencyError: The model needs a library that is not installed.
 
     Example:
         >>> network = extract("resnet50", (32, 3, 224, 224))  # doctest: +SKIP
     """
-    return network_of(model, input_shape, mode=mode, precision=precision, whitelist=whitelist)
+    return network_of(
+        model,
+        input_shape,
+        mode=mode,
+        precision=precision,
+        whitelist=whitelist,
+        operators=operators,
+        cache_length=cache_length,
+        optimizer=optimizer,
+    )
 
 
 def predict(
     model: Model,
-    input_shape: Sequence[int] | None,
+    input_shape: InputShape | None,
     gpu: str | GPU,
     clock: float | None = None,
     *,
     mode: str = "inference",
     precision: str = "default",
+    cache_length: int | None = None,
     predictor: str | None = None,
     composition: str | None = None,
     strict: bool = False,
@@ -64,10 +89,11 @@ def predict(
     """Predict time, power and energy of one iteration of a model on a GPU.
 
     Args:
-        model: See `extract`, as for the next three.
-        input_shape: Shape of the input, batch first.
+        model: See `extract`, as for the next four.
+        input_shape: Shape of the input, batch first, or of several inputs.
         mode: "inference", or "training" for forward and backward.
         precision: "default", fp32, tf32, fp16 or bf16.
+        cache_length: Tokens that a transformer has cached.
         gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name or the folder of an entry; None for the GPU's default.
@@ -91,7 +117,7 @@ def predict(
     """
     found = find_gpu(gpu)
     found.checked_clock_mhz(clock)
-    network = network_of(model, input_shape, mode=mode, precision=precision)
+    network = network_of(model, input_shape, mode=mode, precision=precision, cache_length=cache_length)
     network_predictor = find_predictor(found, network.mode, predictor)
     _refuse_precisions(found, (entry.operation for entry in network))
     return network_predictor.predict(network, clock, composition=composition, strict=strict)

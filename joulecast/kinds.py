@@ -171,7 +171,7 @@ def _reduction(flops: int) -> Kind:
     )
 
 
-def _without_backward(family: Family, flops: int, reads: int) -> Kind:
+def _without_backward(family: Family, flops: int, reads: int, writes: int = 1) -> Kind:
     """What training does on top of forwards and backwards."""
     return Kind(
         family=family,
@@ -179,8 +179,9 @@ def _without_backward(family: Family, flops: int, reads: int) -> Kind:
         flops=rules.per_output_element(flops),
         backward_flops=0.0,
         reads=Traffic(inputs=reads),
+        writes=Traffic(output=writes),
         training_reads=Traffic(inputs=reads),
-        training_writes=_WRITE_ONCE,
+        training_writes=Traffic(output=writes),
     )
 
 
@@ -272,6 +273,11 @@ KINDS: Mapping[str, Kind] = {
     "pow": _product(),
     # Where a tensor was used twice, autograd adds the two gradients.
     "gradient_accumulation": _without_backward("elementwise", flops=1, reads=2),
+    # A step over so many parameters as PyTorch does it on a GPU unless told otherwise: for all tensors at once
+    # (foreach), one pass per line of _multi_tensor_sgd and _multi_tensor_adam in torch/optim.
+    "sgd_step": _without_backward("elementwise", flops=2, reads=2),
+    "adam_step": _without_backward("elementwise", flops=13, reads=11, writes=7),
+    "adamw_step": _without_backward("elementwise", flops=14, reads=12, writes=8),
     "dropout": _noise(p=0.5),
     "stochastic_depth": _noise(p=0.5, mode="row"),
     "max_pool2d": Kind(

@@ -2,28 +2,73 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 from .errors import InputError
-from .operations import Operation, normalized_shape, real_precision
-from .rules import Shape
+from .inputs import InputShape, shape_from_json, shape_to_json
+from .operations import Operation, real_precision
 
 
 @dataclass(frozen=True)
 class Entry:
-    """An operation of a network: how often it runs, and in which modules."""
+    """An operation of a network.
+
+    Args:
+        operation: What runs.
+        count: How often, in all.
+        module_paths: In which modules.
+        module_counts: How often in each; left out where it is once each, or not known.
+    """
 
     operation: Operation
     count: int = 1
     module_paths: tuple[str, ...] = ()
+    module_counts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
             raise InputError("a count is a positive integer", given=repr(self.count))
+        if self.module_counts and (
+            len(self.module_counts) != len(self.module_paths) or sum(self.module_counts) != self.count
+        ):
+            raise InputError("the counts of the modules do not add up", given=repr(self.module_counts))
+
+    @classmethod
+    def at(cls, operation: Operation, paths: Sequence[str]) -> Self:
+        """An operation with the path of every single call."""
+        counts = Counter(paths)
+        repeated = max(counts.values(), default=1) > 1
+        return cls(operation, len(paths), tuple(counts), tuple(counts.values()) if repeated else ())
+
+    @property
+    def by_module(self) -> Mapping[str, int]:
+        """Module path -> calls there. Where that is not known, all are in the innermost module around them."""
+        if self.module_counts:
+            return dict(zip(self.module_paths, self.module_counts, strict=True))
+        if len(self.module_paths) == self.count:
+            return dict.fromkeys(self.module_paths, 1)
+        levels = zip(*(path.split(".") for path in self.module_paths), strict=False)
+        common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
+        return {".".join(level[0] for level in common): self.count}
+
+    def plus(self, other: Entry) -> Entry:
+        """Both entries of one operation as one."""
+        paths = tuple(dict.fromkeys((*self.module_paths, *other.module_paths)))
+        calls = Counter(self.by_module) + Counter(other.by_module)
+        known = calls.keys() == set(paths) and max(calls.values()) > 1
+        counts = tuple(calls[path] for path in paths) if known else ()
+        return Entry(self.operation, self.count + other.count, paths, counts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as plain lists and dictionaries."""
+        value = {**self.operation.to_json(), "count": self.count, "module_paths": list(self.module_paths)}
+        return {**value, "module_counts": list(self.module_counts)} if self.module_counts else value
 
     @classmethod
     def from_json(cls, value: object) -> Self:
@@ -34,10 +79,16 @@ class Entry:
         """
         if not isinstance(value, Mapping):
             raise InputError("an operation is an object", given=repr(value)[:200])
-        bare = {name: item for name, item in value.items() if name not in ("count", "module_paths")}
-        return cls(Operation.from_json(bare), value.get("count", 1), tuple(value.get("module_paths", ())))
+        bare = {name: item for name, item in value.items() if name not in _OF_AN_ENTRY}
+        return cls(
+            Operation.from_json(bare),
+            value.get("count", 1),
+            tuple(value.get("module_paths", ())),
+            tuple(value.get("module_counts", ())),
+        )
 
 
+_OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
 BOOKKEEPING = "bookkeeping on one integer"
 """Reason for dropping what costs nothing worth a mention: batch norm counts its batches."""
 
@@ -53,20 +104,75 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class NetworkDiff:
+    """How one network differs from another; printed, one line per operation.
+
+    Args:
+        names: Of both networks.
+        added: Operations that only the other has, with their counts.
+        removed: Operations that only the one has, with their counts.
+        changed: Operations of both, with the count in the one and in the other.
+        calls: Number of calls of each.
+        flops: Of each; a multiply-add is two.
+    """
+
+    names: tuple[str, str]
+    added: tuple[tuple[Operation, int], ...]
+    removed: tuple[tuple[Operation, int], ...]
+    changed: tuple[tuple[Operation, int, int], ...]
+    calls: tuple[int, int]
+    flops: tuple[int, int]
+
+    @property
+    def flops_difference(self) -> int:
+        """FLOPs that the other network has more."""
+        return self.flops[1] - self.flops[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+    def __str__(self) -> str:
+        lines = [
+            f"{self.names[0]} -> {self.names[1]}: {self.calls[0]} -> {self.calls[1]} calls, "
+            f"{self.flops_difference:+.4g} FLOPs ({_ratio(*self.flops)})",
+            *(f"- {count} x {operation}" for operation, count in self.removed),
+            *(f"~ {before} -> {after} x {operation}" for operation, before, after in self.changed),
+            *(f"+ {count} x {operation}" for operation, count in self.added),
+        ]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as plain lists and dictionaries."""
+        return {
+            "names": list(self.names),
+            "added": [{**operation.to_json(), "count": count} for operation, count in self.added],
+            "removed": [{**operation.to_json(), "count": count} for operation, count in self.removed],
+            "changed": [{**op.to_json(), "counts": [before, after]} for op, before, after in self.changed],
+            "calls": list(self.calls),
+            "flops": list(self.flops),
+        }
+
+
+def _ratio(before: int, after: int) -> str:
+    return f"{after / before - 1:+.1%}" if before else "from none"
+
+
+@dataclass(frozen=True)
 class Network:
     """What a model consists of at one input shape: operations with counts and module paths.
 
     Args:
         entries: The unique operations, in order of first use.
         name: What to call it.
-        input_shape: The shape that it was extracted at; None for a list of operations.
+        input_shape: The shape that it was extracted at: of one input, of several, or by name; None for a list of
+            operations.
         mode: inference or training; all operations share it.
         dropped: What the whitelist or the extraction left out.
     """
 
     entries: tuple[Entry, ...]
     name: str = "network"
-    input_shape: Shape | None = None
+    input_shape: InputShape | None = None
     mode: str = "inference"
     dropped: tuple[Dropped, ...] = ()
 
@@ -106,26 +212,35 @@ class Network:
 
     def replace(self, *, mode: str, precision: str | None = None) -> Network:
         """The same network in another mode, and in another precision where one is asked for."""
-        counts: dict[Operation, tuple[int, tuple[str, ...]]] = {}
+        entries: dict[Operation, Entry] = {}
         for entry in self.entries:
-            kind = entry.operation.kind
-            real = None if precision is None else real_precision(kind, precision)
+            real = None if precision is None else real_precision(entry.operation.kind, precision)
             operation = entry.operation.replace(mode=mode, precision=real)
-            count, paths = counts.get(operation, (0, ()))
-            counts[operation] = (count + entry.count, paths + entry.module_paths)
-        entries = tuple(Entry(operation, count, paths) for operation, (count, paths) in counts.items())
-        return Network(entries, name=self.name, input_shape=self.input_shape, mode=mode, dropped=self.dropped)
+            changed = replace(entry, operation=operation)
+            entries[operation] = entries[operation].plus(changed) if operation in entries else changed
+        return Network(
+            tuple(entries.values()), name=self.name, input_shape=self.input_shape, mode=mode, dropped=self.dropped
+        )
+
+    def diff(self, other: Network) -> NetworkDiff:
+        """What another network has more, less, or another number of than this one."""
+        before, after = ({e.operation: e.count for e in network} for network in (self, other))
+        return NetworkDiff(
+            names=(self.name, other.name),
+            added=tuple((op, n) for op, n in after.items() if op not in before),
+            removed=tuple((op, n) for op, n in before.items() if op not in after),
+            changed=tuple((op, n, after[op]) for op, n in before.items() if after.get(op, n) != n),
+            calls=(self.calls, other.calls),
+            flops=(self.flops, other.flops),
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The network as plain lists and dictionaries."""
         return {
             "name": self.name,
-            "input_shape": None if self.input_shape is None else list(self.input_shape),
+            "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
-            "operations": [
-                {**entry.operation.to_json(), "count": entry.count, "module_paths": list(entry.module_paths)}
-                for entry in self.entries
-            ],
+            "operations": [entry.to_json() for entry in self.entries],
             "dropped": [
                 {"name": d.name, "count": d.count, "module_paths": list(d.module_paths), "reason": d.reason}
                 for d in self.dropped
@@ -154,11 +269,10 @@ class Network:
                     allowed=error.allowed,
                     hint=error.hint,
                 ) from error
-        shape = value.get("input_shape")
         return cls(
             tuple(entries),
             name=value.get("name", name),
-            input_shape=None if shape is None else normalized_shape(shape),
+            input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
             dropped=tuple(
                 Dropped(d["name"], d["count"], tuple(d["module_paths"]), d["reason"]) for d in value.get("dropped", ())

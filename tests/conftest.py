@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from joulecast import Operation
+from joulecast.cli import main
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.predictors.features import roofline
@@ -139,5 +140,18 @@ def on_driver(driver, tmp_path):
         return subprocess.run(
             [sys.executable, str(script), *arguments], env=environment, capture_output=True, text=True, check=False
         )
+
+    return run
+
+
+@pytest.fixture
+def call(capsys):
+    """Call the command line: exit code, output, errors."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as caught:
+            main(list(map(str, arguments)))
+        output = capsys.readouterr()
+        return caught.value.code, output.out, output.err
 
     return run

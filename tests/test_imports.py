@@ -11,13 +11,27 @@ from pathlib import Path
 import joulecast
 
 PACKAGE = Path(joulecast.__file__).parent
-HEAVY = {"torch", "torchvision", "mlflow", "sklearn", "pandas", "pyarrow", "matplotlib", "skl2onnx", "onnx", "scipy"}
+HEAVY = {
+    "torch",
+    "torchvision",
+    "transformers",
+    "timm",
+    "mlflow",
+    "sklearn",
+    "pandas",
+    "pyarrow",
+    "matplotlib",
+    "skl2onnx",
+    "onnx",
+    "scipy",
+}
 # Rooms from the ground up; a room may import those before it, and itself.
 ROOMS = [
     "errors",
     "rules",
     "kinds",
     "operations",
+    "inputs",
     "networks",
     "resources",
     "plotting",

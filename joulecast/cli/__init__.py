@@ -9,7 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import catalogue, collect, datasets, predict, train
+from . import catalogue, collect, datasets, extract, predict, train
 
 app = typer.Typer(
     name="joulecast",
@@ -20,7 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("predict")(predict.predict)
-app.command("extract")(predict.extract)
+app.command("extract")(extract.extract)
 app.command("collect", context_settings=collect.PASSED_ON)(collect.collect)
 app.command("train")(train.train)
 app.command("evaluate")(train.evaluate)

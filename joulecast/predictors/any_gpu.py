@@ -104,7 +104,9 @@ class AnyGpuPredictor:
             if operation.mode != self.mode:
                 raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
         clock = self.gpu.checked_clock_mhz(clock_mhz)
-        covered = np.array([o.precision == "tf32" or o.precision in self.gpu.peak_flops for o in operations], dtype=bool)
+        covered = np.array(
+            [o.precision == "tf32" or o.precision in self.gpu.peak_flops for o in operations], dtype=bool
+        )
         values = np.full((5, len(operations)), np.nan)
         if covered.any():
             some = [operation for operation, known in zip(operations, covered, strict=True) if known]

@@ -32,7 +32,9 @@ _SM_BYTES = 36.0
 # A100; the others are priors: nobody's power was among the data.
 _PROCESS = {"16": 1.5, "14": 1.5, "12": 1.3, "8": 1.1, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
 _STATIC_SHARE, _MOST_STATIC_W = 0.18, 80.0  # Of the cap: A30 0.20, A100 0.18 at low clocks, H100 SXM 0.10.
-_VOLTAGE_LIKE = "NVIDIA A100-PCIE-40GB"  # Whose voltage curve is taken, relative to the boost clock, where none is known.
+_VOLTAGE_LIKE = (
+    "NVIDIA A100-PCIE-40GB"  # Whose voltage curve is taken, relative to the boost clock, where none is known.
+)
 _STEPS = 14  # Halvings of the clock range: below 1 MHz.
 
 

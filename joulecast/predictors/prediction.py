@@ -13,6 +13,7 @@ import numpy as np
 
 from ..errors import InputError, UncoveredError
 from ..hardware import GPU
+from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
 from ..operations import Operation
 from .composition import HostModel, Totals, compose, plain_sum
@@ -77,7 +78,7 @@ class Prediction:
     """
 
     network: str
-    input_shape: tuple[int, ...] | None
+    input_shape: InputShape | None
     mode: str
     gpu: str
     clock_mhz: float
@@ -157,7 +158,7 @@ class Prediction:
         interval = self.interval() if self.supports(0.9) else None
         return {
             "network": self.network,
-            "input_shape": None if self.input_shape is None else list(self.input_shape),
+            "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
             "gpu": self.gpu,
             "clock_mhz": self.clock_mhz,

@@ -93,9 +93,7 @@ def _refuse_unless_integer(name: str, value: object, least: int) -> None:
 
 def _refuse_unless_share(name: str, value: object) -> None:
     if not isinstance(value, float) or not 0 < value <= 1:
-        raise InputError(
-            f"{name} of a recipe is out of range", given=repr(value), allowed="above 0.0, at most 1.0"
-        )
+        raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="above 0.0, at most 1.0")
 
 
 Recipe = ForestRecipe | BoostingRecipe

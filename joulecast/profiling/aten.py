@@ -56,6 +56,10 @@ def _convolution(transposed: bool) -> Callable[[Bound], Converted]:
     return convert
 
 
+def _any_convolution(bound: Bound) -> Converted:
+    return _convolution(bound["transposed"])(bound)
+
+
 def _per_dimension(value: Any, dimensions: int) -> Any:
     if isinstance(value, str):
         return value
@@ -204,6 +208,27 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
         ("clone", "copy", "_to_copy", "roll", "flip", "constant_pad_nd", "index", "index_select", "gather", "repeat"),
         _copy,
     ),
+    # One kernel that reads about what it writes, or less.
+    **dict.fromkeys(
+        (
+            *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d"),
+            *("upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
+            *("_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),
+        ),
+        _copy,
+    ),
+    # As exported programs name them.
+    "convolution": _any_convolution,
+    "native_layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
+    "native_group_norm": _affine("group_norm", num_groups="group"),
+    "native_batch_norm": _affine("batch_norm"),
+    "_native_batch_norm_legit_no_training": _affine("batch_norm"),
+    "_softmax": _softmax,
+    "_log_softmax": _softmax,
+    "log_softmax": _softmax,
+    "max_pool2d_with_indices": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
+    "_adaptive_avg_pool2d": _adaptive_pool,
+    "native_dropout": _dropout,
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""
 

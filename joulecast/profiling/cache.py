@@ -1,7 +1,7 @@
 """Networks that were extracted before, so that a named model needs torch only once.
 
-An entry is a JSON file named by everything that decides its content: model, shape, mode, precision, versions of
-torchvision and of the extraction. What cannot be read is extracted again.
+An entry is a JSON file named by everything that decides its content: model, inputs, mode, precision, versions of the
+libraries and of the extraction. What cannot be read is extracted again.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from ..errors import InputError
 from ..networks import Network
-from ..rules import Shape
 
 EXTRACTION_VERSION = 3
 """Raise it whenever the same model gives other operations than before."""
@@ -29,21 +30,31 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "joulecast"
 
 
-def _path(name: str, shape: Shape, mode: str, precision: str) -> Path:
+def _version(package: str) -> str:
     try:
-        library = version("torchvision")
+        return version(package)
     except PackageNotFoundError:
-        library = "none"
-    key = json.dumps([name, shape, mode, precision, library, EXTRACTION_VERSION])
-    return cache_folder() / "networks" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
+        return "none"
 
 
-def recall(name: str, shape: Shape, mode: str, precision: str) -> Network | None:
-    """The network of a named model as it was extracted before, or None."""
+def _path(name: str, key: list[Any]) -> Path:
+    libraries = [_version(package) for package in ("torch", "torchvision", "transformers", "timm")]
+    text = json.dumps([name, key, libraries, EXTRACTION_VERSION])
+    readable = name.replace("/", "-")
+    return cache_folder() / "networks" / f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def recall(name: str, key: list[Any]) -> Network | None:
+    """The network of a named model as it was extracted before, or None.
+
+    Args:
+        name: Of the model.
+        key: All else that decides what the network is, as JSON: inputs, mode, precision.
+    """
     # A name goes into a path.
-    if not name.isidentifier():
+    if not re.fullmatch(r"\w+(/\w+)?(\.\w+)?", name):
         return None
-    path = _path(name, shape, mode, precision)
+    path = _path(name, key)
     if not path.is_file():
         return None
     try:
@@ -52,9 +63,9 @@ def recall(name: str, shape: Shape, mode: str, precision: str) -> Network | None
         return None
 
 
-def remember(network: Network, shape: Shape, mode: str, precision: str) -> None:
+def remember(network: Network, name: str, key: list[Any]) -> None:
     """Keep the network of a named model; where the folder cannot be written, nothing is kept."""
-    path = _path(network.name, shape, mode, precision)
+    path = _path(name, key)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}", dir=path.parent)

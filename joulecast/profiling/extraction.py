@@ -7,169 +7,128 @@ that the table of operators does not know are broken down until it does, or unti
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from ..errors import ExtractionError, InputError, unknown_name
+from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
+from ..inputs import Input, Inputs, shape_text
 from ..kinds import KINDS
-from ..networks import BOOKKEEPING, Dropped, Entry, Network
-from ..operations import MODES, Operation, normalized_shape, real_precision
-from ..rules import Shape
-from .aten import CONTIGUOUS_INPUT, FREE, OPERATORS, SAVES_INPUT, WHITELIST
+from ..networks import Dropped, Entry, Network
+from ..operations import MODES, real_precision
+from .aten import WHITELIST
+from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
 
-_HALF = {torch.float16: "fp16", torch.bfloat16: "bf16"}
-
-
-def _whole_stochastic_depth(
-    module: torch.nn.Module, inputs: tuple[Any, ...]
-) -> tuple[str, list[Shape], dict[str, Any]] | None:
-    if not module.training or not module.p:
-        return None
-    return "stochastic_depth", [tuple(inputs[0].shape)], {"p": module.p, "mode": module.mode}
+Tensors = dict[str, torch.Tensor]
 
 
-# Modules that are measured as one operation although they run several operators.
-_WHOLE_MODULES = {"StochasticDepth": _whole_stochastic_depth}
+class Forward:
+    """One forward of a module on the meta device, to be recorded as often as needed.
 
-
-class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes down operators with the path of the module that runs them."""
-
-    def __init__(self, module: torch.nn.Module, mode: str, precision: str, whitelist: Collection[str]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._names = {id(child): name for name, child in module.named_modules()}
-        self._mode, self._precision, self._whitelist = mode, precision, whitelist
-        self._stack: list[tuple[str, bool]] = []
-        self.operations: dict[Operation, list[str]] = {}
-        self.dropped: dict[tuple[str, str], list[str]] = {}
-
-    @property
-    def path(self) -> str:
-        """Path of the module that runs now."""
-        return self._stack[-1][0] if self._stack else ""
-
-    def enter(self, module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
-        whole = _WHOLE_MODULES.get(type(module).__name__)
-        outer_path, inside = self._stack[-1] if self._stack else ("", False)
-        # A module that is made during the forward has no name; what it runs belongs to its caller.
-        self._stack.append((self._names.get(id(module), outer_path), inside or whole is not None))
-        if whole is not None and (found := whole(module, inputs)) is not None:
-            self._keep(found, "" if not inputs else _HALF.get(inputs[0].dtype, ""))
-
-    def leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        self._stack.pop()
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        args, kwargs = _on_meta(args), {name: _on_meta(value) for name, value in (kwargs or {}).items()}
-        if "device" in kwargs:
-            kwargs["device"] = torch.device("meta")
-        inside_whole = bool(self._stack) and self._stack[-1][1]
-        name = func.overloadpacket.__name__
-        # The in-place form moves the same bytes; "add_" is "add", but "__and__" stays.
-        plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
-        convert = OPERATORS.get(plain) if func.namespace == "aten" else None
-        if convert is None and plain not in FREE:
-            with self:
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
-        result = func(*args, **kwargs)
-        if inside_whole or plain in FREE:
-            return result
-        if convert is None or _is_counter(result):
-            reason = "no operation kind" if convert is None else BOOKKEEPING
-            self.dropped.setdefault((f"{func.namespace}.{plain}", reason), []).append(self.path)
-            return result
-        names = (argument.name for argument in func._schema.arguments)
-        defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
-        bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
-        first = next((value for value in args if isinstance(value, torch.Tensor)), result)
-        half = _HALF.get(first.dtype, "") if isinstance(first, torch.Tensor) else ""
-        if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
-            self._keep(("copy", [tuple(first.shape)], {}), half)
-        if self._mode == "training" and plain != name and plain in SAVES_INPUT:
-            self._keep(("save_input", [tuple(first.shape)], {}), half)
-        found = convert(bound)
-        if found is not None:
-            self._keep(found, half)
-        return result
-
-    def accumulate(self, shape: Shape, half: str) -> None:
-        """Write down the addition of two gradients of one tensor."""
-        self._stack = [("(backward)", False)]
-        self._keep(("gradient_accumulation", [shape], {}), half)
-
-    def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], half: str) -> None:
-        kind, shapes, attributes = found
-        if kind not in self._whitelist:
-            self.dropped.setdefault((kind, "not on the whitelist"), []).append(self.path)
-            return
-        precision = half or real_precision(kind, self._precision)
-        operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
-        self.operations.setdefault(operation, []).append(self.path)
-
-
-def _is_counter(result: Any) -> bool:
-    # Batch norm counts its batches.
-    return isinstance(result, torch.Tensor) and result.ndim == 0 and not result.is_floating_point()
-
-
-def _on_meta(value: Any) -> Any:
-    # Tensors that a module keeps outside its parameters and buffers are still real.
-    if isinstance(value, torch.Tensor):
-        return value if value.is_meta else value.to("meta")
-    if (
-        isinstance(value, list | tuple)
-        and value
-        and any(isinstance(item, torch.Tensor | list | tuple) for item in value)
-    ):
-        return type(value)(map(_on_meta, value))
-    return value
-
-
-class _Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Tells a recorder of the gradients that a backward adds up."""
-
-    def __init__(self, recorder: _Recorder) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self._recorder = recorder
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
-        if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
-            self._recorder.accumulate(tuple(result.shape), _HALF.get(result.dtype, ""))
-        return result
-
-
-def _record_accumulations(
-    module: torch.nn.Module, tensors: dict[str, torch.Tensor], value: torch.Tensor, recorder: _Recorder
-) -> None:
-    """Run forward and backward, also on the meta device, and write down what no forward shows.
-
-    Every other kernel of the backward belongs to an operation of the forward; a training operation stands for both.
+    Args:
+        module: Is not changed.
+        inputs: Shapes, and types where they are not that of the parameters.
+        precision: "fp16" and "bf16" turn parameters and inputs into that type.
     """
-    learned = {name for name, _ in module.named_parameters(remove_duplicate=False)}
-    leaves = {name: t.detach().requires_grad_(name in learned and t.is_floating_point()) for name, t in tensors.items()}
-    with torch.enable_grad():
-        result = torch.func.functional_call(module, leaves, (value,))
-    outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
-    if outputs:
-        with _Accumulations(recorder):
-            torch.autograd.backward(outputs, [torch.empty_like(t) for t in outputs])
+
+    def __init__(self, module: torch.nn.Module, inputs: Inputs, precision: str) -> None:
+        self.module, self.precision = module, precision
+        self._half = DTYPES.get(precision)
+        # Parameters that two modules share stay one tensor.
+        once: dict[int, torch.Tensor] = {}
+        self.tensors = {
+            name: once.setdefault(id(tensor), self._in_type(tensor if tensor.is_meta else tensor.detach().to("meta")))
+            for name, tensor in _named_tensors(module)
+        }
+        floating = (p.dtype for p in module.parameters() if p.is_floating_point())
+        self._dtype = self._half or next(floating, torch.float32)
+        self.args = tuple(map(self.tensor, inputs.positional))
+        self.kwargs: dict[str, Any] = {name: self.tensor(item) for name, item in inputs.named}
+
+    def tensor(self, item: Input) -> torch.Tensor:
+        """An input without memory.
+
+        Raises:
+            InputError: PyTorch has no such type.
+        """
+        dtype = getattr(torch, item.dtype, None) if item.dtype else self._dtype
+        if not isinstance(dtype, torch.dtype):
+            raise InputError("PyTorch has no such type of tensors", given=repr(item.dtype))
+        return self._in_type(torch.empty(item.shape, dtype=dtype, device="meta"))
+
+    def with_inputs(self, inputs: Inputs, further: Mapping[str, Any]) -> Forward:
+        """The same module with other inputs, and arguments that are no inputs."""
+        other = Forward(self.module, inputs, self.precision)
+        other.kwargs.update(further)
+        return other
+
+    def learned(self) -> list[torch.Tensor]:
+        """Parameters that need a gradient, each once."""
+        names = {name for name, p in self.module.named_parameters() if p.requires_grad}
+        return [tensor for name, tensor in self.tensors.items() if name in names]
+
+    def record(self, recorder: Recorder) -> Any:
+        """Run it once while a recorder writes down; returns what the module returns."""
+        with torch.inference_mode(), recorder.autocast.watching(), recorder.following(), recorder:
+            return self._call(self.tensors)
+
+    def record_accumulations(self, recorder: Recorder) -> None:
+        """Run forward and backward and write down what no forward shows.
+
+        Every other kernel of the backward belongs to an operation of the forward; a training operation stands for
+        both.
+        """
+        learned = {name for name, _ in self.module.named_parameters(remove_duplicate=False)}
+        once: dict[int, torch.Tensor] = {}
+        leaves = {
+            name: once.setdefault(
+                id(tensor), tensor.detach().requires_grad_(name in learned and tensor.is_floating_point())
+            )
+            for name, tensor in self.tensors.items()
+        }
+        with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder):
+            result = self._call(leaves)
+        outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if outputs:
+            with Accumulations(recorder):
+                torch.autograd.backward(outputs, [torch.empty_like(t) for t in outputs])
+
+    def _call(self, tensors: Tensors) -> Any:
+        attributes = [(part, dict(part.__dict__)) for part in self.module.modules()]
+        try:
+            # Shared parameters are one tensor here already.
+            return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
+        finally:
+            # What a forward keeps in the module would be tensors without memory.
+            for part, before in attributes:
+                part.__dict__.clear()
+                part.__dict__.update(before)
+
+    def _in_type(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._half) if self._half and tensor.is_floating_point() else tensor
+
+
+def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers, once for every place that holds one.
+
+    A module that two others share is one place: `functional_call` would give it back the wrong tensor otherwise.
+    """
+    for path, part in module.named_modules():
+        for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None:
+                yield f"{path}.{name}" if path else name, tensor
 
 
 @contextmanager
 def _in_mode(module: torch.nn.Module, mode: str) -> Iterator[None]:
     """Put the module into train or eval mode, and every part of it back as it was."""
     flags = [(child, child.training) for child in module.modules()]
-    module.train(mode == "training")
+    with contextlib.suppress(NotImplementedError):  # what torch.export makes has one mode only
+        module.train(mode == "training")
     try:
         yield
     finally:
@@ -177,44 +136,38 @@ def _in_mode(module: torch.nn.Module, mode: str) -> Iterator[None]:
             child.training = flag
 
 
-@contextmanager
-def _following(recorder: _Recorder) -> Iterator[None]:
-    """Tell the recorder which module is running."""
-    hooks = [register_module_forward_pre_hook(recorder.enter), register_module_forward_hook(recorder.leave)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _meta_tensors(module: torch.nn.Module) -> dict[str, torch.Tensor]:
-    tensors: dict[str, torch.Tensor] = dict(module.named_parameters(remove_duplicate=False))
-    tensors.update(module.named_buffers(remove_duplicate=False))
-    return {name: tensor if tensor.is_meta else tensor.detach().to("meta") for name, tensor in tensors.items()}
-
-
 def trace(
     module: torch.nn.Module,
-    input_shape: Sequence[int],
+    input_shape: Any,
     *,
     mode: str = "inference",
     precision: str = "default",
     name: str | None = None,
     whitelist: Collection[str] = WHITELIST,
+    operators: CustomOperators | None = None,
+    optimizer: str | None = None,
+    prepare: Callable[[Forward], None] | None = None,
 ) -> Network:
     """List the operations that one forward of a module runs, without computing any of them.
 
     The module is not changed: parameters, buffers, train/eval flags and the random state stay as they are.
 
     Args:
-        module: Any module with one input tensor.
-        input_shape: Shape of that tensor, batch first.
+        module: Any module.
+        input_shape: Shape of its input, batch first; a list of shapes; a dictionary of names and shapes. An example
+            tensor may stand for a shape: its type is taken, its values are not. A shape alone has the type of the
+            parameters.
         mode: "inference" runs it in eval mode, "training" in train mode; a training operation stands for its
             forward and backward.
-        precision: What the model is asked to run in; each operation gets the precision that this means for it.
+        precision: "fp16" and "bf16" run the module in that type; the others say what its fp32 operations run in.
+            Operations on tensors of another type, and those in a region of autocast, get the precision that they
+            really have.
         name: What to call the network.
         whitelist: Kinds to keep; others are listed in `Network.dropped`.
+        operators: Operators of your own: "namespace.name" and its kind, or a function from its arguments by name to
+            kind, input shapes and attributes.
+        optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
+        prepare: Called before the forward; adds arguments that are no inputs.
 
     Returns:
         Unique operations with counts and module paths, in order of first use.
@@ -223,50 +176,76 @@ def trace(
         InputError: The shape is no shape, or mode, precision or a kind does not exist.
         ExtractionError: The module raises on this input, or needs real values.
     """
-    shape = normalized_shape(input_shape)
+    inputs = Inputs.of(input_shape)
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
     real_precision("conv2d", precision)
-    for kind in whitelist:
+    own = [kind for kind in (operators or {}).values() if isinstance(kind, str)]
+    for kind in [*whitelist, *own]:
         if kind not in KINDS:
             raise unknown_name("operation kind", kind, KINDS)
+    if optimizer is not None:
+        _refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
-    recorder = _Recorder(module, mode, precision, whitelist)
-    dtype = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
-    tensors = _meta_tensors(module)
+    forward = Forward(module, inputs, precision)
+    recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned())
     with _in_mode(module, mode), torch.random.fork_rng(devices=[]):
         try:
-            value = torch.empty(shape, dtype=dtype, device="meta")
-            with torch.inference_mode(), _following(recorder), recorder:
-                torch.func.functional_call(module, tensors, (value,))
+            if prepare is not None:
+                prepare(forward)
+            forward.record(recorder)
             if mode == "training":
-                _record_accumulations(module, tensors, value, recorder)
-        except InputError:
+                forward.record_accumulations(recorder)
+            if optimizer is not None:
+                recorder.optimize(optimizer, forward.learned())
+        except JoulecastError:
             raise
         except Exception as error:
-            where = f"{name}.{recorder.path}" if recorder.path else name
-            raise ExtractionError(
-                f"{name} does not run on this input: {where} raised {type(error).__name__}: {_first_line(error)}",
-                given=str(shape),
-                hint="check the dimensions; a model that needs the values of tensors cannot be extracted",
-            ) from error
+            raise _explained(error, name, recorder, inputs) from error
     if not recorder.operations:
-        raise ExtractionError(f"{name} runs no operation on this input", given=str(shape))
+        raise ExtractionError(f"{name} runs no operation on this input", given=shape_text(inputs.shape))
     return Network(
-        tuple(Entry(operation, len(paths), _unique(paths)) for operation, paths in recorder.operations.items()),
+        tuple(Entry.at(operation, paths) for operation, paths in recorder.operations.items()),
         name=name,
-        input_shape=shape,
+        input_shape=inputs.shape,
         mode=mode,
         dropped=tuple(
-            Dropped(dropped, len(paths), _unique(paths), reason)
+            Dropped(dropped, len(paths), tuple(dict.fromkeys(paths)), reason)
             for (dropped, reason), paths in recorder.dropped.items()
         ),
     )
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), "no message")
+def _refuse_optimizer(optimizer: str, mode: str) -> None:
+    known = [kind.removesuffix("_step") for kind in KINDS if kind.endswith("_step")]
+    if optimizer not in known:
+        raise unknown_name("optimizer", optimizer, known)
+    if mode != "training":
+        raise InputError("an optimizer steps in training", given=f"mode={mode}", allowed="training")
 
 
-def _unique(paths: list[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(paths))
+def _explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs) -> ExtractionError:
+    where = f"{name}.{recorder.path}" if recorder.path else name
+    what = next(iter(str(error).strip().splitlines()), "no message")[:_LONGEST]
+    within = f" in {recorder.operator}" if recorder.operator else ""
+    return ExtractionError(
+        f"{name} does not run on this input: {where} raised {type(error).__name__}{within}: {what}",
+        given=shape_text(inputs.shape),
+        hint=next((hint for sign, hint in _HINTS.items() if sign in what), _HINTS[""]),
+    )
+
+
+_LONGEST = 300
+
+# What PyTorch says -> what to do about it.
+_HINTS: Mapping[str, str] = {
+    "missing": "give every input: a list of shapes, or a dictionary of names and shapes",
+    "positional argument": "give as many shapes as the model has inputs, or a dictionary of names and shapes",
+    "unexpected keyword": "name the inputs as the model's forward does",
+    "values that only the input has": "the model cannot be known without running it; extract the part before, such as "
+    "its backbone",
+    "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
+    "Index": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
+    "indices": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
+    "": "check the dimensions; a model that needs the values of tensors cannot be extracted",
+}

@@ -113,6 +113,27 @@ def _stochastic_depth(operation: Operation) -> Run:
     return StochasticDepth()
 
 
+def _optimizer_step(optimizer: type[torch.optim.Optimizer]) -> Runner:
+    """A step over one parameter, whose gradient is the input, with the optimizer's defaults."""
+
+    def run(operation: Operation) -> Run:
+        made: list[tuple[nn.Parameter, torch.optim.Optimizer]] = []
+
+        def step(gradient: torch.Tensor) -> torch.Tensor:
+            if not made:
+                with torch.inference_mode(False):
+                    parameter = nn.Parameter(torch.zeros_like(gradient))
+                made.append((parameter, optimizer([parameter], foreach=True)))  # type: ignore[call-arg]
+            parameter, chosen = made[0]
+            parameter.grad = gradient
+            chosen.step()
+            return parameter.detach()
+
+        return step
+
+    return run
+
+
 RUNNERS: Mapping[str, Runner] = {
     "conv1d": _convolution(nn.Conv1d),
     "conv2d": _convolution(nn.Conv2d),
@@ -158,6 +179,9 @@ RUNNERS: Mapping[str, Runner] = {
     "pow": _binary(torch.pow),
     "gradient_accumulation": _plain(lambda x: torch.add(x, x)),
     "save_input": _plain(torch.clone),
+    "sgd_step": _optimizer_step(torch.optim.SGD),
+    "adam_step": _optimizer_step(torch.optim.Adam),
+    "adamw_step": _optimizer_step(torch.optim.AdamW),
     "dropout": _module(nn.Dropout),
     "stochastic_depth": _stochastic_depth,
     "max_pool2d": _module(nn.MaxPool2d),

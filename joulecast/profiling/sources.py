@@ -2,76 +2,133 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MissingDependencyError, unknown_name
+from ..inputs import Inputs
 from ..networks import Network
-from ..operations import MODES, Operation, normalized_shape, real_precision
+from ..operations import MODES, Operation, real_precision
 from .aten import WHITELIST
 from .cache import recall, remember
 
 if TYPE_CHECKING:
     import torch
 
-    Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]]
+    from .recorder import CustomOperators
+
+    Shape = Sequence[int] | torch.Tensor
+    InputShape = Shape | Sequence[Shape] | Mapping[str, Shape]
+    # A configuration of transformers is an Any: that library need not be there.
+    Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
 
 
 def network_of(
     model: Model,
-    input_shape: Sequence[int] | None,
+    input_shape: InputShape | None,
     *,
     mode: str = "inference",
     precision: str = "default",
     whitelist: Collection[str] = WHITELIST,
+    operators: CustomOperators | None = None,
+    cache_length: int | None = None,
+    optimizer: str | None = None,
 ) -> Network:
-    """List the operations of a model.
-
-    Args:
-        model: Name of a torchvision classification model, a `torch.nn.Module`, a Network, a list of pairs of
-            Operation and count, or the path of a network saved as JSON.
-        input_shape: Shape of the input, batch first; lists of operations need none.
-        mode: inference or training. Operations that are given with the mode training keep it.
-        precision: default, fp32, tf32, fp16 or bf16. With "default", operations that are given keep theirs.
-        whitelist: Kinds to keep when a model is extracted.
+    """List the operations of a model; see `joulecast.extract` for what everything means.
 
     Raises:
         UnknownNameError: No such model, mode or precision.
         InputError: A shape, file or list that cannot be.
         ExtractionError: The model raises, or needs real values.
-        MissingDependencyError: The model needs torch or torchvision, and it is not installed.
+        MissingDependencyError: The model needs a library that is not installed.
     """
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
     real_precision("conv2d", precision)
+    if cache_length is not None and (
+        isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
+    ):
+        raise InputError("the length of a cache is a positive number of tokens", given=repr(cache_length))
+    options = {
+        "mode": mode,
+        "precision": precision,
+        "whitelist": whitelist,
+        "operators": operators,
+        "optimizer": optimizer,
+    }
     if isinstance(model, Network):
         return _as_asked(model, mode, precision)
-    if isinstance(model, str | Path) and (Path(model).suffix == ".json" or Path(model).is_file()):
-        return _as_asked(Network.load(model), mode, precision)
+    if isinstance(model, str | Path) and _is_file(Path(model)):
+        return _from_file(Path(model), input_shape, cache_length, options)
     if isinstance(model, str | Path):
-        return _named(str(model), input_shape, mode, precision, whitelist)
-    # A module cannot exist without torch, so this does not import it.
-    torch_module = sys.modules.get("torch")
+        return _named(str(model), Inputs.of(input_shape), cache_length, options)
+    # Neither a module nor a configuration can exist without its library, so this does not import any.
+    torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
     if torch_module is not None and isinstance(model, torch_module.nn.Module):
-        from .extraction import trace
-
-        return trace(model, _shape(input_shape), mode=mode, precision=precision, whitelist=whitelist)
+        return _traced(model, Inputs.of(input_shape), cache_length, options)
+    if transformers is not None and isinstance(model, transformers.PretrainedConfig):
+        return _configured(model, Inputs.of(input_shape), cache_length, options)
+    if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
+        return _traced(model.module(), Inputs.of(input_shape), cache_length, options)
     if isinstance(model, Sequence):
         return _as_asked(Network.of(map(_pair, model)), mode, precision)
     raise InputError(
         "this is no model",
         given=type(model).__name__,
-        allowed="a torchvision name, a torch.nn.Module, a Network, a list of (Operation, count), a path to a JSON file",
+        allowed="a name, a torch.nn.Module, a configuration of transformers, a Network, a list of (Operation, count), "
+        "or a file: network (JSON), config.json, .pt2, .onnx",
     )
 
 
-def _shape(input_shape: Sequence[int] | None) -> tuple[int, ...]:
-    if input_shape is None:
-        raise InputError("a model needs the shape of its input", given="none", allowed="such as (32, 3, 224, 224)")
-    return normalized_shape(tuple(input_shape))
+def _is_file(path: Path) -> bool:
+    return path.suffix in _READERS or path.is_file()
+
+
+def _from_json(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    """A network, or a configuration of transformers: config.json."""
+    try:
+        content = json.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError("this file cannot be read", given=str(path), hint=str(error)) from error
+    if isinstance(content, dict) and "model_type" in content and "operations" not in content:
+        _needs_torch(str(path))
+        return _configured(content, Inputs.of(input_shape), cache_length, options)
+    return _as_asked(Network.from_json(content, name=path.stem), options["mode"], options["precision"])
+
+
+def _from_program(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    """A program of torch.export."""
+    _needs_torch(str(path))
+    from .exported_programs import load
+
+    program = load(path)
+    return _traced(program, program.inputs(input_shape), cache_length, options, name=program.name)
+
+
+def _from_onnx(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    """An ONNX file."""
+    from .onnx_graphs import load
+
+    if cache_length is not None:
+        raise InputError("an ONNX file has its cache among its inputs", given=f"cache_length={cache_length}")
+    chosen = {name: options[name] for name in ("mode", "precision", "whitelist")}
+    return load(path, input_shape, **chosen)
+
+
+_READERS: Mapping[str, Callable[[Path, Any, int | None, dict[str, Any]], Network]] = {
+    ".json": _from_json,
+    ".pt2": _from_program,
+    ".onnx": _from_onnx,
+}
+"""Suffix of a file -> how to read it. A file with another suffix is taken for JSON."""
+
+
+def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    return _READERS.get(path.suffix, _from_json)(path, input_shape, cache_length, options)
 
 
 def _pair(item: Any) -> tuple[Operation, int]:
@@ -80,25 +137,57 @@ def _pair(item: Any) -> tuple[Operation, int]:
     raise InputError("a list of operations holds pairs of Operation and count", given=repr(item)[:200])
 
 
-def _named(
-    name: str, input_shape: Sequence[int] | None, mode: str, precision: str, whitelist: Collection[str]
-) -> Network:
-    shape = _shape(input_shape)
-    if whitelist is WHITELIST and (known := recall(name, shape, mode, precision)) is not None:
+def _named(name: str, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
+    # What users add to the whitelist has no name that a cache could be asked by.
+    cached = options["whitelist"] is WHITELIST and not options["operators"]
+    key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
+    if cached and (known := recall(name, key)) is not None:
         return known
+    _needs_torch(name)
+    from .named_models import build
+
+    network = _traced(build(name), inputs, cache_length, options, name=name)
+    if cached:
+        remember(network, name, key)
+    return network
+
+
+def _needs_torch(name: str) -> None:
     if find_spec("torch") is None:
         raise MissingDependencyError(
             "a model that was never extracted here needs torch and torchvision",
             given=name,
             hint="pip install 'joulecast[torch]', or give a network saved as JSON",
         )
-    from .extraction import trace
-    from .torchvision_models import build
 
-    network = trace(build(name), shape, mode=mode, precision=precision, name=name, whitelist=whitelist)
-    if whitelist is WHITELIST:
-        remember(network, shape, mode, precision)
-    return network
+
+def _configured(config: Any, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
+    from .transformers_models import from_config
+
+    return _traced(from_config(config), inputs, cache_length, options)
+
+
+def _traced(
+    module: torch.nn.Module, inputs: Inputs, cache_length: int | None, options: dict[str, Any], name: str | None = None
+) -> Network:
+    from .extraction import trace
+    from .transformers_models import is_transformer, named_inputs, prepare
+
+    name = name or type(module).__name__
+    if is_transformer(module):
+        title = name if cache_length is None else f"{name} after {cache_length} tokens"
+        return trace(
+            module,
+            named_inputs(module, inputs),
+            name=title,
+            prepare=lambda forward: prepare(forward, options["mode"], cache_length),
+            **options,
+        )
+    if cache_length is not None:
+        raise InputError(
+            "only transformers have a cache of keys and values", given=f"cache_length={cache_length} for {name}"
+        )
+    return trace(module, inputs, name=name, **options)
 
 
 def _as_asked(network: Network, mode: str, precision: str) -> Network:

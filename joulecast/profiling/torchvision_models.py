@@ -1,9 +1,10 @@
-"""torchvision's classification models by name, built without weights."""
+"""torchvision's models by name, built without weights."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
+import inspect
 from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
@@ -56,7 +57,7 @@ def _native_operators_load(folder: Path) -> bool:
 _FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye}
 
 
-class _WithoutMemory(TorchFunctionMode):
+class WithoutMemory(TorchFunctionMode):
     """Make parameters on the meta device.
 
     Not a plain `torch.device("meta")`: some models compute settings from `linspace` and `arange` while they are
@@ -76,22 +77,35 @@ def model_names() -> list[str]:
     return list(models.list_models(module=models))
 
 
+def all_names() -> list[str]:
+    """Names of all models: classification, segmentation, detection, video, optical flow, quantized."""
+    return list(import_torchvision().models.list_models())
+
+
 def build(name: str, *, weights: bool = False) -> torch.nn.Module:
-    """Build a classification model by name.
+    """Build a model by name.
+
+    A quantized_ model is what torchvision builds where nothing is quantized yet: a float model with stubs.
 
     Args:
-        name: As `model_names` lists it.
+        name: As `all_names` lists it.
         weights: Whether to allocate its weights, with random values; without, it is on the meta device.
 
     Raises:
-        UnknownNameError: torchvision has no such classification model.
+        UnknownNameError: torchvision has no such model.
         MissingDependencyError: torchvision is not installed.
     """
-    names = model_names()
+    models = import_torchvision().models
+    names = all_names()
     if name not in names:
         raise unknown_name("model", name, names, hint="or give a torch.nn.Module, or a network saved as JSON")
     # These two draw their weights with scipy on the CPU, and warn, unless told not to.
-    settings = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
-    with nullcontext() if weights else _WithoutMemory(), torch.random.fork_rng(devices=[]):
-        model: torch.nn.Module = import_torchvision().models.get_model(name, weights=None, **settings)
+    settings: dict[str, Any] = {"init_weights": False} if name in _DRAWN_BY_SCIPY else {}
+    if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
+        settings["weights_backbone"] = None  # or it is downloaded
+    with nullcontext() if weights else WithoutMemory(), torch.random.fork_rng(devices=[]):
+        model: torch.nn.Module = models.get_model(name, weights=None, **settings)
     return model
+
+
+_DRAWN_BY_SCIPY = frozenset({"googlenet", "inception_v3", "quantized_googlenet", "quantized_inception_v3"})

@@ -12,21 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import simulated_dataset
-from joulecast.cli import main
 from joulecast.datasets import save
 from joulecast.resources import shipped
-
-
-@pytest.fixture
-def call(capsys):
-    def run(*arguments):
-        with pytest.raises(SystemExit) as caught:
-            main(list(map(str, arguments)))
-        output = capsys.readouterr()
-        return caught.value.code, output.out, output.err
-
-    return run
-
 
 PREDICT = ("predict", "resnet18", "32,3,224,224", "--gpu", "A30")
 

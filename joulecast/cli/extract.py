@@ -1,0 +1,153 @@
+"""`joulecast extract`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..inputs import shape_text
+from .arguments import (
+    AsCsv,
+    AsJson,
+    CacheLength,
+    Model,
+    Precision,
+    Shapes,
+    Top,
+    Training,
+    operation_text,
+    parse_shapes,
+    refuse_both,
+    si,
+    table,
+)
+from .tree import tree_text
+
+if TYPE_CHECKING:
+    from ..networks import Network
+
+
+def extract(
+    model: Model,
+    input_shape: Shapes = None,
+    training: Training = False,
+    precision: Precision = "default",
+    cache_length: CacheLength = None,
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adamw: its step comes last.")] = None,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree of modules to show; 0 for all.")] = 3,
+    operations: Annotated[bool, typer.Option("--operations", help="One row per operation instead of modules.")] = False,
+    top: Top = 0,
+    diff: Annotated[
+        str | None, typer.Option(help="Another model at the same shape, or a file: how it differs.")
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: AsCsv = False,
+) -> None:
+    """List what a model runs, module by module, with counts, FLOPs and bytes; needs no GPU and no weights."""
+    from ..api import extract as extract_network
+
+    refuse_both(as_json, as_csv)
+    networks = [
+        extract_network(
+            name,
+            parse_shapes(input_shape),
+            mode="training" if training else "inference",
+            precision=precision,
+            cache_length=cache_length,
+            optimizer=optimizer,
+        )
+        for name in (model, diff)
+        if name is not None
+    ]
+    network = networks[0]
+    if diff is not None:
+        difference = network.diff(networks[1])
+        typer.echo(json.dumps(difference.to_json(), indent=1) if as_json else str(difference))
+    elif as_json:
+        typer.echo(json.dumps(network.to_json(), indent=1))
+    elif as_csv:
+        typer.echo(_network_csv(network), nl=False)
+    else:
+        body = _operation_table(network, top) if operations or top else tree_text(network, depth)
+        typer.echo(_network_text(network, body))
+
+
+def _network_rows(network: Network, top: int) -> list[list[str]]:
+    entries = network.entries if not top else sorted(network, key=lambda e: -e.count * e.operation.flops)[:top]
+    rows = []
+    for entry in entries:
+        operation = entry.operation
+        moved = operation.bytes_read + operation.bytes_written
+        paths = ", ".join(path or "(model)" for path in entry.module_paths[:2])
+        rows.append(
+            [
+                operation_text(operation),
+                str(entry.count),
+                si(operation.flops, "FLOP"),
+                si(moved, "B"),
+                f"{operation.flops / moved:.3g}" if moved else "-",
+                paths + (f", ... ({len(entry.module_paths)})" if len(entry.module_paths) > 2 else ""),
+            ]
+        )
+    return rows
+
+
+def _operation_table(network: Network, top: int) -> str:
+    header = ["operation", "calls", "FLOPs", "bytes", "FLOP/B", "modules"]
+    return table(header, _network_rows(network, top), frozenset({1, 2, 3, 4})) + "\n\n(FLOPs and bytes per call)"
+
+
+def _network_text(network: Network, body: str) -> str:
+    moved = sum(e.count * (e.operation.bytes_read + e.operation.bytes_written) for e in network)
+    parts = [
+        f"{network.name} {shape_text(network.input_shape)}, {network.mode}",
+        "",
+        body,
+        "",
+        f"{len(network)} operations, {network.calls} calls, {si(network.flops, 'FLOP')}, {si(moved, 'B')} moved",
+    ]
+    parts += [f"dropped: {d.count} x {d.name} ({d.reason}) in {', '.join(d.module_paths[:3])}" for d in network.dropped]
+    return "\n".join(parts)
+
+
+def _network_csv(network: Network) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        [
+            "kind",
+            "input_shapes",
+            "attributes",
+            "precision",
+            "mode",
+            "count",
+            "flops",
+            "bytes_read",
+            "bytes_written",
+            "parameters",
+            "module_paths",
+        ]
+    )
+    for entry in network:
+        operation = entry.operation
+        value = operation.to_json()
+        writer.writerow(
+            [
+                operation.kind,
+                json.dumps(value["input_shapes"]),
+                json.dumps(value["attributes"]),
+                operation.precision,
+                operation.mode,
+                entry.count,
+                operation.flops,
+                operation.bytes_read,
+                operation.bytes_written,
+                operation.parameters,
+                " ".join(entry.module_paths),
+            ]
+        )
+    return text.getvalue()

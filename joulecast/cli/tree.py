@@ -1,0 +1,111 @@
+"""A network as the tree of its modules: what runs where, and what it costs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from .arguments import si, table
+
+if TYPE_CHECKING:
+    from ..networks import Network
+    from ..operations import Operation
+
+_HEADER = ["module", "alike", "calls", "FLOPs", "bytes", "FLOP/B", "operations"]
+
+
+@dataclass
+class Node:
+    """A module: the operations that it runs itself, and its parts."""
+
+    path: str = ""
+    own: Counter[Operation] = field(default_factory=Counter)
+    parts: dict[str, Node] = field(default_factory=dict)
+
+    def part(self, path: str) -> Node:
+        """The module at a path below this one; made where it is not there yet."""
+        node = self
+        for name in path.split(".") if path else ():
+            below = f"{node.path}.{name}" if node.path else name
+            node = node.parts.setdefault(name, Node(below))
+        return node
+
+    def all(self) -> Counter[Operation]:
+        """Operations of the module and of all its parts."""
+        return sum((part.all() for part in self.parts.values()), Counter(self.own))
+
+    def is_like(self, other: Node) -> bool:
+        """Whether another module consists of the same operations in the same parts."""
+        return (
+            self.own == other.own
+            and self.parts.keys() == other.parts.keys()
+            and all(part.is_like(other.parts[name]) for name, part in self.parts.items())
+        )
+
+
+def tree_of(network: Network) -> Node:
+    """The modules of a network."""
+    root = Node()
+    for entry in network:
+        for path, count in entry.by_module.items():
+            root.part(path).own[entry.operation] += count
+    return root
+
+
+def tree_text(network: Network, depth: int) -> str:
+    """One row per module down to a depth (0 for all); each counts its parts, also those that are not shown.
+
+    Modules side by side that are alike make one row, which counts all of them.
+    """
+    rows = list(_rows(tree_of(network), 1, 0, depth))
+    return table(_HEADER, rows, frozenset(range(1, 6)))
+
+
+def _rows(node: Node, alike: int, level: int, depth: int) -> Iterator[list[str]]:
+    everything = node.all()
+    shows_parts = not depth or level < depth
+    listed = node.own if shows_parts else everything
+    flops = alike * sum(count * operation.flops for operation, count in everything.items())
+    moved = alike * sum(count * (op.bytes_read + op.bytes_written) for op, count in everything.items())
+    yield [
+        "  " * level + (node.path or "(model)"),
+        str(alike) if alike > 1 else "",
+        str(alike * everything.total()),
+        si(flops, "FLOP"),
+        si(moved, "B"),
+        f"{flops / moved:.3g}" if moved else "-",
+        _kinds(listed),
+    ]
+    if shows_parts:
+        for part, number in _together(node):
+            yield from _rows(part, alike * number, level + 1, depth)
+
+
+def _together(node: Node) -> Iterator[tuple[Node, int]]:
+    """Parts of a module; numbered neighbours that are alike count as several of one."""
+
+    def numbered(name: str) -> str:
+        return re.sub(r"\d+$", "", name)
+
+    # In order of first use; but where operations are shared, a later part may have been met first.
+    counted = iter(sorted((name for name in node.parts if name.isdecimal()), key=int))
+    names = [next(counted) if name.isdecimal() else name for name in node.parts]
+    for _, group in itertools.groupby(names, key=numbered):
+        same: list[Node] = []
+        for part in map(node.parts.__getitem__, group):
+            if same and not same[0].is_like(part):
+                yield same[0], len(same)
+                same = []
+            same.append(part)
+        yield same[0], len(same)
+
+
+def _kinds(operations: Counter[Operation]) -> str:
+    kinds: Counter[str] = Counter()
+    for operation, count in operations.items():
+        kinds[operation.kind] += count
+    return ", ".join(f"{count} {kind}" if count > 1 else kind for kind, count in kinds.most_common())

@@ -1,0 +1,117 @@
+"""Autocast as a GPU would do it: which operators run in which type, and where a model asks for it.
+
+PyTorch casts only tensors that lie on the device that a region names, and switches regions for CUDA off where there is
+no GPU. Tensors without memory lie nowhere, so both are done here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+# torch/include/ATen/autocast_mode.h of 2.13, AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32 and
+# AT_FORALL_FP32_SET_OPT_DTYPE, without losses and recurrent cells. Every other operator takes what it is given.
+LOWER_PRECISION: frozenset[str] = frozenset(
+    """
+    _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution prelu
+    addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul linalg_multi_dot
+    scaled_dot_product_attention
+    """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
+)
+FULL_PRECISION: frozenset[str] = frozenset(
+    """
+    acos asin cosh erfinv exp expm1 log log10 log2 log1p reciprocal rsqrt sinh tan pow softplus layer_norm
+    native_layer_norm rms_norm group_norm frobenius_norm nuclear_norm cosine_similarity dist pdist cdist renorm
+    logsumexp upsample_nearest1d _upsample_nearest_exact1d upsample_nearest2d _upsample_nearest_exact2d
+    upsample_nearest3d _upsample_nearest_exact3d upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa
+    upsample_trilinear3d upsample_bicubic2d _upsample_bicubic2d_aa
+    """.split()  # noqa: SIM905
+)
+FULL_PRECISION_RESULT: frozenset[str] = frozenset(
+    "prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum".split()  # noqa: SIM905
+)
+
+
+class Autocast:
+    """The regions that a forward is in, and the casts that they make."""
+
+    def __init__(self) -> None:
+        enabled = next((d for d in ("cuda", "cpu") if torch.is_autocast_enabled(d)), None)
+        # None stands for a region that is switched off.
+        self._regions: list[torch.dtype | None] = [torch.get_autocast_dtype(enabled) if enabled else None]
+        self._kept: dict[tuple[int, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """See regions begin and end, whichever device they name: a model that is asked about runs on a GPU."""
+        region: Any = torch.amp.autocast_mode.autocast
+        original = {name: getattr(region, name) for name in ("__init__", "__enter__", "__exit__")}
+
+        def init(this: Any, device_type: str, dtype: Any = None, enabled: bool = True, *_: Any, **__: Any) -> None:
+            this.device, this._enabled = device_type, enabled
+            this.fast_dtype = dtype or torch.get_autocast_dtype("cpu" if device_type == "cpu" else "cuda")
+
+        def enter(this: Any) -> Any:
+            self._regions.append(this.fast_dtype if this._enabled else None)
+            return this
+
+        def leave(this: Any, *_: Any) -> None:
+            self._regions.pop()
+            if len(self._regions) == 1:
+                self._kept.clear()
+
+        region.__init__, region.__enter__, region.__exit__ = init, enter, leave
+        try:
+            yield
+        finally:
+            for name, function in original.items():
+                setattr(region, name, function)
+
+    def cast(
+        self,
+        name: str,
+        args: Any,
+        kwargs: dict[str, Any],
+        convert: Callable[[torch.Tensor, torch.dtype], torch.Tensor],
+        is_kept: Callable[[torch.Tensor], bool],
+    ) -> tuple[Any, dict[str, Any]]:
+        """Arguments of an operator in the types that the region wants.
+
+        Args:
+            name: Of the operator.
+            args: As the model gives them.
+            kwargs: Those that it gives by name.
+            convert: Casts a tensor; called once for each tensor that needs it.
+            is_kept: Tells tensors whose cast is kept until the outermost region ends (learned parameters).
+        """
+        lower = self._regions[-1]
+        if lower is None:
+            return args, kwargs
+        if name in FULL_PRECISION_RESULT:
+            first = args[0] if args else None
+            half = isinstance(first, torch.Tensor) and first.dtype in (torch.float16, torch.bfloat16)
+            asked = kwargs.get("dtype") or any(isinstance(value, torch.dtype) for value in args)
+            return args, {**kwargs, "dtype": torch.float32} if half and not asked else kwargs
+        wanted = lower if name in LOWER_PRECISION else torch.float32 if name in FULL_PRECISION else None
+        if wanted is None:
+            return args, kwargs
+
+        def cast(value: Any) -> Any:
+            if isinstance(value, list | tuple):
+                return type(value)(map(cast, value))
+            # As PyTorch does, double stays double.
+            if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dtype == torch.float64:
+                return value
+            if value.dtype == wanted:
+                return value
+            if not is_kept(value):
+                return convert(value, wanted)
+            key = (id(value), wanted)
+            if key not in self._kept:
+                self._kept[key] = (value, convert(value, wanted))
+            return self._kept[key][1]
+
+        return cast(args), {key: cast(value) for key, value in kwargs.items()}

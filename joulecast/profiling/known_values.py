@@ -1,0 +1,135 @@
+"""Values that a forward computes from constants alone: decisions on them can be taken without running the model.
+
+A tensor on the meta device has no values. Positions, masks and sizes that a model makes itself (`arange`, `zeros`)
+do not depend on its input, though, so small ones are computed for real beside it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+_LARGEST = 2**20
+_MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scalar_tensor"})
+# These take the shape of a tensor, but not its values.
+_LIKE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+_DEPENDS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+
+def decides(func: Any) -> bool:
+    """Whether an operator gives a number, or a shape, that depends on values; `index` may, so it is one."""
+    return bool(_DEPENDS & set(func.tags))
+
+
+UNKNOWN: Any = object()
+"""Stands for a value that only the input has."""
+
+
+class NeedsValuesError(RuntimeError):
+    """A model decides by values that nobody knows before it runs."""
+
+
+def know(tensor: torch.Tensor, value: torch.Tensor) -> None:
+    """Say what a meta tensor would hold."""
+    tensor.known_value = value  # type: ignore[attr-defined]
+
+
+def without_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """A real tensor on the meta device; its values are known if they are few, and never changed."""
+    result = tensor.to("meta")
+    if tensor.numel() <= _LARGEST:
+        know(result, tensor.detach().clone())
+    return result
+
+
+class KnownValues:
+    """Keeps real values beside meta tensors."""
+
+    def __init__(self) -> None:
+        self._overwritten: set[int] = set()
+        self._storages: list[Any] = []
+        self.decisions: list[tuple[Any, Any]] = []
+        """Operators that decide, in order, with what they gave, or UNKNOWN where that is a matter of shapes only."""
+
+    def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Run an operator on meta tensors, and beside it on the values that are known.
+
+        Raises:
+            NeedsValuesError: The operator needs values that depend on the input.
+        """
+        values = self._values(func, args, kwargs)
+        if decides(func):
+            real = UNKNOWN if values is UNKNOWN else func(*values[0], **values[1])
+            self.decisions.append((func, real))
+            if real is not UNKNOWN:
+                return tree_map(self._on_meta, real)
+        try:
+            result = func(*args, **kwargs)
+        except (NotImplementedError, RuntimeError) as error:
+            if decides(func):
+                raise NeedsValuesError("its result depends on values that only the input has") from error
+            raise
+        made = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        if values is not UNKNOWN and all(tensor.numel() <= _LARGEST for tensor in made):
+            try:
+                real = func(*values[0], **values[1])
+            except (NotImplementedError, RuntimeError):
+                # Not everything that a GPU can do in half precision, the CPU can.
+                self._forget(func, args, kwargs)
+                return result
+            for tensor, value in zip(made, tree_leaves(real), strict=True):
+                know(tensor, value)
+        else:
+            self._forget(func, args, kwargs)
+        return result
+
+    def _value(self, tensor: torch.Tensor) -> Any:
+        value: Any = getattr(tensor, "known_value", UNKNOWN)
+        known = value is not UNKNOWN and value.untyped_storage()._cdata not in self._overwritten
+        return value if known else UNKNOWN
+
+    def _on_meta(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        result = torch.empty_like(value, device="meta")
+        know(result, value)
+        return result
+
+    def _values(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        """Arguments with values instead of meta tensors."""
+        name = func.overloadpacket.__name__
+        tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        if not tensors and name not in _MAKERS:
+            return UNKNOWN
+        if name in _LIKE and tensors[0].numel() <= _LARGEST:
+            known = {id(tensors[0]): torch.empty_like(tensors[0], device="cpu")}
+        else:
+            known = {id(tensor): self._value(tensor) for tensor in tensors}
+        if any(value is UNKNOWN for value in known.values()) or torch.Tag.nondeterministic_seeded in func.tags:
+            return UNKNOWN
+
+        def real(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return known[id(value)]
+            return torch.device("cpu") if isinstance(value, torch.device) else value
+
+        real_kwargs = tree_map(real, kwargs)
+        if not tensors:
+            real_kwargs["device"] = torch.device("cpu")
+        return tree_map(real, args), real_kwargs
+
+    def _forget(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
+        """What an operator overwrites is not known any more."""
+        if not func._schema.is_mutable:
+            return
+        # Views share their storage, so all that look at it are out of date.
+        for position, argument in enumerate(func._schema.arguments):
+            written = argument.alias_info is not None and argument.alias_info.is_write
+            value = args[position] if position < len(args) else kwargs.get(argument.name)
+            known = getattr(value, "known_value", None) if written else None
+            if known is not None:
+                storage = known.untyped_storage()
+                self._storages.append(storage)  # or another storage could get its number
+                self._overwritten.add(storage._cdata)

@@ -1,0 +1,93 @@
+"""`joulecast extract`: the tree of modules, several inputs, differences."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import joulecast
+from joulecast import Network, Operation
+from joulecast.cli.arguments import parse_shapes
+from joulecast.cli.tree import tree_of, tree_text
+from joulecast.errors import InputError
+from joulecast.networks import Entry
+
+RELU = Operation("relu", [(4, 8)])
+LINEAR = Operation("linear", [(4, 8)], {"out_features": 8, "bias": False})
+PATHS = ["stem", "layers.0.a", "layers.1.a", "layers.2.a", "layers.3.b", "layers.10.a"]
+NETWORK = Network((Entry.at(LINEAR, PATHS), Entry.at(RELU, ["layers.0", "layers.1", "layers.2", "layers.3", "", ""])))
+
+
+def rows(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()[2:]]
+
+
+def test_the_tree_counts_what_it_does_not_show():
+    # A product is 2 x 4 x 8 x 8 = 512 FLOPs, a relu 4 x 8 = 32; both move 32 elements in and out, a product 64 weights.
+    top = rows(tree_text(NETWORK, 1))
+    assert top[0][:6] == ["(model)", "12", "3.26", "kFLOP", "4.61", "kB"]
+    assert 6 * 512 + 6 * 32 == 3264
+    assert 6 * (4 * 64 + 256) + 6 * 256 == 4608
+    assert top[0][-2:] == ["2", "relu"]
+    assert [row[0] for row in top] == ["(model)", "stem", "layers"]
+    assert top[2][-4:] == ["5", "linear,", "4", "relu"]
+
+
+def test_neighbours_that_are_alike_make_one_row():
+    shown = rows(tree_text(NETWORK, 2))
+    # layers.3 differs by the name of its part, layers.10 by its relu.
+    assert [row[0] for row in shown] == ["(model)", "stem", "layers", "layers.0", "layers.3", "layers.10"]
+    assert shown[3][1:3] == ["3", "6"]
+    deep = rows(tree_text(NETWORK, 0))
+    assert deep[4][:3] == ["layers.0.a", "3", "3"]
+    assert tree_text(NETWORK, 3) == tree_text(NETWORK, 0)
+
+
+def test_the_tree_holds_every_call():
+    network = joulecast.extract("resnet18", (2, 3, 64, 64))
+    everything = tree_of(network).all()
+    assert everything == {entry.operation: entry.count for entry in network}
+
+
+@pytest.mark.parametrize(
+    ("texts", "shapes"),
+    [
+        ([], None),
+        (["1,3,8,8"], (1, 3, 8, 8)),
+        (["1x3", "2,4"], [(1, 3), (2, 4)]),
+        (["input_ids=8,128", "mask=8,1"], {"input_ids": (8, 128), "mask": (8, 1)}),
+    ],
+)
+def test_shapes_on_the_command_line(texts, shapes):
+    assert parse_shapes(texts) == shapes
+
+
+@pytest.mark.parametrize("texts", [["a=1,2", "3,4"], ["a=1", "a=2"], ["a="], ["1,0"], ["="]])
+def test_shapes_that_cannot_be(texts):
+    with pytest.raises(InputError):
+        parse_shapes(texts)
+
+
+def test_several_inputs(call):
+    code, out, _ = call("extract", "raft_small", "1,3,128,128", "1,3,128,128", "--json")
+    assert code == 0
+    assert json.loads(out)["input_shape"] == [[1, 3, 128, 128]] * 2
+
+
+def test_rows_of_operations(call):
+    _, tree, _ = call("extract", "resnet18", "1,3,64,64")
+    _, table, _ = call("extract", "resnet18", "1,3,64,64", "--operations")
+    _, top, _ = call("extract", "resnet18", "1,3,64,64", "--top", "2")
+    assert "layer1.0.conv1" in tree
+    assert len(tree.splitlines()) < 100
+    assert "conv2d 1x3x64x64 -> 1x64x32x32" in table
+    assert len(table.splitlines()) > len(top.splitlines())
+
+
+def test_differences(call):
+    code, out, _ = call("extract", "resnet18", "1,3,64,64", "--diff", "resnet34")
+    assert code == 0
+    assert "resnet18 -> resnet34: 68 -> 124 calls" in out
+    _, out, _ = call("extract", "resnet18", "1,3,64,64", "--diff", "resnet18", "--json")
+    assert json.loads(out)["changed"] == []
