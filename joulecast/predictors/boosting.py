@@ -179,7 +179,7 @@ def fit_any_gpu(
 
 
 def _ranges(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:
-    ranges = {}
+    ranges: dict[str, Range] = {}
     for key in (lambda row: row.operation.row.family, lambda row: row.operation.kind):
         ranges |= _ranges_by(key, rows, log_ratio)
     return ranges

@@ -71,10 +71,10 @@ class LeastTimes:
 
 def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
     """Supply voltage at a clock over that at the boost clock."""
-    like = find_gpu(_VOLTAGE_LIKE)
-    known = gpu if gpu.voltage is not None else like
+    known = find_gpu(_VOLTAGE_LIKE) if gpu.voltage is None else gpu
     curve = known.voltage
-    assert curve is not None  # the catalogue has it
+    if curve is None:  # a catalogue that was changed
+        return np.ones_like(np.atleast_1d(np.asarray(clock_mhz, dtype=float)))
     clocks = np.atleast_1d(np.asarray(clock_mhz, dtype=float)) * known.boost_clock_mhz / gpu.boost_clock_mhz
     top = curve.at(float(known.boost_clock_mhz))
     return np.array([curve.at(clock) / top for clock in clocks])
@@ -172,7 +172,7 @@ class EnergyConstants:
 
 @dataclass(frozen=True)
 class Settled:
-    """Operations as they run under a power cap, one value per operation: seconds, joules, and the clock that is held."""
+    """Operations as they run under a power cap, one value each: seconds, joules, and the clock that is held."""
 
     device_s: FloatArray
     dynamic_energy_j: FloatArray

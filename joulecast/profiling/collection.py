@@ -24,11 +24,11 @@ Progress = Callable[[int, Mapping[str, Any]], None]
 
 
 def _time_network(task: NetworkTask, device: torch.device, *, seconds: float, seed: int) -> Timing:
-    from .torchvision_models import build
+    from .named_models import build_to_run
 
     generator = torch.Generator(device).manual_seed(seed)
     dtype = DTYPES.get(task.precision, torch.float32)
-    model = build(task.model, weights=True).to(device=device, dtype=dtype)
+    model = build_to_run(task.model).to(device=device, dtype=dtype)
     with running(task.mode, task.precision):
         block = [WholeNetwork(model, task.input_shape, task.mode, generator) for _ in range(_NETWORK_INPUTS)]
         return time_block(block, device, seconds=seconds)

@@ -55,7 +55,9 @@ class Forward:
         Raises:
             InputError: PyTorch has no such type.
         """
-        dtype = getattr(torch, item.dtype, None) if item.dtype else self._dtype
+        # A module may say what it takes where a bare shape does not: token ids, say.
+        name = item.dtype or getattr(self.module, "input_dtype", None)
+        dtype = getattr(torch, name, None) if name else self._dtype
         if not isinstance(dtype, torch.dtype):
             raise InputError("PyTorch has no such type of tensors", given=repr(item.dtype))
         return self._in_type(torch.empty(item.shape, dtype=dtype, device="meta"))

@@ -79,6 +79,8 @@ class _DecoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A BERT of these sizes: token ids of shape (batch, length) to vectors of shape (batch, length, width)."""
 
+    input_dtype = "int64"
+
     def __init__(
         self, *, vocabulary: int, width: int, layers: int, heads: int, inner: int, positions: int, dropout: float = 0.1
     ) -> None:
@@ -102,6 +104,8 @@ class Encoder(nn.Module):
 
 class Decoder(nn.Module):
     """A Llama of these sizes: token ids of shape (batch, length) to scores of shape (batch, length, vocabulary)."""
+
+    input_dtype = "int64"
 
     def __init__(self, *, vocabulary: int, width: int, layers: int, heads: int, key_heads: int, inner: int) -> None:
         super().__init__()

@@ -201,16 +201,20 @@ class WholeNetwork:
     """A model with random weights and an input of its own, to be run as a whole.
 
     Args:
-        model: In memory, on its device and in its type; shared by the instances of a block.
+        model: In memory, on its device and in its type; shared by the instances of a block. One that takes token ids
+            says so (`input_dtype`) and how many there are (`vocabulary`).
         shape: Of the input.
         mode: "inference" runs the forward, "training" the backward with a random output gradient, too.
         generator: Draws input and gradient.
     """
 
-    def __init__(self, model: nn.Module, shape: tuple[int, ...], mode: str, generator: torch.Generator) -> None:
+    def __init__(self, model: Any, shape: tuple[int, ...], mode: str, generator: torch.Generator) -> None:
         parameter = next(model.parameters())
         self._model = model.train(mode == "training")
-        self._input = torch.randn(shape, generator=generator, device=parameter.device, dtype=parameter.dtype)
+        if getattr(model, "input_dtype", None) == "int64":
+            self._input = torch.randint(0, model.vocabulary, shape, generator=generator, device=parameter.device)
+        else:
+            self._input = torch.randn(shape, generator=generator, device=parameter.device, dtype=parameter.dtype)
         self._training = mode == "training"
         self._gradients: list[torch.Tensor] = []
 

@@ -104,3 +104,31 @@ def test_precision_switches_are_put_back():
     with running_precision("fp32"):
         assert not torch.backends.cudnn.allow_tf32
     assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+
+
+def test_plain_transformers_run_as_a_whole():
+    import joulecast
+    from joulecast.profiling.plain_transformers import Encoder
+    from joulecast.profiling.runners import WholeNetwork
+
+    model = Encoder(vocabulary=50, width=16, layers=2, heads=2, inner=32, positions=8)
+    run = WholeNetwork(model, (2, 8), "training", torch.Generator().manual_seed(0))
+    assert run._input.dtype == torch.int64
+    run()
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert joulecast.extract(model, (2, 8)).flops == 2 * joulecast.extract(model, (1, 8)).flops
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_the_plain_bert_does_what_bert_does(mode):
+    pytest.importorskip("transformers", reason="compares with the transformers library")
+    import joulecast
+
+    plain, real = (joulecast.extract(name, (8, 128), mode=mode) for name in ("plain_bert_base", "bert_base"))
+    difference = {entry.operation: entry.count for entry in real}
+    for entry in plain:
+        difference[entry.operation] = difference.get(entry.operation, 0) - entry.count
+    left = {operation.kind for operation, count in difference.items() if count > 0}
+    # Only the pooler, which looks at one token, and a gradient that it sends there.
+    assert left <= {"linear", "tanh", "copy", "gradient_accumulation"}
+    assert not [operation for operation, count in difference.items() if count < 0]
