@@ -17,6 +17,7 @@ from joulecast.cli import main
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement
 from joulecast.hardware import find_gpu
 from joulecast.predictors.features import roofline
+from joulecast.predictors.physics import EnergyConstants, LeastTimes, static_power_w
 
 FAKE_DRIVER = Path(__file__).parent / "profiling" / "fake_nvml"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -88,6 +89,29 @@ def simulated_dataset(mode: str = "inference") -> Dataset:
     )
     card = Card(gpu.name, None, "simulated", "none", {"forward": "simulated"})
     return Dataset(card, tuple(measurements), networks)
+
+
+# What the simulated libraries reach of the least time.
+SLOWER_THAN_PHYSICS = {"conv2d": 2.0, "relu": 1.2, "linear": 1.3, "batch_norm": 1.5}
+TRUE_ENERGY = EnergyConstants(4e-12, 0.6e-12, 70e-12, 170e-12, 1.2)
+
+
+def simulated_gpu(name: str) -> Dataset:
+    """Device times and powers of a GPU if physics and one slowdown per kind were the whole truth."""
+    gpu = find_gpu(name)
+    operations = simulated_operations()
+    clock = float(gpu.boost_clock_mhz)
+    least = LeastTimes.of(operations, gpu, clock)
+    device_s = least.time_s * np.array([SLOWER_THAN_PHYSICS[operation.kind] for operation in operations])
+    energy_j = TRUE_ENERGY.dynamic_energy_j(operations, least, device_s, gpu, clock)
+    power_w = static_power_w(gpu, clock) + energy_j / device_s
+    rows = []
+    for operation, seconds, watts in zip(operations, device_s.tolist(), power_w.tolist(), strict=True):
+        held_w = min(watts, gpu.power_limit_w)
+        rows.append(
+            Measurement(operation, seconds, held_w, seconds * held_w, device_time_s=seconds, method="simulated")
+        )
+    return Dataset(Card(gpu.name, None, "simulated", "none", {"simulated": "simulated"}), tuple(rows))
 
 
 @pytest.fixture(scope="session")

@@ -126,8 +126,9 @@ def show_entry(name: str = typer.Argument(help="Name of an entry, such as a30/fo
     from ..resources import shipped
     from ..zoo import entries
     from ..zoo.entry import load_card
-    from ..zoo.rendering import markdown
+    from ..zoo.rendering import any_gpu_markdown, markdown
 
     if name not in entries():
         raise unknown_name("predictor", name, entries())
-    typer.echo(markdown(load_card(shipped("zoo") / name)))
+    card = load_card(shipped("zoo") / name)
+    typer.echo(any_gpu_markdown(card) if "gpu" not in card else markdown(card))

@@ -15,6 +15,7 @@ from .arguments import table
 if TYPE_CHECKING:
     from ..datasets import Dataset, NetworkMeasurement
     from ..networks import Network
+    from ..predictors.recipe import BoostingRecipe
     from ..predictors.validation import Validation
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; may be given several times.")]
@@ -30,12 +31,18 @@ def train(
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow server or store; SQLite here if left out.")] = None,
     no_track: Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")] = False,
 ) -> None:
-    """Validate a recipe on datasets, fit it on everything, and write zoo entries with model cards."""
+    """Validate a recipe on datasets, fit it on everything, and write zoo entries with model cards.
+
+    A forest is one predictor per GPU and mode; boosting makes one for any GPU out of all datasets together.
+    """
     from ..datasets import load
-    from ..predictors.recipe import load_recipe
+    from ..predictors.recipe import BoostingRecipe, load_recipe
     from ..zoo.training import train as train_entry
 
     settings = load_recipe(recipe)
+    if isinstance(settings, BoostingRecipe):
+        _train_any_gpu(dataset, settings, zoo, None if no_track else (tracking_uri,))
+        return
     for folder in dataset:
         data = load(folder)
         for one_mode in _modes(mode, data):
@@ -51,6 +58,31 @@ def train(
                 typer.echo(f"MLflow run {run}")
 
 
+def _train_any_gpu(
+    folders: list[Path], settings: BoostingRecipe, zoo: Path, tracking: tuple[str | None] | None
+) -> None:
+    from ..datasets import load
+    from ..hardware import find_gpu
+    from ..operations import MODES
+    from ..zoo.any_gpu_training import train_any_gpu
+
+    # In one order, whichever way they were named: the trees depend on it in their last bits.
+    datasets = [(folder, load(folder)) for folder in sorted(set(folders))]
+    networks = [
+        (find_gpu(data.card.gpu), m, network)
+        for _, data in datasets
+        for mode in MODES
+        for m, network in _networks(data, mode).items()
+    ]
+    trained = train_any_gpu(datasets, networks, settings)
+    entry = trained.save(zoo)
+    typer.echo(f"{entry}: {len(datasets)} datasets, {len(networks)} networks")
+    if tracking is not None:
+        from ..zoo.tracking import track_any_gpu
+
+        typer.echo(f"MLflow run {track_any_gpu(trained, settings, entry, tracking[0], command=_command())}")
+
+
 def evaluate(
     dataset: _Datasets,
     recipe: _Recipe,
@@ -60,11 +92,15 @@ def evaluate(
 ) -> None:
     """Measure how good a recipe is on what it has not seen, and write a report with plots."""
     from ..datasets import load
-    from ..predictors.recipe import load_recipe
+    from ..predictors.recipe import BoostingRecipe, load_recipe
     from ..predictors.report import write_report
     from ..predictors.validation import validate
 
     settings = load_recipe(recipe)
+    if isinstance(settings, BoostingRecipe):
+        raise InputError(
+            "a predictor for any GPU is evaluated when it is trained", hint="its model card holds the report"
+        )
     text = "" if remarks is None else _text(remarks)
     validations = []
     for folder in dataset:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ from ..errors import DatasetError, MissingDependencyError
 from ..hardware import GPU, find_gpu
 from ..networks import Network
 from ..operations import MODES, Operation
-from .any_gpu import AnyGpuPredictor, Learned, Range
+from .any_gpu import BoostedRegressor, Learned, Range
 from .baseline import group_of
 from .features import FloatArray
 from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
@@ -45,17 +44,6 @@ class DeviceRow(NamedTuple):
     operation: Operation
     device_s: float
     power_w: float | None
-
-
-@dataclass(frozen=True)
-class BoostedRegressor:
-    """Fitted XGBoost trees behind the interface of a regressor."""
-
-    model: Any
-
-    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
-        """One value per row of inputs."""
-        return np.asarray(self.model.predict(inputs), dtype=np.float64)
 
 
 def device_rows(dataset: Dataset) -> list[DeviceRow]:
@@ -91,7 +79,7 @@ def _from_loops(dataset: Dataset, gpu: GPU, mode: str, known: Collection[Operati
 
 
 def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
-    """Mode -> kind -> seconds that launching takes in a loop, medians over the datasets that tell; "" for other kinds."""
+    """Mode -> kind -> seconds that launching takes in a loop, medians over datasets; "" for kinds that none tells."""
     result = {}
     for mode in MODES:
         by_kind: dict[str, list[float]] = defaultdict(list)
@@ -203,6 +191,8 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned
         from scipy.optimize import least_squares
     except ImportError as error:
         raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+    if not networks and not any(row.power_w is not None for row in rows):
+        return learned.energy
     parts, power_w, static_w, cap_w, weight = _powers(rows, networks, learned)
     capped = power_w > _AT_CAP * cap_w
 
@@ -218,7 +208,7 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned
 def _powers(
     rows: Sequence[DeviceRow], networks: Networks, learned: Learned
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Per measured power: how often each constant is paid per second, and watts: measured, static, cap; and a weight."""
+    """Per measured power: how often each constant is paid a second; watts: measured, static, cap; and a weight."""
     found: list[tuple[FloatArray, float, float, float, float]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
         mine = [row for row in rows if row.gpu == gpu and row.power_w is not None]
@@ -242,8 +232,3 @@ def _powers(
         found.append((part, measurement.power_w, static_power_w(gpu, clock), gpu.power_limit_w, 1.0))
     parts, *columns = zip(*found, strict=True)
     return np.array(parts), *(np.array(column) for column in columns)  # type: ignore[return-value]
-
-
-def on_gpu(learned: Learned, gpu: GPU, mode: str) -> AnyGpuPredictor:
-    """What was learned, on a GPU and in a mode."""
-    return AnyGpuPredictor(gpu, mode, learned)

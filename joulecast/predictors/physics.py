@@ -22,12 +22,14 @@ from typing import Any, Self
 import numpy as np
 
 from ..hardware import GPU, find_gpu
-from ..operations import Operation
+from ..operations import ELEMENT_BYTES, Operation
 from .features import FloatArray, roofline
 
 _OVERLAP = 3.0
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
 _SM_BYTES = 36.0
+_TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 x 128^2 FLOPs for 2 x 128 elements.
+_PRODUCTS = ("convolution", "matmul", "attention")
 # Energy of logic relative to TSMC 7 nm at each one's top voltage. 12 nm follows from the RTX 2080 Ti beside A30 and
 # A100; the others are priors: nobody's power was among the data.
 _PROCESS = {"16": 1.5, "14": 1.5, "12": 1.3, "8": 1.1, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
@@ -55,8 +57,14 @@ class LeastTimes:
     def of(cls, operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Self:
         """Least times of operations on a GPU at a clock."""
         line = roofline(operations, gpu, clock_mhz)
-        bytes_moved = line.memory_s * gpu.memory_bandwidth
-        return cls(line.compute_s, line.memory_s, bytes_moved / (_SM_BYTES * gpu.sms * clock_mhz * 1e6))
+        moved = line.memory_s * gpu.memory_bandwidth
+        # A tile of a product reads its rows and columns for itself, from the cache.
+        product = np.array([operation.row.family in _PRODUCTS for operation in operations])
+        element_bytes = np.array([ELEMENT_BYTES[operation.precision] for operation in operations])
+        peak = np.array([gpu.peak_flops[gpu.running_precision(operation.precision)] for operation in operations])
+        flops = line.compute_s * peak * clock_mhz / gpu.boost_clock_mhz
+        moved = moved + np.where(product, flops * element_bytes / _TILE, 0.0)
+        return cls(line.compute_s, line.memory_s, moved / (_SM_BYTES * gpu.sms * clock_mhz * 1e6))
 
     def slowed(self, factor: FloatArray | float) -> Self:
         """The same at a clock that is lower by a factor."""

@@ -17,7 +17,7 @@ from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
 from ..operations import Operation
 from .composition import HostModel, Totals, compose, plain_sum
-from .predictor import OperationPredictions, OperationPredictor, Source
+from .predictor import OperationPredictions, PredictsOperations, Source
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
@@ -242,13 +242,15 @@ class NetworkPredictor:
         host: Host cost inside a network.
         composition: Which composition was better on networks that were left out.
         log_errors: See Prediction.
+        any_gpu: Whether it is one for GPUs and clocks that were not measured; its errors come from such.
     """
 
     name: str
-    operations: OperationPredictor
+    operations: PredictsOperations
     host: HostModel
     composition: Composition = "overlap"
     log_errors: Mapping[str, tuple[float, ...]] | None = None
+    any_gpu: bool = False
 
     def predict(
         self,
@@ -303,7 +305,8 @@ class NetworkPredictor:
     def _errors_apply(self, predictions: OperationPredictions, composition: str, clock_mhz: float) -> bool:
         """Whether this prediction is made as those were that the errors come from."""
         complete = "missing" not in predictions.source
-        return complete and composition == self.composition and clock_mhz == self.operations.gpu.boost_clock_mhz
+        clock_fits = self.any_gpu or clock_mhz == self.operations.gpu.boost_clock_mhz
+        return complete and composition == self.composition and clock_fits
 
     def _refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
         missing = [
@@ -328,10 +331,12 @@ class NetworkPredictor:
             )
 
     def _coverage(self) -> str:
-        return ", ".join(self.operations.baseline.groups)
+        return ", ".join(self.operations.coverage)
 
     def _notes(self, network: Network, gpu: GPU, clock_mhz: float) -> Iterator[str]:
-        if clock_mhz != gpu.boost_clock_mhz:
+        if self.any_gpu:
+            yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
+        elif clock_mhz != gpu.boost_clock_mhz:
             yield "no interval: the clock was not measured, time and energy are scaled by physics without the power cap"
         if not self.host.learned:
             yield "no network was measured on this GPU: host cost taken from the A30, no interval"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,34 @@ Source = Literal["measured", "modelled", "missing"]
 
 INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
 """What a regressor gets: the features, and the baseline's loop time alone and over its host time."""
+
+
+class PredictsOperations(Protocol):
+    """What every predictor does, on one GPU and in one mode."""
+
+    @property
+    def gpu(self) -> GPU:
+        """Where it predicts."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """Inference or training."""
+        ...
+
+    @property
+    def coverage(self) -> tuple[str, ...]:
+        """What it covers, in words."""
+        ...
+
+    def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> OperationPredictions:
+        """Predict single operations at a graphics clock; None for the GPU's default.
+
+        Raises:
+            InputError: An operation of another mode, or a clock that the GPU cannot hold.
+        """
+        ...
+
 
 Regressor = Callable[[NDArray[np.float32]], FloatArray]
 """Maps a matrix of shape (operations, len(INPUT_NAMES)) to one value per operation."""
@@ -78,6 +106,11 @@ class OperationPredictor:
     power: Regressor
     measured: frozenset[str] = frozenset()
     transferred: tuple[str, ...] = ()
+
+    @property
+    def coverage(self) -> tuple[str, ...]:
+        """The groups that were measured."""
+        return tuple(self.baseline.groups)
 
     def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> OperationPredictions:
         """Predict operations on this predictor's GPU.

@@ -9,6 +9,7 @@ from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
 from ..predictors.prediction import NetworkPredictor
 from ..resources import shipped
+from .any_gpu_entry import AnyGpuEntry, is_any_gpu, load_any_gpu
 from .entry import load_entry
 
 DEFAULT_PREDICTOR = "forest"
@@ -25,11 +26,17 @@ def entries(zoo: Path | None = None) -> list[str]:
     return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob("*/*/manifest.json"))
 
 
+ANY_GPU = "any-gpu/boosting"
+"""The entry for GPUs that have none of their own."""
+
+
 def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
     if predictor is not None and (Path(predictor) / "manifest.json").is_file():
         return Path(predictor)
     zoo = shipped("zoo")
     name = entry_name(gpu, DEFAULT_PREDICTOR, mode) if predictor is None else predictor
+    if predictor is None and name not in entries(zoo):
+        name = ANY_GPU
     if "/" not in name:
         name = entry_name(gpu, name, mode)
     known = entries(zoo)
@@ -47,8 +54,8 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
 
 
 @lru_cache(maxsize=8)
-def _loaded(folder: Path, stamp: int) -> NetworkPredictor:
-    return load_entry(folder)
+def _loaded(folder: Path, stamp: int) -> NetworkPredictor | AnyGpuEntry:
+    return load_any_gpu(folder) if is_any_gpu(folder) else load_entry(folder)
 
 
 def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> NetworkPredictor:
@@ -57,7 +64,8 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> N
     Args:
         gpu: Name, alias or GPU.
         mode: inference or training.
-        predictor: A zoo name ("forest", "a30/forest-training"), the folder of an entry, or None for the default.
+        predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, or None
+            for the default: the GPU's own, or where there is none that for any GPU.
 
     Raises:
         UnknownNameError: No such GPU or predictor.
@@ -67,6 +75,8 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> N
     gpu = find_gpu(gpu)
     folder = _folder(gpu, mode, predictor).resolve()
     found = _loaded(folder, (folder / "manifest.json").stat().st_mtime_ns)
+    if isinstance(found, AnyGpuEntry):
+        return found.on(gpu, mode)
     if (found.operations.gpu, found.operations.mode) != (gpu, mode):
         raise InputError(
             f"{found.name} is a predictor for another GPU or mode",

@@ -7,13 +7,9 @@ unnoticed.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +24,10 @@ from ..predictors.forest import ForestRegressor
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.serving import OnnxRegressor, to_onnx
+from .files import checked_files, json_bytes, write_files
 from .rendering import markdown
 
-FORMAT_VERSION = 1
-
-_MANIFEST = "manifest.json"
-_MOST_BYTES = 256 * 1024 * 1024
+_FILES = ("card.json", "predictor.json", "time.onnx", "power.onnx")
 _GOLDEN_OPERATIONS = 8
 _GOLDEN_TOLERANCE = 1e-4  # fp32 sums in another order differ by 1e-6; another forest by far more.
 
@@ -78,25 +72,6 @@ class ModelCard:
     licence: str = "Apache-2.0"
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _json_bytes(value: object) -> bytes:
-    return (json.dumps(value, indent=1, sort_keys=True) + "\n").encode()
-
-
-def library_versions() -> dict[str, str]:
-    """Versions of what a predictor was made with."""
-    found = {}
-    for name in ("joulecast", "numpy", "scikit-learn", "skl2onnx", "onnx", "onnxruntime"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
 def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCard, golden: list[Operation]) -> Path:
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
@@ -111,76 +86,18 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
     operations = golden[:_GOLDEN_OPERATIONS]
     predictions = predictor.predict(operations)
     files = {
-        "card.json": _json_bytes(asdict(card)),
+        "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": _json_bytes(predictor.facts()),
+        "predictor.json": json_bytes(predictor.facts()),
         "time.onnx": to_onnx(predictor.time),
         "power.onnx": to_onnx(predictor.power),
     }
-    manifest = {
-        "format_version": FORMAT_VERSION,
-        "libraries": library_versions(),
-        "files": {name: {"sha256": _sha256(data), "size_bytes": len(data)} for name, data in files.items()},
-        "golden": {
-            "operations": [operation.to_json() for operation in operations],
-            "time_s": predictions.time_s.tolist(),
-            "power_w": predictions.power_w.tolist(),
-        },
+    golden_prediction = {
+        "operations": [operation.to_json() for operation in operations],
+        "time_s": predictions.time_s.tolist(),
+        "power_w": predictions.power_w.tolist(),
     }
-    folder = Path(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        temporary.chmod(0o755)
-        for name, data in {**files, _MANIFEST: _json_bytes(manifest)}.items():
-            (temporary / name).write_bytes(data)
-        if folder.exists():
-            shutil.rmtree(folder)
-        temporary.replace(folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return folder
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ZooError("a file of this zoo entry is larger than any can be", given=str(path))
-        return path.read_bytes()
-    except OSError as error:
-        raise ZooError("a file of this zoo entry cannot be read", given=str(path), hint=error.strerror) from error
-
-
-def _checked_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest, and the files that it names, each as it was when it was written."""
-    try:
-        manifest = json.loads(_read(folder / _MANIFEST))
-        format_version, facts = manifest["format_version"], manifest["files"]
-        expected = {name: fact["sha256"] for name, fact in facts.items()}
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise ZooError(
-            "the manifest of this zoo entry is damaged", given=str(folder), hint="restore or reinstall it"
-        ) from error
-    if format_version != FORMAT_VERSION:
-        raise ZooError(
-            "this zoo entry has another format",
-            given=format_version,
-            allowed=FORMAT_VERSION,
-            hint="update joulecast, or train it again",
-        )
-    files = {}
-    for name, sha256 in expected.items():
-        if Path(name).name != name:
-            raise ZooError("the manifest of this zoo entry names a file outside its folder", given=name)
-        files[name] = _read(folder / name)
-        if _sha256(files[name]) != sha256:
-            raise ZooError(
-                "a file of this zoo entry was changed", given=str(folder / name), hint="restore or reinstall it"
-            )
-    missing = {"card.json", "predictor.json", "time.onnx", "power.onnx"} - files.keys()
-    if missing:
-        raise ZooError("this zoo entry is incomplete", given=str(folder), hint=f"missing: {', '.join(sorted(missing))}")
-    return manifest, files
+    return write_files(folder, files, golden_prediction)
 
 
 def load_card(folder: Path) -> dict[str, Any]:
@@ -189,7 +106,7 @@ def load_card(folder: Path) -> dict[str, Any]:
     Raises:
         ZooError: The entry is damaged.
     """
-    card: dict[str, Any] = json.loads(_checked_files(folder)[1]["card.json"])
+    card: dict[str, Any] = json.loads(checked_files(folder, {"card.json"})[1]["card.json"])
     return card
 
 
@@ -200,7 +117,7 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         ZooError: Missing, damaged, changed, of another format, or predicting otherwise than when it was made.
     """
     folder = Path(folder)
-    manifest, files = _checked_files(folder)
+    manifest, files = checked_files(folder, _FILES)
     try:
         card, facts = json.loads(files["card.json"]), json.loads(files["predictor.json"])
         if facts["inputs"] != list(INPUT_NAMES):

@@ -69,3 +69,63 @@ def markdown(card: Mapping[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def any_gpu_markdown(card: Mapping[str, Any]) -> str:
+    """Render the card of a predictor for any GPU (as a dictionary) as Markdown."""
+    lines = [
+        f"# {card['name']}",
+        "",
+        "Predicts time and power of operations and networks, in inference and training, on any GPU that its data sheet "
+        f"describes, at any clock. Made {card['created']}, licence {card['licence']}.",
+        "",
+        "## Data",
+        "",
+        "| GPU | clock | operations | networks | source | licence of the data |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *(_dataset_row(data) for data in card["data"]),
+        "",
+        "## Errors",
+        "",
+        card["splits"],
+        "",
+        "### Networks, on a GPU that was left out",
+        "",
+        "| GPU | network | measured | time: mean, bias | energy | power |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *_networks_of_any_gpu(card["network_errors"]),
+    ]
+    for split, gpus in card["operation_errors"].items():
+        if gpus:
+            lines += ["", f"### Device time of operations: {split}", "", "Median and mean absolute error.", ""]
+            lines += ["| GPU | " + "kind and mode: median, mean |", "| --- | --- |"]
+            for gpu, kinds in gpus.items():
+                cells = (f"{kind} {_percent(median)}, {_percent(mean)}" for kind, (median, mean) in kinds.items())
+                lines.append(f"| {gpu} | {'; '.join(cells)} |")
+    lines += ["", "## Limits", "", *(f"- {limit}" for limit in card["limits"])]
+    recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
+    return "\n".join([*lines, "", "## Recipe", "", f"{card['predictor']}: {recipe}", ""])
+
+
+def _dataset_row(data: Mapping[str, Any]) -> str:
+    clock = "default" if data["clock_mhz"] is None else f"{data['clock_mhz']:g} MHz"
+    cells = (data["gpu"], clock, data["operations"], data["networks"], data["source"], data["licence"])
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def _networks_of_any_gpu(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """One row per GPU, network, precision and mode, over shapes and clocks."""
+    groups: dict[tuple[str, str], list[Mapping[str, float]]] = {}
+    for label, e in errors.items():
+        gpu, rest = label.split(": ", 1)
+        name, _, precision, mode = rest.split(" at ")[0].split(" ")
+        groups.setdefault((gpu, f"{name} {precision} {mode}"), []).append(e)
+    rows = []
+    for (gpu, network), group in groups.items():
+        cells = [gpu, network, str(len(group))]
+        for quantity in ("time", "energy", "power"):
+            values = [e[quantity] for e in group]
+            mean = sum(map(abs, values)) / len(values)
+            cells.append(f"{_percent(mean)}, {100 * sum(values) / len(values):+.1f} %")
+        rows.append("| " + " | ".join(cells) + " |")
+    return rows

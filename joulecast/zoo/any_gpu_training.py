@@ -1,0 +1,111 @@
+"""From the datasets of many GPUs to the zoo entry that serves any: validate, fit on everything, describe."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..datasets import Dataset, fingerprint
+from ..operations import Operation
+from ..predictors.any_gpu import Learned
+from ..predictors.any_gpu_validation import SPLITS, AnyGpuValidation, KindErrors, fit_hosts, validate_any_gpu
+from ..predictors.boosting import DeviceRow, Networks, device_rows, fit_any_gpu
+from ..predictors.recipe import BoostingRecipe
+from .any_gpu_entry import AnyGpuCard, save_any_gpu
+from .catalogue import ANY_GPU
+
+LIMITS = (
+    "From data sheets: a GPU that runs hotter, is capped lower or has a poorer library than those that were measured "
+    "is slower than this says.",
+    "Half precision was seen in whole networks on A100 and A10 only, and training on A30 and RTX 2080 Ti only.",
+    "Energy of logic on 4 nm and 5 nm chips, and of anything by AMD, is a prior: nobody's power was among the data.",
+    "Voltage follows the A100's curve where no other is known.",
+    "The host is one of those that were measured: launches of a slower one take longer.",
+)
+
+
+@dataclass(frozen=True)
+class TrainedAnyGpu:
+    """What was learned, with its validation and card, ready to be stored."""
+
+    learned: Learned
+    validation: AnyGpuValidation
+    card: AnyGpuCard
+    golden: Mapping[str, list[Operation]]
+
+    def save(self, zoo: Path) -> Path:
+        """Write the entry into a zoo folder."""
+        return save_any_gpu(zoo / self.card.name, self.learned, self.card, self.golden)
+
+
+def train_any_gpu(
+    datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: BoostingRecipe
+) -> TrainedAnyGpu:
+    """Validate a recipe on the measurements of many GPUs, then fit it on everything.
+
+    Args:
+        datasets: With the folders that they were loaded from.
+        networks: The operations of each measured network.
+        recipe: Settings.
+
+    Raises:
+        DatasetError: Too few device times.
+    """
+    data = [dataset for _, dataset in datasets]
+    validation = validate_any_gpu(data, networks, recipe)
+    rows = [row for dataset in data for row in device_rows(dataset)]
+    learned = fit_any_gpu(data, networks, recipe, rows)
+    hosts = fit_hosts(learned, networks)
+    card = AnyGpuCard(
+        name=ANY_GPU,
+        recipe=recipe.to_json(),
+        data=tuple(_described(folder, dataset) for folder, dataset in datasets),
+        splits=SPLITS,
+        operation_errors={
+            "folds": _by_gpu(validation.folds),
+            "gpu left out": _by_gpu(validation.left_out),
+        },
+        network_errors={e.label: {"time": e.time, "energy": e.energy, "power": e.power} for e in validation.networks},
+        host={mode: host.to_json() for mode, host in hosts.items()},
+        log_errors={mode: validation.log_errors(mode) for mode in hosts},
+        limits=LIMITS,
+        created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+    return TrainedAnyGpu(learned, validation, card, _golden_operations(rows))
+
+
+def _described(folder: Path, dataset: Dataset) -> dict[str, Any]:
+    card = dataset.card
+    return {
+        "gpu": card.gpu,
+        "clock_mhz": card.clock_mhz,
+        "source": card.source,
+        "licence": card.licence,
+        "sensor": card.sensor,
+        "operations": len({m.operation for m in dataset.measurements}),
+        "networks": len(dataset.networks),
+        "sha256": fingerprint(folder),
+    }
+
+
+def _by_gpu(errors: Iterable[KindErrors]) -> dict[str, dict[str, tuple[float, float]]]:
+    found: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
+    for e in errors:
+        found[e.gpu][f"{e.kind} {e.mode}"] = (e.median, e.mean)
+    return dict(found)
+
+
+def _golden_operations(rows: Sequence[DeviceRow]) -> dict[str, list[Operation]]:
+    found: dict[str, list[Operation]] = {}
+    for gpu in dict.fromkeys(row.gpu.name for row in rows):
+        mine = sorted(
+            {row.operation for row in rows if row.gpu.name == gpu and row.operation.mode == "inference"},
+            key=lambda operation: operation.digest,
+        )
+        if mine:
+            found[gpu] = mine[:: max(1, len(mine) // 8)]
+    return found

@@ -1,0 +1,85 @@
+"""The entry that serves any GPU: round trip, damage, and how it is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import joulecast
+from conftest import simulated_gpu, simulated_operations
+from joulecast.datasets import save
+from joulecast.errors import ZooError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.any_gpu import AnyGpuPredictor
+from joulecast.predictors.recipe import BoostingRecipe
+from joulecast.zoo import entries, find_predictor
+from joulecast.zoo.any_gpu_entry import load_any_gpu
+from joulecast.zoo.any_gpu_training import train_any_gpu
+
+pytest.importorskip("xgboost", reason="fits boosted trees")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    datasets = [(save(data, folder / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
+    return train_any_gpu(datasets, (), BoostingRecipe(trees=40, depth=4, learning_rate=0.2, folds=2))
+
+
+@pytest.fixture
+def entry(trained, tmp_path):
+    return trained.save(tmp_path)
+
+
+def test_a_stored_predictor_predicts_as_the_trained_one(trained, entry):
+    gpu, operations = find_gpu("L4"), simulated_operations()
+    before = AnyGpuPredictor(gpu, "inference", trained.learned).predict(operations)
+    after = load_any_gpu(entry).on(gpu, "inference").operations.predict(operations)
+    assert after.device_time_s == pytest.approx(before.device_time_s, rel=1e-4)
+    assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
+
+
+def test_training_twice_gives_the_same_files(trained, entry, tmp_path):
+    again = trained.save(tmp_path / "again")
+    for path in entry.iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_card_says_what_matters(entry):
+    text = (entry / "README.md").read_text()
+    assert "| NVIDIA A30 | default | 100 | 0 | simulated | none |" in text
+    assert "Limits" in text
+
+
+@pytest.mark.parametrize("name", ["card.json", "predictor.json", "time.onnx", "manifest.json"])
+def test_damage_is_refused(entry, name):
+    path = entry / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3] ^= 0x20
+    path.write_bytes(bytes(data))
+    with pytest.raises(ZooError):
+        load_any_gpu(entry)
+
+
+@pytest.mark.skipif("any-gpu/boosting" not in entries(), reason="the zoo has no predictor for any GPU")
+class TestShipped:
+    def test_gpus_without_a_predictor_of_their_own_get_it(self):
+        assert find_predictor("H100 SXM", "inference").name == "any-gpu/boosting"
+        assert find_predictor("A30", "inference").name == "a30/forest-inference"
+        assert find_predictor("A30", "training", "any-gpu/boosting").any_gpu
+
+    def test_a_prediction_says_so_and_has_an_interval(self):
+        operation = joulecast.Operation("linear", [(4096, 4096)], {"out_features": 4096})
+        found = joulecast.predict([(operation, 10)], None, "A100-PCIE-40GB", 900)
+        assert any("has no predictor of its own" in note for note in found.notes)
+        low, high = found.interval(0.9).energy_j
+        assert low < found.energy_j < high
+        # 10 x 137 GFLOP at 900 of 1410 MHz of 19.5 TFLOP/s take 110 ms at the very least.
+        assert 0.110 < found.time_s < 0.2
+
+    def test_more_work_costs_more(self):
+        for gpu in ("T4", "V100 PCIe 32GB", "L4", "H100 SXM", "RTX 4090", "B200", "MI300X"):
+            operations = [joulecast.Operation("linear", [(n, 2048)], {"out_features": 2048}) for n in (512, 2048, 8192)]
+            found = joulecast.predict_operations(operations, gpu)
+            assert np.all(np.diff(found.device_time_s) > 0), gpu
+            assert np.all(np.diff(found.dynamic_energy_j) > 0), gpu
