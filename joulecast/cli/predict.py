@@ -127,7 +127,9 @@ def _cost_table(prediction: Prediction, top: int) -> str:
     shown = costs[: top or None]
     rows = [_cost_row(cost, prediction.energy_j) for cost in shown]
     text = table(
-        ["operation", "calls", "device time", "power", "energy", "share", "source"], rows, frozenset({1, 2, 3, 4, 5})
+        ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"],
+        rows,
+        frozenset({1, 2, 3, 4, 5}),
     )
     rest = costs[len(shown) :]
     if rest:
@@ -144,5 +146,6 @@ def _cost_row(cost: OperationCost, total_j: float) -> list[str]:
         si(cost.power_w, "W"),
         si(cost.energy_j, "J"),
         f"{100 * (cost.energy_j or 0.0) / total_j:.1f} %",
+        cost.bound_by,
         cost.source,
     ]

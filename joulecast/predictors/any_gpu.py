@@ -18,7 +18,7 @@ from ..hardware import GPU
 from ..operations import Operation
 from .baseline import smooth_max
 from .features import FloatArray
-from .physics import EnergyConstants, settle, static_power_w
+from .physics import EnergyConstants, LeastTimes, settle, static_power_w
 from .predictor import OperationPredictions, Regressor
 from .relative import RELATIVE_NAMES, relative_features
 
@@ -137,8 +137,8 @@ class AnyGpuPredictor:
         )
 
     def _predict_covered(self, operations: Sequence[Operation], clock: float) -> FloatArray:
-        matrix, least = relative_features(operations, self.gpu, clock)
-        ratio = self.learned.ratio(operations, matrix)
+        least = LeastTimes.of(operations, self.gpu, clock)
+        ratio = self.learned.ratio(operations, relative_features(operations, self.gpu))
         settled = settle(operations, least, ratio, self.gpu, clock, self.learned.energy, self.gpu.power_limit_w)
         works = np.array([not operation.is_identity for operation in operations], dtype=float)
         device_s, dynamic_j = settled.device_s * works, settled.dynamic_energy_j * works

@@ -20,6 +20,7 @@ from .any_gpu import AnyGpuPredictor, Learned
 from .boosting import DeviceRow, Networks, device_rows, fit_any_gpu, fit_energies
 from .composition import HostModel, compose, plain_sum
 from .features import FloatArray
+from .physics import LeastTimes
 from .predictor import OperationPredictions
 from .recipe import BoostingRecipe
 from .relative import relative_features
@@ -103,8 +104,8 @@ def _log_ratio(learned: Learned, rows: Sequence[DeviceRow]) -> FloatArray:
         groups[row.gpu, row.operation.mode].append(i)
     for (gpu, _), places in groups.items():
         operations = [rows[i].operation for i in places]
-        matrix, least = relative_features(operations, gpu, float(gpu.boost_clock_mhz))
-        predicted = least.time_s * learned.ratio(operations, matrix)
+        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
+        predicted = least.time_s * learned.ratio(operations, relative_features(operations, gpu))
         found[places] = np.log(predicted / np.array([rows[i].device_s for i in places]))
     return found
 

@@ -128,7 +128,9 @@ def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
         by_gpu[row.gpu, row.operation.mode].append(row)
     ordered, inputs, log_ratio, weight = [], [], [], []
     for (gpu, _), group in by_gpu.items():
-        matrix, least = relative_features([row.operation for row in group], gpu, float(gpu.boost_clock_mhz))
+        operations = [row.operation for row in group]
+        matrix = relative_features(operations, gpu)
+        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
         ordered += group
         inputs.append(matrix.astype(np.float32))
         log_ratio.append(np.log(np.array([row.device_s for row in group]) / least.time_s))
@@ -224,8 +226,8 @@ def _powers(
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
         operations = [entry.operation for entry in network]
         counts = np.array([entry.count for entry in network], dtype=float)
-        matrix, least = relative_features(operations, gpu, clock)
-        device_s = least.time_s * learned.ratio(operations, matrix)
+        least = LeastTimes.of(operations, gpu, clock)
+        device_s = least.time_s * learned.ratio(operations, relative_features(operations, gpu))
         # No more than was measured: what the GPU does in that time is what draws the power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, least, device_s, gpu, clock) / measurement.time_s

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,6 +93,11 @@ class Roofline:
     def time_s(self) -> FloatArray:
         """max(FLOPs / peak, bytes / bandwidth)."""
         return np.maximum(np.maximum(self.compute_s, self.memory_s), _LEAST_TIME_S)
+
+    @property
+    def bounds(self) -> list[Literal["compute", "memory"]]:
+        """Which of the two takes longer."""
+        return ["compute" if more else "memory" for more in (self.compute_s > self.memory_s).tolist()]
 
 
 def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:

@@ -17,10 +17,12 @@ from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
 from ..operations import Operation
 from .composition import HostModel, Totals, compose, plain_sum
+from .features import roofline
 from .predictor import OperationPredictions, PredictsOperations, Source
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
+Bound = Literal["compute", "memory", "launch"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,9 @@ class OperationCost:
         power_w: Board power while it does.
         energy_j: Joules, with its share of static energy; these sum up to the network's.
         source: measured, modelled or missing.
+        bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
+            where the host needs longer for a call than the GPU. A network waits for launches only where their sum
+            exceeds the device's.
     """
 
     operation: Operation
@@ -44,6 +49,7 @@ class OperationCost:
     power_w: float | None
     energy_j: float | None
     source: Source
+    bound_by: Bound
 
 
 @dataclass(frozen=True)
@@ -188,6 +194,7 @@ class Prediction:
                     "power_w": cost.power_w,
                     "energy_j": cost.energy_j,
                     "source": cost.source,
+                    "bound_by": cost.bound_by,
                 }
                 for cost in self.operations
             ],
@@ -214,6 +221,7 @@ class Prediction:
                 "power_w",
                 "energy_j",
                 "source",
+                "bound_by",
                 "module_paths",
             ]
         )
@@ -226,6 +234,7 @@ class Prediction:
                     cost.count,
                     *("" if v is None else repr(v) for v in (cost.device_time_s, cost.power_w, cost.energy_j)),
                     cost.source,
+                    cost.bound_by,
                     " ".join(cost.module_paths),
                 ]
             )
@@ -297,7 +306,7 @@ class NetworkPredictor:
             energy_j=totals.energy_j,
             device_time_s=totals.device_time_s,
             host_time_s=totals.host_time_s,
-            operations=tuple(_costs(network, predictions, totals)),
+            operations=tuple(_costs(network, predictions, totals, self._bounds(predictions, clock))),
             log_errors=(self.log_errors or {}) if self._errors_apply(predictions, chosen, clock) else {},
             notes=tuple(self._notes(network, gpu, clock)),
         )
@@ -307,6 +316,14 @@ class NetworkPredictor:
         complete = "missing" not in predictions.source
         clock_fits = self.any_gpu or clock_mhz == self.operations.gpu.boost_clock_mhz
         return complete and composition == self.composition and clock_fits
+
+    def _bounds(self, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
+        known = [o for o, s in zip(predictions.operations, predictions.source, strict=True) if s != "missing"]
+        by_line = dict(zip(known, roofline(known, self.operations.gpu, clock_mhz).bounds, strict=True))
+        # (a missing operation has no device time, and no bound that anybody could know)
+        on_device = predictions.device_time_s >= predictions.host_time_s + self.host.offset_s
+        for operation, longer in zip(predictions.operations, on_device.tolist(), strict=True):
+            yield by_line[operation] if longer else "launch"
 
     def _refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
         missing = [
@@ -346,7 +363,9 @@ class NetworkPredictor:
             yield f"left out by the extraction: {names}"
 
 
-def _costs(network: Network, predictions: OperationPredictions, totals: Totals) -> Iterator[OperationCost]:
+def _costs(
+    network: Network, predictions: OperationPredictions, totals: Totals, bounds: Iterator[Bound]
+) -> Iterator[OperationCost]:
     counts = np.array([entry.count for entry in network], dtype=float)
     device_s = counts * predictions.device_time_s
     active_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(predictions.device_time_s, 1e-15)
@@ -355,8 +374,8 @@ def _costs(network: Network, predictions: OperationPredictions, totals: Totals) 
     scale = min(1.0, totals.energy_j / max(float(np.nansum(dynamic_j)), 1e-300))
     shared_j = totals.energy_j - scale * float(np.nansum(dynamic_j))
     energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), 1e-300)
-    for entry, seconds, watts, joules, source in zip(
-        network, device_s.tolist(), active_w.tolist(), energy_j.tolist(), predictions.source, strict=True
+    for entry, seconds, watts, joules, source, bound_by in zip(
+        network, device_s.tolist(), active_w.tolist(), energy_j.tolist(), predictions.source, bounds, strict=True
     ):
         known = source != "missing"
         yield OperationCost(
@@ -367,6 +386,7 @@ def _costs(network: Network, predictions: OperationPredictions, totals: Totals) 
             power_w=watts if known else None,
             energy_j=joules if known else None,
             source=source,
+            bound_by=bound_by,
         )
 
 

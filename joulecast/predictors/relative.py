@@ -71,18 +71,22 @@ RELATIVE_NAMES: tuple[str, ...] = (
 """What `relative_features` gives, column by column; a stored predictor names them."""
 
 
-def relative_features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tuple[FloatArray, LeastTimes]:
-    """Describe operations on a GPU at a clock.
+def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+    """Describe operations on a GPU at its default clock, where operations were measured.
+
+    What is learned of them there holds at other clocks: only the least time changes. Trees that saw the clock would
+    make time and energy jump along it.
 
     Returns:
-        A matrix of shape (operations, len(RELATIVE_NAMES)), and the least times that it relates to.
+        A matrix of shape (operations, len(RELATIVE_NAMES)).
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
+    clock_mhz = float(gpu.boost_clock_mhz)
     matrix, _ = features(operations, gpu, clock_mhz)
     least = LeastTimes.of(operations, gpu, clock_mhz)
-    peak = gpu.peak_flops["fp32"] * clock_mhz / gpu.boost_clock_mhz
+    peak = gpu.peak_flops["fp32"]
     of_gpu = (
         _generation(gpu),
         np.log(peak / gpu.memory_bandwidth),
@@ -99,7 +103,8 @@ def relative_features(operations: Sequence[Operation], gpu: GPU, clock_mhz: floa
         np.array([operation.precision in ("fp16", "bf16") for operation in operations], dtype=float),
         np.array([operation.mode == "training" for operation in operations], dtype=float),
     ]
-    return np.column_stack(columns), least
+    stacked: FloatArray = np.column_stack(columns)
+    return stacked
 
 
 def _generation(gpu: GPU) -> float:
