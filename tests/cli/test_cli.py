@@ -152,6 +152,10 @@ def test_a_gpu_described_in_a_file(call, tmp_path):
     code, out, _ = call(*PREDICT[:-1], path)
     assert code == 0
     assert "NVIDIA A10G has no predictor of its own" in out
+    path.write_text("sms = 80")
+    code, _, err = call(*PREDICT[:-1], path)
+    assert code == 2
+    assert "lacks name" in err
 
 
 def test_train_and_evaluate_end_to_end(call, tmp_path):
