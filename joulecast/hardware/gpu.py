@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import InputError
 
@@ -23,10 +23,10 @@ class VoltageCurve:
     top_mv: float
     bend: float
 
-    def at(self, clock_mhz: float) -> float:
-        """Millivolts at a clock; beyond top_mhz the curve goes on."""
-        beyond = max(0.0, clock_mhz - self.knee_mhz) / (self.top_mhz - self.knee_mhz)
-        return self.flat_mv + (self.top_mv - self.flat_mv) * math.pow(beyond, self.bend)
+    def at(self, clock_mhz: Any) -> Any:
+        """Millivolts at a clock, or at each of an array of them; beyond top_mhz the curve goes on."""
+        beyond = (abs(clock_mhz - self.knee_mhz) + clock_mhz - self.knee_mhz) / 2 / (self.top_mhz - self.knee_mhz)
+        return self.flat_mv + (self.top_mv - self.flat_mv) * beyond**self.bend
 
 
 @dataclass(frozen=True)

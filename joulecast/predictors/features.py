@@ -8,16 +8,17 @@ is by how much reality is slower than that (see baseline.py).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..hardware import GPU
 from ..kinds import KINDS
-from ..operations import ELEMENT_BYTES, Operation
+from ..operations import ELEMENT_BYTES, PRECISIONS, Operation
 from ..rules import size
 
 FloatArray = NDArray[np.float64]
@@ -72,6 +73,12 @@ FEATURE_NAMES: tuple[str, ...] = (
     *(f"kind_{kind}" for kind in _KINDS_APART),
 )
 
+PRODUCTS: tuple[str, ...] = ("convolution", "matmul", "attention")
+"""Families that are computed as products, tile by tile."""
+
+KIND_PLACES = {kind: place for place, kind in enumerate(KINDS)}
+"""Kind -> how `numbers_of` calls it."""
+
 _TILE = 64  # Rows and columns of the output per thread block; cuBLAS and cuDNN use 32 to 256.
 # fp32 cuBLAS computes batched products in blocks of 128 x 128 however small the matrices are: on the A100 all but
 # 0.4 % of the bmm kernels that NeuSight (Lee et al., ASPLOS 2025) recorded are named ampere_sgemm_128x128. A block
@@ -109,13 +116,100 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
+    return _roofline(numbers_of(operations), gpu, clock_mhz)
+
+
+def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
     ratio = clock_mhz / gpu.boost_clock_mhz
-    compute = [
-        _computed_flops(operation) / (gpu.peak_flops[gpu.running_precision(operation.precision)] * ratio)
-        for operation in operations
-    ]
-    memory = [(operation.bytes_read + operation.bytes_written) / gpu.memory_bandwidth for operation in operations]
-    return Roofline(np.array(compute, dtype=float), np.array(memory, dtype=float))
+    compute_s = n.computed_flops / (
+        by_precision(n.precision, lambda p: gpu.peak_flops[gpu.running_precision(p)]) * ratio
+    )
+    return Roofline(compute_s, (n.bytes_read + n.bytes_written) / gpu.memory_bandwidth)
+
+
+class _Numbers(NamedTuple):
+    """What an operation is on any GPU, as numbers; the last four are places in tuples of names."""
+
+    computed_flops: float
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    input_size: float
+    output_size: float
+    parameters: float
+    first_size: float
+    last_size: float
+    channels_in: float
+    channels_out: float
+    positions: float
+    kernel: float
+    stride: float
+    groups: float
+    bias: float
+    batch: float
+    rows: float
+    columns: float
+    reduction: float
+    is_product: float
+    element_bytes: float
+    is_identity: float
+    is_training: float
+    family: float
+    kind: float
+    precision: float
+
+
+# Thousands of candidates share most of their operations, and reading these off one takes longer than predicting it.
+@lru_cache(maxsize=200_000)
+def _numbers(operation: Operation) -> _Numbers:
+    inputs, out, attributes = operation.input_shapes[0], operation.output_shape, operation.attributes
+    family, kind = operation.row.family, operation.kind
+    channels_first = len(inputs) > 2 and family in ("convolution", "pooling")
+    channels_first = channels_first or (len(inputs) == 4 and kind not in ("linear", "layer_norm", "gelu"))
+    channels_in = inputs[1] if channels_first and len(inputs) > 1 else inputs[-1]
+    batch, rows, columns, reduction = _as_product(operation)
+    return _Numbers(
+        computed_flops=_computed_flops(operation),
+        flops=operation.flops,
+        bytes_read=operation.bytes_read,
+        bytes_written=operation.bytes_written,
+        input_size=operation.input_size,
+        output_size=size(out),
+        parameters=operation.parameters,
+        first_size=inputs[0],
+        last_size=inputs[-1],
+        channels_in=channels_in,
+        channels_out=attributes.get("out_channels", attributes.get("out_features", channels_in)),
+        positions=size(out[2:]),
+        kernel=_mean_size(attributes.get("kernel_size", 1)),
+        stride=_mean_size(attributes.get("stride", 1)),
+        groups=attributes.get("groups", 1),
+        bias=bool(attributes.get("bias", False)),
+        batch=batch,
+        rows=rows,
+        columns=columns,
+        reduction=reduction,
+        is_product=family in PRODUCTS,
+        element_bytes=ELEMENT_BYTES[operation.precision],
+        is_identity=operation.is_identity,
+        is_training=operation.mode == "training",
+        family=FAMILIES.index(family),
+        kind=KIND_PLACES[kind],
+        precision=PRECISIONS.index(operation.precision),
+    )
+
+
+def numbers_of(operations: Sequence[Operation]) -> Any:
+    """The numbers of many operations: _Numbers whose fields are arrays."""
+    return _Numbers(
+        *np.array([_numbers(operation) for operation in operations], dtype=float).reshape(-1, len(_Numbers._fields)).T
+    )
+
+
+def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArray:
+    """A value for each operation that follows from its precision; asked for those that occur."""
+    present = {int(place): value(PRECISIONS[int(place)]) for place in np.unique(places)}
+    return np.array([present[place] for place in places.astype(int).tolist()], dtype=float)
 
 
 def _computed_flops(operation: Operation) -> float:
@@ -146,64 +240,21 @@ def _as_product(operation: Operation) -> tuple[int, int, int, int]:
     return 1, size(out[:-1]), out[-1] if out else 1, reduction
 
 
-def _log(value: float) -> float:
-    return math.log(max(value, 1e-12))
-
-
 def _mean_size(value: int | tuple[int, ...] | None) -> float:
     if value is None:
         return 1.0
     return float(value) if isinstance(value, int) else math.prod(value) ** (1 / len(value))
 
 
-def _row(operation: Operation, gpu: GPU, compute_s: float, memory_s: float) -> list[float]:
-    inputs, out, attributes = operation.input_shapes[0], operation.output_shape, operation.attributes
-    channels_first = len(inputs) > 2 and operation.row.family in ("convolution", "pooling")
-    channels_first = channels_first or (len(inputs) == 4 and operation.kind not in ("linear", "layer_norm", "gelu"))
-    channels_in = inputs[1] if channels_first and len(inputs) > 1 else inputs[-1]
-    channels_out = attributes.get("out_channels", attributes.get("out_features", channels_in))
-    groups = attributes.get("groups", 1)
-    batch, rows, columns, reduction = _as_product(operation)
-    product = operation.row.family in ("convolution", "matmul", "attention")
-    fill = rows * columns / (_up_to(rows, _TILE) * _up_to(columns, _TILE)) if product else 1.0
-    blocks = batch * -(-rows // _TILE) * -(-columns // _TILE)
-    touched = ELEMENT_BYTES[operation.precision] * (operation.input_size + size(out) + operation.parameters)
-    moved = operation.bytes_read + operation.bytes_written
-    family, kind = operation.row.family, operation.kind
-    return [
-        _log(max(compute_s, memory_s, _LEAST_TIME_S)),
-        _log(compute_s),
-        _log(memory_s),
-        _log(operation.flops + 1) - _log(moved + 1),
-        _log(operation.flops + 1),
-        _log(operation.bytes_read + 1),
-        _log(operation.bytes_written + 1),
-        _log(operation.input_size),
-        _log(size(out)),
-        _log(operation.parameters + 1),
-        _log(inputs[0]),
-        _log(channels_in),
-        _log(channels_out),
-        _log(size(out[2:])),
-        _mean_size(attributes.get("kernel_size", 1)),
-        _mean_size(attributes.get("stride", 1)),
-        _log(groups),
-        float(channels_in // groups),
-        float(bool(attributes.get("bias", False))),
-        _log(rows),
-        _log(columns),
-        _log(reduction),
-        fill,
-        _log(blocks / gpu.sms),
-        _log(touched / gpu.l2_bytes),
-        float(inputs[-1] % 4 == 0) + float(inputs[-1] % 8 == 0),
-        float(channels_in % 8 == 0) + float(channels_out % 8 == 0),
-        float(gpu.running_precision(operation.precision) != "fp32"),
-        float(operation.is_identity),
-        0.0,
-        *(float(family == name) for name in FAMILIES),
-        *(float(kind == name) for name in _KINDS_APART),
-    ]
+def _log(values: FloatArray) -> FloatArray:
+    logs: FloatArray = np.log(np.maximum(values, 1e-12))
+    return logs
+
+
+def _up(values: FloatArray) -> FloatArray:
+    """The next multiple of a tile."""
+    tiles: FloatArray = np.ceil(values / _TILE)
+    return tiles * _TILE
 
 
 def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tuple[FloatArray, Roofline]:
@@ -220,13 +271,44 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    line = roofline(operations, gpu, clock_mhz)
-    rows = [
-        _row(operation, gpu, compute_s, memory_s)
-        for operation, compute_s, memory_s in zip(
-            operations, line.compute_s.tolist(), line.memory_s.tolist(), strict=True
-        )
+    n = numbers_of(operations)
+    line = _roofline(n, gpu, clock_mhz)
+    product = n.is_product > 0
+    fill = np.where(product, n.rows * n.columns / (_up(n.rows) * _up(n.columns)), 1.0)
+    blocks = n.batch * _up(n.rows) * _up(n.columns) / _TILE**2
+    touched = n.element_bytes * (n.input_size + n.output_size + n.parameters)
+    columns = [
+        _log(np.maximum(line.time_s, _LEAST_TIME_S)),
+        _log(line.compute_s),
+        _log(line.memory_s),
+        _log(n.flops + 1) - _log(n.bytes_read + n.bytes_written + 1),
+        _log(n.flops + 1),
+        _log(n.bytes_read + 1),
+        _log(n.bytes_written + 1),
+        _log(n.input_size),
+        _log(n.output_size),
+        _log(n.parameters + 1),
+        _log(n.first_size),
+        _log(n.channels_in),
+        _log(n.channels_out),
+        _log(n.positions),
+        n.kernel,
+        n.stride,
+        _log(n.groups),
+        n.channels_in // n.groups,
+        n.bias,
+        _log(n.rows),
+        _log(n.columns),
+        _log(n.reduction),
+        fill,
+        _log(blocks / gpu.sms),
+        _log(touched / gpu.l2_bytes),
+        (n.last_size % 4 == 0) * 1.0 + (n.last_size % 8 == 0),
+        (n.channels_in % 8 == 0) * 1.0 + (n.channels_out % 8 == 0),
+        by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")),
+        n.is_identity,
+        np.full(len(operations), clock_mhz / gpu.boost_clock_mhz),
+        *(n.family == place for place in range(len(FAMILIES))),
+        *(n.kind == KIND_PLACES[kind] for kind in _KINDS_APART),
     ]
-    matrix = np.array(rows, dtype=float)
-    matrix[:, FEATURE_NAMES.index("clock_ratio")] = clock_mhz / gpu.boost_clock_mhz
-    return matrix, line
+    return np.column_stack(columns).astype(float), line

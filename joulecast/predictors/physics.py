@@ -22,14 +22,13 @@ from typing import Any, Self
 import numpy as np
 
 from ..hardware import GPU, find_gpu
-from ..operations import ELEMENT_BYTES, Operation
-from .features import FloatArray, roofline
+from ..operations import Operation
+from .features import FloatArray, by_precision, numbers_of, roofline
 
 _OVERLAP = 3.0
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
 _SM_BYTES = 36.0
 _TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 x 128^2 FLOPs for 2 x 128 elements.
-_PRODUCTS = ("convolution", "matmul", "attention")
 # Energy of logic relative to TSMC 7 nm at each one's top voltage. 12 nm follows from the RTX 2080 Ti beside A30 and
 # A100; the others are priors: nobody's power was among the data.
 _PROCESS = {"16": 1.5, "14": 1.5, "12": 1.3, "8": 1.1, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
@@ -59,11 +58,8 @@ class LeastTimes:
         line = roofline(operations, gpu, clock_mhz)
         moved = line.memory_s * gpu.memory_bandwidth
         # A tile of a product reads its rows and columns for itself, from the cache.
-        product = np.array([operation.row.family in _PRODUCTS for operation in operations])
-        element_bytes = np.array([ELEMENT_BYTES[operation.precision] for operation in operations])
-        peak = np.array([gpu.peak_flops[gpu.running_precision(operation.precision)] for operation in operations])
-        flops = line.compute_s * peak * clock_mhz / gpu.boost_clock_mhz
-        moved = moved + np.where(product, flops * element_bytes / _TILE, 0.0)
+        n = numbers_of(operations)
+        moved = moved + n.is_product * n.computed_flops * n.element_bytes / _TILE
         return cls(line.compute_s, line.memory_s, moved / (_SM_BYTES * gpu.sms * clock_mhz * 1e6))
 
     def slowed(self, factor: FloatArray | float) -> Self:
@@ -84,8 +80,8 @@ def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
     if curve is None:  # a catalogue that was changed
         return np.ones_like(np.atleast_1d(np.asarray(clock_mhz, dtype=float)))
     clocks = np.atleast_1d(np.asarray(clock_mhz, dtype=float)) * known.boost_clock_mhz / gpu.boost_clock_mhz
-    top = curve.at(float(known.boost_clock_mhz))
-    return np.array([curve.at(clock) / top for clock in clocks])
+    relative: FloatArray = curve.at(clocks) / curve.at(float(known.boost_clock_mhz))
+    return relative
 
 
 def static_power_w(gpu: GPU, clock_mhz: float) -> float:
@@ -147,12 +143,10 @@ class EnergyConstants:
         clock_mhz: FloatArray | float,
     ) -> FloatArray:
         """How often each constant is paid: an array of shape (operations, 5) in the order of the fields."""
-        precisions = [gpu.running_precision(operation.precision) for operation in operations]
-        tensor = np.array([precision != "fp32" for precision in precisions])
-        peak = np.array([gpu.peak_flops[precision] for precision in precisions])
-        flops = least.compute_s * peak * np.asarray(clock_mhz) / gpu.boost_clock_mhz
+        n = numbers_of(operations)
+        tensor = by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")) > 0
         # TF32 multiplies numbers of twice the width.
-        flops = flops * np.where(np.array(precisions) == "tf32", 2.0, 1.0)
+        flops = n.computed_flops * by_precision(n.precision, lambda p: 1.0 + (gpu.running_precision(p) == "tf32"))
         moved = least.memory_s * gpu.memory_bandwidth
         hbm = "HBM" in (gpu.memory_type or "HBM")
         logic = process_factor(gpu) * relative_voltage(gpu, clock_mhz) ** 2
@@ -208,22 +202,28 @@ def settle(
         power_limit_w: The cap.
     """
     allowed_w = max(power_limit_w - static_power_w(gpu, clock_mhz), 1.0)
+    asked_s, asked_mhz = least.time_s * ratio, float(clock_mhz)
+    fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (
+        constants.parts(operations, least, asked_s, gpu, asked_mhz) * np.array(list(asdict(constants).values()))
+    ).T
+    top = relative_voltage(gpu, asked_mhz)
 
     def at(clock: FloatArray) -> tuple[FloatArray, FloatArray]:
-        slower = least.slowed(clock_mhz / clock)
-        device_s = slower.time_s * ratio
-        return device_s, constants.dynamic_energy_j(operations, slower, device_s, gpu, clock)
+        device_s = least.slowed(asked_mhz / clock).time_s * ratio
+        logic = (relative_voltage(gpu, clock) / top) ** 2
+        awake = awake_j * clock * device_s / (asked_mhz * asked_s)
+        return device_s, hbm_j + gddr_j + logic * (fp32_j + tensor_j + awake)
 
-    high = np.full(len(operations), float(clock_mhz))
-    low = np.full(len(operations), float(min(gpu.min_clock_mhz, clock_mhz)))
+    high = np.full(len(operations), asked_mhz)
+    low = np.full(len(operations), min(float(gpu.min_clock_mhz), asked_mhz))
     device_s, energy_j = at(high)
     above = energy_j > allowed_w * device_s
     if above.any():
         for _ in range(_STEPS):
             middle = (low + high) / 2
-            device_s, energy_j = at(np.where(above, middle, clock_mhz))
+            device_s, energy_j = at(np.where(above, middle, asked_mhz))
             too_much = energy_j > allowed_w * device_s
             high, low = np.where(too_much, middle, high), np.where(too_much, low, middle)
-    held = np.where(above, low, clock_mhz)
+    held = np.where(above, low, asked_mhz)
     device_s, energy_j = at(held)
     return Settled(device_s, energy_j, held)

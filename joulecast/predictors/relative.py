@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..hardware import GPU
-from ..operations import Operation
-from .features import FEATURE_NAMES, FloatArray, features
+from ..operations import ELEMENT_BYTES, Operation
+from .features import FEATURE_NAMES, KIND_PLACES, FloatArray, features, numbers_of
 from .physics import LeastTimes
 
 _SHARED = (
@@ -93,17 +93,18 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
         np.log(gpu.sms),
         np.log(gpu.power_limit_w / (peak / 1e12)),
     )
+    numbers = numbers_of(operations)
     rows = len(operations)
     columns = [
         matrix[:, _COLUMNS],
-        np.array([[operation.kind == kind for kind in _KINDS_APART] for operation in operations], dtype=float),
+        np.column_stack([numbers.kind == KIND_PLACES[kind] for kind in _KINDS_APART]),
         np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
         np.log(least.time_s * clock_mhz * 1e6),
         np.tile(of_gpu, (rows, 1)),
-        np.array([operation.precision in ("fp16", "bf16") for operation in operations], dtype=float),
-        np.array([operation.mode == "training" for operation in operations], dtype=float),
+        numbers.element_bytes == ELEMENT_BYTES["fp16"],
+        numbers.is_training,
     ]
-    stacked: FloatArray = np.column_stack(columns)
+    stacked: FloatArray = np.column_stack(columns).astype(float)
     return stacked
 
 
