@@ -15,16 +15,11 @@ from .arguments import table
 if TYPE_CHECKING:
     from ..datasets import Dataset, NetworkMeasurement
     from ..networks import Network
-    from ..predictors.ensemble import Others
     from ..predictors.recipe import BoostingRecipe
     from ..predictors.validation import Validation
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; may be given several times.")]
 _Recipe = Annotated[Path, typer.Option("--recipe", help="A recipe, such as predictors/forest.toml.")]
-_Beside = Annotated[
-    list[Path] | None,
-    typer.Option(help="Datasets of other GPUs: what they show has a say in what was not measured here."),
-]
 _Modes = Annotated[list[str] | None, typer.Option("--mode", help="inference or training; both if left out.")]
 
 
@@ -35,7 +30,6 @@ def train(
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entries into.")] = Path("zoo"),
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow server or store; SQLite here if left out.")] = None,
     no_track: Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")] = False,
-    beside: _Beside = None,
 ) -> None:
     """Validate a recipe on datasets, fit it on everything, and write zoo entries with model cards.
 
@@ -49,12 +43,11 @@ def train(
     if isinstance(settings, BoostingRecipe):
         _train_any_gpu(dataset, settings, zoo, None if no_track else (tracking_uri,))
         return
-    others = _others([*dataset, *beside]) if beside else None
     for folder in dataset:
         data = load(folder)
         for one_mode in _modes(mode, data):
             networks = _networks(data, one_mode)
-            trained = train_entry(data, folder, one_mode, settings, networks, others)
+            trained = train_entry(data, folder, one_mode, settings, networks)
             entry = trained.save(zoo)
             typer.echo(f"{entry}: {len(trained.predictor.measured)} operations, composition {trained.card.composition}")
             typer.echo(_summary(trained.validation))
@@ -63,16 +56,6 @@ def train(
 
                 run = track(trained, settings, entry, tracking_uri, command=_command())
                 typer.echo(f"MLflow run {run}")
-
-
-def _others(folders: list[Path]) -> Others:
-    from ..datasets import load
-    from ..predictors.boosting import device_rows
-    from ..predictors.ensemble import Others
-    from ..predictors.recipe import BoostingRecipe
-
-    rows = (row for folder in sorted(set(folders)) for row in device_rows(load(folder)))
-    return Others(tuple(rows), BoostingRecipe())
 
 
 def _train_any_gpu(
@@ -106,7 +89,6 @@ def evaluate(
     mode: _Modes = None,
     out: Annotated[Path, typer.Option(help="Folder for REPORT.md and its plots.")] = Path("benchmarks/report"),
     remarks: Annotated[Path | None, typer.Option(help="Markdown to put into the report.")] = None,
-    beside: _Beside = None,
 ) -> None:
     """Measure how good a recipe is on what it has not seen, and write a report with plots."""
     from ..datasets import load
@@ -120,12 +102,11 @@ def evaluate(
             "a predictor for any GPU is evaluated when it is trained", hint="its model card holds the report"
         )
     text = "" if remarks is None else _text(remarks)
-    others = _others([*dataset, *beside]) if beside else None
     validations = []
     for folder in dataset:
         data = load(folder)
         for one_mode in _modes(mode, data):
-            validation = validate(data, one_mode, settings, _networks(data, one_mode), others)
+            validation = validate(data, one_mode, settings, _networks(data, one_mode))
             typer.echo(f"{data.card.gpu}, {one_mode}")
             typer.echo(_summary(validation))
             validations.append(validation)

@@ -10,19 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import find_gpu
 from ..networks import Network
 from ..operations import Operation
-from .any_gpu import AnyGpuPredictor
 from .baseline import group_of
 from .composition import HostModel, compose, plain_sum
-from .ensemble import EnsemblePredictor, Others
 from .features import FloatArray
 from .forest import LEAST_OPERATIONS, fit_forest
-from .predictor import OperationPredictions, PredictsOperations
+from .predictor import OperationPredictions, OperationPredictor
 from .recipe import ForestRecipe
 
 
@@ -140,13 +137,13 @@ def counts_of(network: Network) -> FloatArray:
     return np.array([entry.count for entry in network], dtype=float)
 
 
-def predict_network(predictor: PredictsOperations, network: Network) -> tuple[FloatArray, OperationPredictions]:
+def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
     """Counts and predictions of a network's operations."""
     return counts_of(network), predictor.predict([entry.operation for entry in network])
 
 
 def fit_host(
-    predictor: PredictsOperations, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
+    predictor: OperationPredictor, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
 ) -> HostModel:
     """Learn the host cost per call inside a network from measured networks."""
     return HostModel.fit([(*predict_network(predictor, network), m.time_s) for m, network in networks], mode)
@@ -159,7 +156,6 @@ def leave_networks_out(
     networks: Mapping[NetworkMeasurement, Network],
     *,
     keep_operations: bool = False,
-    others: Others | None = None,
 ) -> list[NetworkError]:
     """Predict every measured network by a predictor and a host model that have not seen it.
 
@@ -169,49 +165,33 @@ def leave_networks_out(
         recipe: Settings of the forest.
         networks: The operations of each measured network of this mode.
         keep_operations: Leave its operations in; what errors remain are those of the composition.
-        others: Device times of many GPUs, this one among them, for the predictor that has a say beside the forest.
 
     Returns:
         One error per measured network, in the order of the dataset.
     """
     measured = [(m, networks[m]) for m in dataset.usable_networks(mode)]
-    gpu = find_gpu(dataset.card.gpu)
     errors = []
     for name in dict.fromkeys(m.network for m, _ in measured):
         mine = [(m, network) for m, network in measured if m.network == name]
-        rest = [(m, network) for m, network in measured if m.network != name]
-        seen_elsewhere = {entry.operation for _, network in rest for entry in network}
+        others = [(m, network) for m, network in measured if m.network != name]
+        seen_elsewhere = {entry.operation for _, network in others for entry in network}
         only_here = {entry.operation for _, network in mine for entry in network} - seen_elsewhere
         if keep_operations:
             only_here = set()
-        own = fit_forest(dataset, mode, recipe, without=only_here)
-        predictor: PredictsOperations = own
-        if others is not None:
-            predictor = EnsemblePredictor(own, AnyGpuPredictor(gpu, mode, others.without(gpu, only_here)))
-        host = fit_host(predictor, rest, mode)
-        foreign = [
-            np.array([group_of(entry.operation, gpu) not in own.baseline.groups for entry in network])
-            for _, network in mine
-        ]
-        errors += [
-            _network_error(m, network, predictor, host, len(only_here), unmeasured)
-            for (m, network), unmeasured in zip(mine, foreign, strict=True)
-        ]
+        predictor = fit_forest(dataset, mode, recipe, without=only_here)
+        host = fit_host(predictor, others, mode)
+        errors += [_network_error(m, network, predictor, host, len(only_here)) for m, network in mine]
     position = {m: i for i, (m, _) in enumerate(measured)}
     return sorted(errors, key=lambda error: position[error.measurement])
 
 
 def _network_error(
-    measurement: NetworkMeasurement,
-    network: Network,
-    predictor: PredictsOperations,
-    host: HostModel,
-    left_out: int,
-    foreign: NDArray[np.bool_],
+    measurement: NetworkMeasurement, network: Network, predictor: OperationPredictor, host: HostModel, left_out: int
 ) -> NetworkError:
     counts, predictions = predict_network(predictor, network)
-    totals = compose(counts, predictions, host, predictor.gpu.power_limit_w)
+    totals = compose(counts, predictions, host, find_gpu(predictor.gpu).power_limit_w)
     added = plain_sum(counts, predictions)
+    foreign = np.array([group_of(op, predictor.gpu) not in predictor.baseline.groups for op in predictions.operations])
     return NetworkError(
         measurement=measurement,
         left_out=left_out,
@@ -271,11 +251,7 @@ SPLITS = (
 
 
 def validate(
-    dataset: Dataset,
-    mode: str,
-    recipe: ForestRecipe,
-    networks: Mapping[NetworkMeasurement, Network],
-    others: Others | None = None,
+    dataset: Dataset, mode: str, recipe: ForestRecipe, networks: Mapping[NetworkMeasurement, Network]
 ) -> Validation:
     """Cross-validate every campaign that is large enough, and leave every measured network out once.
 
@@ -284,7 +260,6 @@ def validate(
         mode: inference or training.
         recipe: Settings of the forest.
         networks: The operations of each measured network of this mode.
-        others: See `leave_networks_out`. Operations are cross-validated without: they test the forest.
     """
     operations = []
     for campaign in dataset.campaigns(mode):
@@ -294,7 +269,6 @@ def validate(
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
             operations.append(cross_validate(dataset, mode, recipe, campaign))
     measured = bool(dataset.usable_networks(mode))
-    errors = leave_networks_out(dataset, mode, recipe, networks, others=others) if measured else []
-    # With its operations there is nothing to ask others about, but for kinds that were never measured.
+    errors = leave_networks_out(dataset, mode, recipe, networks) if measured else []
     seen = leave_networks_out(dataset, mode, recipe, networks, keep_operations=True) if measured else []
     return Validation(dataset.card.gpu, mode, tuple(operations), tuple(errors), tuple(seen))

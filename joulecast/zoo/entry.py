@@ -18,16 +18,12 @@ import numpy as np
 from ..errors import InputError, ZooError
 from ..hardware import find_gpu
 from ..operations import Operation
-from ..predictors.any_gpu import AnyGpuPredictor
 from ..predictors.baseline import Baseline
 from ..predictors.composition import HostModel
-from ..predictors.ensemble import EnsemblePredictor
 from ..predictors.forest import ForestRegressor
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
-from ..predictors.predictor import INPUT_NAMES, OperationPredictor, PredictsOperations
+from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.serving import OnnxRegressor, to_onnx
-from ..resources import shipped
-from .any_gpu_entry import is_any_gpu, load_any_gpu
 from .files import checked_files, json_bytes, write_files
 from .rendering import markdown
 
@@ -56,7 +52,6 @@ class ModelCard:
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
-        beside: The entry that has a say in what was not measured here, see predictors/ensemble.py; None for none.
     """
 
     name: str
@@ -75,7 +70,6 @@ class ModelCard:
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
-    beside: str | None = None
 
 
 def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCard, golden: list[Operation]) -> Path:
@@ -116,15 +110,6 @@ def load_card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def _with_others(predictor: OperationPredictor, folder: Path, beside: str | None) -> PredictsOperations:
-    if beside is None:
-        return predictor
-    # In the same zoo, or in the one that ships.
-    near = folder.parent.parent / beside
-    other = load_any_gpu(near if is_any_gpu(near) else shipped("zoo") / beside)
-    return EnsemblePredictor(predictor, AnyGpuPredictor(predictor.gpu, predictor.mode, other.learned))
-
-
 def load_entry(folder: str | Path) -> NetworkPredictor:
     """Load an entry and check it.
 
@@ -151,7 +136,7 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             raise ZooError("the card of this zoo entry names an unknown composition", given=composition)
         network_predictor = NetworkPredictor(
             name=card["name"],
-            operations=_with_others(predictor, folder, card.get("beside")),
+            operations=predictor,
             host=HostModel.from_json(card["host"]),
             composition=composition,
             log_errors={quantity: tuple(errors) for quantity, errors in card["log_errors"].items()},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +12,13 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..networks import Network
 from ..operations import Operation
-from ..predictors.any_gpu import AnyGpuPredictor
 from ..predictors.composition import HostModel
-from ..predictors.ensemble import EnsemblePredictor, Others
 from ..predictors.forest import fit_forest
 from ..predictors.prediction import Composition, log_errors
-from ..predictors.predictor import OperationPredictor, PredictsOperations
+from ..predictors.predictor import OperationPredictor
 from ..predictors.recipe import ForestRecipe
 from ..predictors.validation import SPLITS, NetworkError, Validation, fit_host, validate
-from .catalogue import ANY_GPU, DEFAULT_PREDICTOR, entry_name
+from .catalogue import DEFAULT_PREDICTOR, entry_name
 from .entry import ModelCard, save_entry
 
 
@@ -44,7 +42,6 @@ def train(
     mode: str,
     recipe: ForestRecipe,
     networks: Mapping[NetworkMeasurement, Network],
-    others: Others | None = None,
 ) -> Trained:
     """Validate a recipe on a dataset, then fit it on everything.
 
@@ -54,23 +51,17 @@ def train(
         mode: inference or training.
         recipe: Settings of the forest.
         networks: The operations of each measured network of this mode.
-        others: Device times of many GPUs, this one among them: the predictor for any GPU then has a say in the entry.
 
     Raises:
         DatasetError: Too few usable operations.
     """
-    validation = validate(dataset, mode, recipe, networks, others)
+    validation = validate(dataset, mode, recipe, networks)
     predictor = fit_forest(dataset, mode, recipe)
-    together: PredictsOperations = predictor
-    if others is not None:
-        together = EnsemblePredictor(predictor, AnyGpuPredictor(predictor.gpu, mode, others.without(predictor.gpu, ())))
     if validation.networks:
-        host = fit_host(together, [(m, networks[m]) for m in dataset.usable_networks(mode)], mode)
+        host = fit_host(predictor, [(m, networks[m]) for m in dataset.usable_networks(mode)], mode)
     else:
         host = HostModel.prior(mode)
     card = _card(dataset, dataset_folder, recipe, predictor, host, validation)
-    if others is not None:
-        card = replace(card, beside=ANY_GPU)
     unique = sorted({m.operation for m in dataset.usable(mode)}, key=lambda operation: operation.digest)
     return Trained(predictor, validation, card, tuple(unique[:: max(1, len(unique) // 8)]))
 
