@@ -1,7 +1,7 @@
 """How good a predictor for any GPU is: on operations and on GPUs that it has not seen, and on networks.
 
-Splits are honest: an operation that was measured on several GPUs lies in one fold with all of them, and a GPU that is
-left out takes along every GPU with the same chip. Networks are never learned from but for the energies and the host
+Splits are honest: an operation lies in one fold on all GPUs, in both modes and all precisions, and a GPU that is left
+out takes along every GPU with the same chip. Networks are never learned from but for the energies and the host
 cost, and for those each network's name is left out in turn.
 """
 
@@ -27,8 +27,8 @@ from .relative import relative_features
 from .validation import counts_of
 
 SPLITS = (
-    "Operations: k-fold over unique operations, one that several GPUs were measured with lies in one fold with all of "
-    "them; and each GPU left out together with those of the same chip. Networks: predicted by trees that have seen no "
+    "Operations: k-fold over unique operations; one lies in one fold on all GPUs, in both modes and all precisions; "
+    "and each GPU left out together with those of the same chip. Networks: predicted by trees that have seen no "
     "measurement of a GPU with their chip, with energies and host cost learned without any network of their name."
 )
 
@@ -120,10 +120,12 @@ def _by_kind(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> Iterator[KindE
 
 
 def cross_validate(rows: Sequence[DeviceRow], recipe: BoostingRecipe) -> tuple[KindErrors, ...]:
-    """Predict every operation by trees that have not seen it on any GPU."""
-    unique = sorted({row.operation for row in rows}, key=lambda operation: operation.digest)
+    """Predict every operation by trees that have not seen it: on no GPU, in no mode and in no precision."""
+    alike = {row.operation: row.operation.replace(mode="inference", precision="fp32") for row in rows}
+    unique = sorted(set(alike.values()), key=lambda operation: operation.digest)
     order = np.random.default_rng(recipe.seed).permutation(len(unique))
-    fold = {unique[i]: place % recipe.folds for place, i in enumerate(order)}
+    fold_of = {unique[i]: place % recipe.folds for place, i in enumerate(order)}
+    fold = {operation: fold_of[like] for operation, like in alike.items()}
     tested: list[DeviceRow] = []
     log_ratio = []
     for held in range(recipe.folds):
