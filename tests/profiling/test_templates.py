@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import random
 import re
 from pathlib import Path
@@ -14,10 +13,11 @@ import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
 from joulecast.inputs import Inputs
+from joulecast.profiling import known_values
 from joulecast.profiling.cache import EXTRACTION_VERSION
 from joulecast.profiling.named_models import build
 from joulecast.profiling.sources import WHITELIST, traced
-from joulecast.profiling.templates import answer, refusal, store
+from joulecast.profiling.templates import answer, plans, refusal, store
 from joulecast.profiling.templates.answering import ANY_OPTIMIZER
 from joulecast.profiling.templates.fitting import Sample, fit
 from joulecast.profiling.templates.making import Maker
@@ -193,27 +193,32 @@ def sample(*sizes: int, shapes, dropped=(), kind="relu") -> Sample:
     return Sample(sizes, calls, dropped, (False,) * len(calls))
 
 
-# What windows, patches and heads make of a batch b and a side n.
+# What heads, tokens and caches make of a batch b and a number n.
 FORMS = {
-    "same": lambda b, n: (b, n),
-    "line": lambda b, n: (12 * b, n + 1),
-    "floor": lambda b, n: (b, (n + 1) // 2),
-    "product": lambda b, n: (b * n, n * n),
-    "class token": lambda b, n: (b, n * n + 1),
-    "whole windows": lambda b, n: (b, 7 * ((n + 6) // 7)),
-    "all windows": lambda b, n: (b * ((n + 6) // 7) * ((n + 6) // 7), 49),
+    "same": lambda b, n: (b, n, 5),
+    "multiple": lambda b, n: (12 * b, n),
+    "product": lambda b, n: (7 * b * n, n * n),
     "sum": lambda b, n: (b, b + n),
 }
 SIZES = [(2, 30), (3, 41), (5, 97), (64, 128), (7, 1001)]
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_dimensions_that_an_expression_gives(form):
+def test_dimensions(form):
     shape = FORMS[form]
     template = fit([sample(*sizes, shapes=[shape(*sizes)]) for sizes in SIZES])
     for sizes in [(1, 7), (4, 50), (9, 333)]:
         ((operation, path),) = template.operations(sizes, "inference", "default")
         assert (operation.input_shapes, path) == ((shape(*sizes),), "layer0")
+
+
+def test_dimensions_that_a_shape_rule_gives():
+    def halved(b: int, n: int) -> Sample:
+        conv = Operation("conv2d", [(b, 3, n, 8)], {"out_channels": 4, "kernel_size": 3, "stride": 2, "padding": 1})
+        return Sample((b, n), ((conv, ""), (Operation("relu", [conv.output_shape]), "")), (), (False, False))
+
+    template = fit([halved(*sizes) for sizes in SIZES])
+    assert template.operations((6, 77), "inference", "fp32")[1][0].input_shapes == ((6, 4, 39, 4),)
 
 
 def test_operations_that_become_equal_are_counted_together_in_order():
@@ -226,7 +231,7 @@ def test_operations_that_become_equal_are_counted_together_in_order():
 
 
 def test_what_does_not_fit_is_refused():
-    with pytest.raises(ExtractionError, match="no expression"):
+    with pytest.raises(ExtractionError, match="no product or sum"):
         fit([sample(*sizes, shapes=[(hash(sizes) % 1009 + 1,)]) for sizes in SIZES])
     with pytest.raises(ExtractionError, match="depend on the sizes"):
         fit([sample(*sizes, shapes=[(3,)] * (1 + sizes[0] % 2)) for sizes in SIZES])
@@ -244,5 +249,9 @@ def test_steps_of_optimizers():
 
 
 def test_nothing_is_looked_up_outside_the_folder():
-    assert importlib.util.find_spec("joulecast.profiling.templates.data") is None or store.load("data/resnet50") is None
+    assert store.load("resnet50") is not None
     assert store.load("../data/resnet50") is None
+
+
+def test_limits_are_those_of_extraction():
+    assert plans._LARGEST == known_values._LARGEST

@@ -1,26 +1,23 @@
-"""From traces of a model at several sizes to its Template: every dimension as an expression that holds at all of them.
+"""From traces of a model at several sizes to its Template: every dimension as a symbol that holds at all of them.
 
-No torch in here. A candidate must hold exactly at every sample; the simplest is taken. Whether it holds elsewhere is
-for the maker to check, at sizes that were not fitted.
+No torch in here. The simplest that holds exactly at every sample is taken. Strides, windows and padding are in the
+shape rules of the operations, so products and sums are all that is left. Whether a template holds elsewhere is for the
+maker to check, at sizes that were not fitted.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 
 from ...errors import ExtractionError
 from ...networks import Dropped
 from ...operations import Operation
-from .template import Dimension, Expression, Output, Step, Template, symbol
+from .template import Dimension, Output, Product, Step, Sum, Symbol, Template, symbol
 
 Values = tuple[int, ...]
 """What a dimension is in each of the samples."""
-
-_DIVISORS = (2, 3, 4, 7, 8, 14, 16, 32)  # strides, windows and patches of the models that there are
-_DEEPEST = 3
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def fit(samples: Sequence[Sample]) -> Template:
     """The template that gives back every sample.
 
     Raises:
-        ExtractionError: The samples differ in more than dimensions, or a dimension follows no expression.
+        ExtractionError: The samples differ in more than dimensions, or a dimension is none of the symbols.
     """
     first = samples[0]
     if any(sample.structure() != first.structure() for sample in samples):
@@ -85,7 +82,7 @@ def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, sam
             found = search.find(values)
             if found is None:
                 raise ExtractionError(
-                    f"no expression gives a dimension of {first.kind}", given=f"{values} at {_at(samples)}"
+                    f"no product or sum gives a dimension of {first.kind}", given=f"{values} at {_at(samples)}"
                 )
             dimensions.append(found)
         shapes.append(tuple(dimensions))
@@ -100,29 +97,28 @@ class _Search:
     """Dimensions that are known, and what can be made of them."""
 
     def __init__(self, sizes: Sequence[Values]) -> None:
-        self.symbols: list[Output | Expression] = []
+        self.symbols: list[Symbol] = []
         self._sizes = len(sizes)
         self._known: dict[Values, Dimension | Output] = {}
         for i, values in enumerate(sizes):
             self._known.setdefault(values, symbol(i))
 
     def add_outputs(self, position: int, output: Sequence[Values]) -> None:
+        """What an operation puts out can go into later ones."""
         for axis, values in enumerate(output):
             if len(set(values)) > 1:
                 self._known.setdefault(values, Output(position, axis))
 
     def find(self, values: Values) -> Dimension | None:
-        return self._find(values, _DEEPEST)
-
-    def _find(self, values: Values, depth: int) -> Dimension | None:
-        if len(set(values)) == 1 and values[0] >= 0:
+        """The dimension that has these values, or None."""
+        if len(set(values)) == 1:
             return values[0]
-        if values in self._known:
-            return self._take(values)
-        for expression in self._candidates(values, depth):
-            self._known[values] = self._new(expression)
-            return self._take(values)
-        return None
+        if values not in self._known:
+            made = next(self._products_and_sums(values), None)
+            if made is None:
+                return None
+            self._known[values] = self._new(made)
+        return self._take(values)
 
     def _take(self, values: Values) -> Dimension:
         known = self._known[values]
@@ -130,56 +126,26 @@ class _Search:
             self._known[values] = known = self._new(known)
         return known
 
-    def _new(self, definition: Output | Expression) -> Dimension:
+    def _new(self, definition: Symbol) -> Dimension:
         self.symbols.append(definition)
         return symbol(self._sizes + len(self.symbols) - 1)
 
-    def _candidates(self, values: Values, depth: int) -> Iterator[Expression]:
-        """Expressions with these values, from simple to involved."""
-        atoms = list(self._known)
-        for x in atoms:
-            if line := _line(x, values):
-                yield Expression((self._take(x),), *line)
-        for x in atoms:
-            for divisor in _DIVISORS:
-                for offset in range(divisor):
-                    if all((a + offset) // divisor == v for a, v in zip(x, values, strict=True)):
-                        yield Expression((self._take(x),), 1, offset, divisor)
-        for x in atoms:
+    def _products_and_sums(self, values: Values) -> Iterator[Product | Sum]:
+        """Everything with these values, from simple to involved."""
+        known = list(self._known)
+        for x in known:
+            if factor := _factor(x, values):
+                yield Product(factor, (self._take(x),))
+        for x in known:
             rest = tuple(v - a for a, v in zip(x, values, strict=True))
             if rest in self._known:
-                yield Expression((self._take(x), self._take(rest)), is_sum=True)
-        for i, x in enumerate(atoms):
-            for y in atoms[i:]:
-                product = tuple(a * b for a, b in zip(x, y, strict=True))
-                ratio = Fraction(values[0], product[0])
-                if all(ratio.denominator * v == ratio.numerator * p for p, v in zip(product, values, strict=True)):
-                    yield Expression((self._take(x), self._take(y)), ratio.numerator, 0, ratio.denominator)
-        if not depth:
-            return
-        yield from self._shorter(values, atoms, depth - 1)
-
-    def _shorter(self, values: Values, atoms: Sequence[Values], depth: int) -> Iterator[Expression]:
-        """A factor or one taken off, and the rest searched for."""
-        common = math.gcd(*values)
-        if common > 1 and (rest := self._find(tuple(v // common for v in values), depth)) is not None:
-            yield Expression((rest,), common)
-        for x in atoms:
-            if all(v % a == 0 for a, v in zip(x, values, strict=True)):
-                quotient = tuple(v // a for a, v in zip(x, values, strict=True))
-                if (rest := self._find(quotient, depth)) is not None:
-                    yield Expression((self._take(x), rest))
-        if min(values) > 1 and (rest := self._find(tuple(v - 1 for v in values), depth)) is not None:
-            yield Expression((rest,), 1, 1)
+                yield Sum((self._take(x), self._take(rest)))
+        for x, y in itertools.combinations_with_replacement(known, 2):
+            if factor := _factor(tuple(a * b for a, b in zip(x, y, strict=True)), values):
+                yield Product(factor, (self._take(x), self._take(y)))
 
 
-def _line(x: Values, values: Values) -> tuple[int, int] | None:
-    """Factor and offset with values = factor x + offset at all samples."""
-    low, high = x.index(min(x)), x.index(max(x))
-    if x[low] == x[high]:
-        return None
-    factor, rest = divmod(values[high] - values[low], x[high] - x[low])
-    offset = values[low] - factor * x[low]
-    if rest or factor <= 0 or any(factor * a + offset != v for a, v in zip(x, values, strict=True)):
-        return None
-    return factor, offset
+def _factor(x: Values, values: Values) -> int | None:
+    """The integer that values are of x, in all samples."""
+    factor = values[0] // x[0]
+    return factor if all(factor * a == v for a, v in zip(x, values, strict=True)) else None

@@ -1,7 +1,7 @@
 """Template: the calls of a model in one setting, with dimensions that follow from the sizes of its input.
 
 A dimension is a constant or a symbol, and a symbol is one of the sizes, the output dimension of an earlier operation
-(by its own shape rule), or a small expression of other symbols.
+(by its own shape rule), or a product or sum of other symbols.
 """
 
 from __future__ import annotations
@@ -41,26 +41,29 @@ class Output:
 
 
 @dataclass(frozen=True)
-class Expression:
-    """(factor x product of the dimensions + offset) // divisor, or the sum of the dimensions.
+class Product:
+    """A constant times dimensions: heads x batch, batch x tokens."""
 
-    Args:
-        dimensions: What goes in.
-        factor, offset, divisor: Integers; a sum has none.
-        is_sum: Whether dimensions are added.
-    """
-
+    factor: int
     dimensions: tuple[Dimension, ...]
-    factor: int = 1
-    offset: int = 0
-    divisor: int = 1
-    is_sum: bool = False
 
     def of(self, values: Sequence[int]) -> int:
         """Its value, from those of its dimensions."""
-        if self.is_sum:
-            return sum(values)
-        return (self.factor * math.prod(values) + self.offset) // self.divisor
+        return self.factor * math.prod(values)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Dimensions added up: tokens in a cache and new ones."""
+
+    dimensions: tuple[Dimension, ...]
+
+    def of(self, values: Sequence[int]) -> int:
+        """Its value, from those of its dimensions."""
+        return sum(values)
+
+
+Symbol = Output | Product | Sum
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class Template:
     """
 
     sizes: int
-    symbols: tuple[Output | Expression, ...]
+    symbols: tuple[Symbol, ...]
     steps: tuple[Step, ...]
     calls: tuple[tuple[int, str], ...]
     dropped: tuple[Dropped, ...]
@@ -135,12 +138,7 @@ class Template:
         """Plain lists, short: a template is read each time that a process asks for a model."""
         return {
             "sizes": self.sizes,
-            "symbols": [
-                ["out", s.position, s.axis]
-                if isinstance(s, Output)
-                else ["sum" if s.is_sum else "product", [*s.dimensions], s.factor, s.offset, s.divisor]
-                for s in self.symbols
-            ],
+            "symbols": list(map(_symbol_to_json, self.symbols)),
             "steps": [[s.kind, [list(shape) for shape in s.shapes], dict(s.attributes), s.is_half] for s in self.steps],
             "calls": [list(call) for call in self.calls],
             "dropped": [[d.name, d.count, list(d.module_paths), d.reason] for d in self.dropped],
@@ -151,10 +149,7 @@ class Template:
         """Read what `to_json` wrote."""
         return cls(
             value["sizes"],
-            tuple(
-                Output(*rest) if form == "out" else Expression(tuple(rest[0]), rest[1], rest[2], rest[3], form == "sum")
-                for form, *rest in value["symbols"]
-            ),
+            tuple(map(_symbol_from_json, value["symbols"])),
             tuple(
                 Step(kind, tuple(map(tuple, shapes)), attributes, is_half)
                 for kind, shapes, attributes, is_half in value["steps"]
@@ -162,6 +157,27 @@ class Template:
             tuple((position, path) for position, path in value["calls"]),
             tuple(Dropped(name, count, tuple(paths), reason) for name, count, paths, reason in value["dropped"]),
         )
+
+
+def _symbol_to_json(symbol: Symbol) -> list[Any]:
+    match symbol:
+        case Output(position, axis):
+            return ["out", position, axis]
+        case Product(factor, dimensions):
+            return ["product", factor, list(dimensions)]
+        case Sum(dimensions):
+            return ["sum", list(dimensions)]
+
+
+def _symbol_from_json(value: Sequence[Any]) -> Symbol:
+    match value:
+        case ["out", position, axis]:
+            return Output(position, axis)
+        case ["product", factor, dimensions]:
+            return Product(factor, tuple(dimensions))
+        case ["sum", dimensions]:
+            return Sum(tuple(dimensions))
+    raise ValueError(value)
 
 
 def _refuse_one_value(kind: str, shape: tuple[int, ...], mode: str) -> None:
