@@ -153,13 +153,7 @@ class Maker:
         self.left_out.append(f"{self.name}, {key}, {cell.ranges}: {reason}")
 
 
-def _holds(
-    template: Template,
-    sizes: tuple[int, ...],
-    sample: Sample | None,
-    mode: str,
-    precision: str,
-) -> bool:
+def _holds(template: Template, sizes: tuple[int, ...], sample: Sample | None, mode: str, precision: str) -> bool:
     """Whether a template gives what was traced, and refuses what torch refused."""
     try:
         calls = template.operations(sizes, mode, precision)
