@@ -16,7 +16,8 @@ from joulecast.inputs import Inputs
 from joulecast.networks import Network
 from joulecast.profiling.named_models import build
 from joulecast.profiling.sources import WHITELIST, traced
-from joulecast.profiling.templates import answer, store
+from joulecast.profiling.templates import Request, answer, store
+from joulecast.profiling.templates.template import HALVES
 
 SHAPES = 6
 OUT = Path(__file__).with_name("TEMPLATES.md")
@@ -55,8 +56,8 @@ def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
     module, model, dice = build(name), store.load(name), random.Random(f"benchmark {name}")
     rows = []
     for key, setting in model.settings.items():
-        if key.endswith("half"):
-            continue  # the other precisions of the same regimes
+        if key.split()[-1] in HALVES:
+            continue  # asked for below
         mode, cached = key.split()[0], key.endswith("cached")
         equal, refused, different = 0, 0, []
         for sizes in six_sizes(model, setting, dice):
@@ -66,7 +67,7 @@ def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
             cache_length = sizes[-1] if cached else None
             optimizer = next(OPTIMIZERS) if mode == "training" else None
             asked = {"mode": mode, "precision": next(PRECISIONS), "optimizer": optimizer}
-            mine = answer(name, inputs, cache_length=cache_length, **asked)
+            mine = answer(name, Request(inputs, cache_length=cache_length, **asked))
             theirs = extracted(module, name, inputs, cache_length, **asked)
             if mine is None and theirs is None:
                 refused += 1

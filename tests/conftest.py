@@ -55,7 +55,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture
 def without_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models by name are extracted, as where no template holds."""
-    monkeypatch.setattr("joulecast.profiling.sources.answer", lambda *arguments, **options: None)
+    monkeypatch.setattr("joulecast.profiling.sources.answer", lambda name, request: None)
 
 
 def simulated_operations(mode: str = "inference") -> list[Operation]:

@@ -16,7 +16,7 @@ from ..operations import MODES, Operation, real_precision
 from .aten import WHITELIST
 from .cache import recall, remember
 from .optimizers import refuse_optimizer
-from .templates import answer, refusal
+from .templates import Request, answer, refusal
 
 if TYPE_CHECKING:
     import torch
@@ -146,11 +146,11 @@ def _named(name: str, inputs: Inputs, cache_length: int | None, options: dict[st
     key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
     if cached and (known := recall(name, key)) is not None:
         return known
-    asked = {option: options[option] for option in ("mode", "precision", "optimizer")}
-    if cached and (templated := answer(name, inputs, cache_length=cache_length, **asked)) is not None:
+    request = Request(inputs, options["mode"], options["precision"], cache_length, options["optimizer"])
+    if cached and (templated := answer(name, request)) is not None:
         return templated
     if find_spec("torch") is None:
-        raise refusal(name, inputs)
+        raise refusal(name, request)
     from .named_models import build
 
     network = traced(build(name), inputs, cache_length, options, name=name)

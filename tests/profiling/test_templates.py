@@ -17,7 +17,7 @@ from joulecast.profiling import known_values
 from joulecast.profiling.cache import EXTRACTION_VERSION
 from joulecast.profiling.named_models import build
 from joulecast.profiling.sources import WHITELIST, traced
-from joulecast.profiling.templates import answer, plans, refusal, store
+from joulecast.profiling.templates import Request, answer, plans, refusal, store
 from joulecast.profiling.templates.answering import ANY_OPTIMIZER
 from joulecast.profiling.templates.fitting import Sample, fit
 from joulecast.profiling.templates.making import Maker
@@ -39,7 +39,7 @@ def extracted(name: str, shape, cache_length=None, *, optimizer=None, **options)
 
 
 def answered(name: str, shape, **options):
-    return answer(name, Inputs.of(shape), **{"mode": "inference", "precision": "default", **options})
+    return answer(name, Request(Inputs.of(shape), **options))
 
 
 # Six shapes each; all models at six further ones in both modes: benchmarks/templates.py.
@@ -148,14 +148,16 @@ def test_without_torch_it_says_what_templates_hold_for(monkeypatch):
     assert joulecast.extract("resnet50", (3, 3, 91, 93)).flops > 1e9
     for name, shape, says in [
         ("resnet50", (2, 3, 31, 31), r"height 32 to 4096.*\n.*joulecast\[torch\]"),
-        ("swin_t", (2, 3, 225, 225), "height 224, "),
+        ("swin_t", (2, 3, 225, 225), "height 224; "),
         ("gpt2", (1, 1025), "up to 1024 tokens"),
-        ("whisper_small_encoder", (1, 80, 1500), "80 and 3000 fixed"),
+        ("whisper_small_encoder", (1, 80, 1500), "batch x 80 x 3000; "),
         ("resnet5", IMAGE, "did you mean resnet50"),
         ("fcn_resnet50", IMAGE, "has no template"),
     ]:
         with pytest.raises(MissingDependencyError, match=says):
             joulecast.extract(name, shape)
+    with pytest.raises(InputError, match="more than one value per channel"):
+        joulecast.extract("resnet50", (1, 3, 32, 32), mode="training")
 
 
 @pytest.mark.parametrize("changed", ["library", "extraction"])
@@ -166,7 +168,7 @@ def test_an_outdated_template_is_not_used(monkeypatch, changed):
     else:
         monkeypatch.setattr(store, "EXTRACTION_VERSION", EXTRACTION_VERSION + 1)
     assert answered("resnet18", IMAGE) is None
-    assert "outdated" in str(refusal("resnet18", Inputs.of(IMAGE)))
+    assert "outdated" in str(refusal("resnet18", Request(Inputs.of(IMAGE))))
     monkeypatch.setattr(store, "library_version", lambda name: "none")
     assert (answered("resnet18", IMAGE) is None) == (changed == "extraction")
 

@@ -4,85 +4,98 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ...errors import InputError, MissingDependencyError
+from ...errors import InputError, JoulecastError, MissingDependencyError
 from ...inputs import Input, Inputs, shape_text
 from ...networks import Network
 from ...operations import Operation
-from .store import ModelTemplates, Setting, load, names
-from .template import HALVES
+from .store import ModelTemplates, load, names
 
 OPTIMIZER_PATH = "(optimizer)"
 ANY_OPTIMIZER = "sgd"
 """Templates of training end in its step, which is taken off, or becomes that of another."""
 
 
-def answer(
-    name: str,
-    inputs: Inputs,
-    *,
-    mode: str,
-    precision: str,
-    cache_length: int | None = None,
-    optimizer: str | None = None,
-) -> Network | None:
-    """The network of a named model as extraction would list it, or None where no template is known to hold.
+@dataclass(frozen=True)
+class Request:
+    """What is asked of the templates of a named model.
 
     Args:
-        name: Of the model.
         inputs: One shape; templates know no further inputs.
         mode: inference or training.
         precision: Any that can be asked for.
         cache_length: Tokens whose keys and values are cached.
         optimizer: Whose step a training iteration ends in; the caller has checked it.
     """
-    model = load(name)
-    if model is None or model.outdated:
-        return None
-    sizes = _sizes(model, inputs)
-    setting = _setting(model, mode, precision, cache_length)
-    if sizes is None or setting is None:
-        return None
-    known = sizes if cache_length is None else (*sizes, cache_length)
-    regime = next((regime for regime in setting.regimes if regime.holds(known)), None)
-    if regime is None or not model.limits.allow(known):
-        return None
-    template = model.templates[regime.template]
+
+    inputs: Inputs
+    mode: str = "inference"
+    precision: str = "default"
+    cache_length: int | None = None
+    optimizer: str | None = None
+
+
+def answer(name: str, request: Request) -> Network | None:
+    """The network of a named model as extraction would list it, or None where no template is known to hold."""
     try:
-        calls = template.operations(known, mode, precision)
+        return _network(name, request)
     except InputError:
         return None
-    named = {title: _shape(shape, model.size_names, sizes) for title, shape in model.inputs.items()}
-    return Network.of_calls(
-        _with_step(calls, optimizer),
-        name=name if cache_length is None else f"{name} after {cache_length} tokens",
-        input_shape=named.get("", named),
-        mode=mode,
-        dropped=template.dropped,
-    )
 
 
-def refusal(name: str, inputs: Inputs) -> MissingDependencyError:
-    """The error where no template holds and torch is not there: what templates hold for."""
+def refusal(name: str, request: Request) -> JoulecastError:
+    """The error where no template answers and torch is not there: what templates hold for."""
     model = load(name)
-    hint = "pip install 'joulecast[torch]' (joulecast[transformers] for those), or give a network saved as JSON"
     if model is None:
         close = difflib.get_close_matches(name, names(), n=3, cutoff=0.7)
         meant = f"did you mean {' or '.join(close)}? Or " if close else ""
         return MissingDependencyError(
             "a model that was never extracted here, and has no template, needs torch and torchvision",
             given=name,
-            hint=meant + hint,
+            hint=f"{meant}pip install 'joulecast[torch]', or give a network saved as JSON",
         )
+    extra = "transformers" if "transformers" in model.libraries else "torch"
+    hint = f"pip install 'joulecast[{extra}]', or give a network saved as JSON"
     if model.outdated:
         return MissingDependencyError(
             f"the template of {name} is outdated: it was made with {model.outdated}", given=name, hint=hint
         )
+    given = shape_text(request.inputs.shape)
+    try:
+        _network(name, request)
+    except InputError as error:
+        return InputError(f"{name} does not run on this input: {error.what}", given=f"{given}: {error.given}")
     return MissingDependencyError(
-        f"the template of {name} does not hold for this; it needs torch",
-        given=f"{name} {shape_text(inputs.shape)}",
-        allowed="; ".join(_coverage(model)),
+        f"the template of {name} does not hold for this {request.mode}; it needs torch",
+        given=given if request.cache_length is None else f"{given} after {request.cache_length} tokens",
+        allowed="; ".join(_coverage(model, request)),
         hint=hint,
+    )
+
+
+def _network(name: str, request: Request) -> Network | None:
+    """The answer, or InputError where a template holds and the model does not run."""
+    model = load(name)
+    if model is None or model.outdated:
+        return None
+    sizes, length = _sizes(model, request.inputs), request.cache_length
+    setting = model.setting(request.mode, request.precision, cached=length is not None)
+    if sizes is None or setting is None:
+        return None
+    known = sizes if length is None else (*sizes, length)
+    regime = next((regime for regime in setting.regimes if regime.holds(known)), None)
+    if regime is None or not model.limits.allow(known):
+        return None
+    template = model.templates[regime.template]
+    calls = template.operations(known, request.mode, request.precision)
+    named = {title: _shape(shape, model.size_names, sizes) for title, shape in model.inputs.items()}
+    return Network.of_calls(
+        _with_step(calls, request.optimizer),
+        name=name if length is None else f"{name} after {length} tokens",
+        input_shape=named.get("", named),
+        mode=request.mode,
+        dropped=template.dropped,
     )
 
 
@@ -103,14 +116,6 @@ def _sizes(model: ModelTemplates, inputs: Inputs) -> tuple[int, ...] | None:
     return tuple(given for n, given in zip(shape, item.shape, strict=True) if isinstance(n, str))
 
 
-def _setting(model: ModelTemplates, mode: str, precision: str, cache_length: int | None) -> Setting | None:
-    key = mode if cache_length is None else f"{mode} cached"
-    full = model.settings.get(key)
-    if precision not in HALVES or (full is not None and full.halves):
-        return full
-    return model.settings.get(f"{key} half")
-
-
 def _with_step(calls: list[tuple[Operation, str]], optimizer: str | None) -> Iterator[tuple[Operation, str]]:
     for operation, path in calls:
         if path != OPTIMIZER_PATH:
@@ -121,18 +126,17 @@ def _with_step(calls: list[tuple[Operation, str]], optimizer: str | None) -> Ite
             yield Operation(kind, shapes, precision=precision, mode=mode), path
 
 
-def _coverage(model: ModelTemplates) -> Iterator[str]:
-    """What its templates hold for, one setting after the other."""
-    for name, setting in model.settings.items():
-        titles = (*model.size_names, "cache_length")
-        spans = []
-        for i in range(len(setting.regimes[0].ranges)):
-            low = min(regime.ranges[i][0] for regime in setting.regimes)
-            high = max(regime.ranges[i][1] for regime in setting.regimes)
-            spans.append(f"{titles[i]} {low}" + (f" to {high}" if high > low else ""))
-        constants = [str(n) for n in next(iter(model.inputs.values())) if isinstance(n, int)]
-        fixed = f" ({' and '.join(constants)} fixed)" if constants else ""
-        yield f"{name}: {', '.join(spans)}{fixed}"
+def _coverage(model: ModelTemplates, request: Request) -> Iterator[str]:
+    """What its templates hold for."""
+    setting = model.setting(request.mode, request.precision, cached=request.cache_length is not None)
+    if setting is None:
+        yield ", ".join(model.settings)
+        return
+    yield " x ".join(map(str, next(iter(model.inputs.values()))))
+    columns = zip(*(regime.ranges for regime in setting.regimes), strict=True)
+    for title, column in zip((*model.size_names, "cache_length"), columns, strict=False):
+        low, high = min(low for low, _ in column), max(high for _, high in column)
+        yield f"{title} {low}" + (f" to {high}" if high > low else "")
     if model.limits.tokens is not None:
         yield f"up to {model.limits.tokens} tokens, with those of a cache"
     if model.limits.elements is not None:

@@ -61,8 +61,11 @@ class Maker:
             full = self._setting(key, mode, "default", cached)
             if full is not None:
                 settings[key] = full
-            if (full is None or not full.halves) and (half := self._setting(f"{key} half", mode, "bf16", cached)):
-                settings[f"{key} half"] = half
+            done = set(full.halves) if full is not None else set()
+            for precision in HALVES:
+                if precision not in done and (half := self._setting(f"{key} {precision}", mode, precision, cached)):
+                    settings[f"{key} {precision}"] = half
+                    done.update(half.halves)
         if not settings:
             raise ExtractionError(f"no template of {self.name} holds", given="; ".join(self.left_out))
         versions = {library: library_version(library) for library in self.plan.libraries}
@@ -86,8 +89,8 @@ class Maker:
         regimes = [regime for group in alike.values() for regime in self._fitted(key, group, mode, precision)]
         if not regimes:
             return None
-        halves = precision != "default" or all(self._holds_in_half(regime, mode, cached) for regime in regimes)
-        return Setting(tuple(regimes), halves)
+        holding = [half for half in HALVES if all(self._holds_in_half(r, mode, half, cached) for r in regimes)]
+        return Setting(tuple(regimes), tuple(holding))
 
     def _fitted(self, key: str, group: Sequence[_Cell], mode: str, precision: str) -> Iterator[Regime]:
         try:
@@ -125,11 +128,11 @@ class Maker:
                 cell.fitted = [replace(sample, half=half.half) for sample in cell.fitted]
         return cell
 
-    def _holds_in_half(self, regime: Regime, mode: str, cached: bool) -> bool:
-        # The least was traced in bf16 to see which calls that concerns; so another one, in the other type.
+    def _holds_in_half(self, regime: Regime, mode: str, precision: str, cached: bool) -> bool:
+        # Not the least sizes: there it was traced in one half precision to see which calls that concerns.
         sizes = sizes_in(regime.ranges, 3, f"{self.name} half", self.plan.limits)[-1]
-        sample = self._sample(sizes, mode, "fp16", cached)
-        return _holds(self._templates[regime.template], sizes, sample, mode, "fp16")
+        sample = self._sample(sizes, mode, precision, cached)
+        return _holds(self._templates[regime.template], sizes, sample, mode, precision)
 
     def _sample(self, sizes: tuple[int, ...], mode: str, precision: str, cached: bool) -> Sample | None:
         calls: list[tuple[Operation, str]] = []

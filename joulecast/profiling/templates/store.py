@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ..cache import EXTRACTION_VERSION, library_version
-from .template import Template
+from .template import HALVES, Template
 
 FORMAT_VERSION = 1
 FOLDER = Path(__file__).with_name("data")
@@ -59,15 +59,15 @@ class Regime:
 
 @dataclass(frozen=True)
 class Setting:
-    """A mode, in full or half precision, with or without a cache.
+    """A mode, with or without a cache; and one of a half precision where that runs other calls.
 
     Args:
         regimes: Where templates are known to hold; the first that fits is taken.
-        halves: Whether they hold for the half precisions, too.
+        halves: Half precisions that they hold for.
     """
 
     regimes: tuple[Regime, ...]
-    halves: bool
+    halves: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ModelTemplates:
 
     Args:
         inputs: Shape of each input by its name ("" for one without): constants and names of sizes.
-        settings: By mode, " cached" after it, and " half" after that, where they have templates of their own.
+        settings: By mode, " cached" after it, and a half precision after that where it has templates of its own.
         templates: What the regimes point to.
         limits: To the sizes, beside the regimes.
         libraries: Versions that they were extracted from.
@@ -95,6 +95,14 @@ class ModelTemplates:
         """Names of the sizes of the input, in order; that of a cache is not among them."""
         names = (n for shape in self.inputs.values() for n in shape if isinstance(n, str))
         return tuple(dict.fromkeys(names))
+
+    def setting(self, mode: str, precision: str, *, cached: bool) -> Setting | None:
+        """What holds for a mode and precision, or None."""
+        key = f"{mode} cached" if cached else mode
+        if precision not in HALVES:
+            return self.settings.get(key)
+        known = (self.settings.get(name) for name in (key, *(f"{key} {half}" for half in HALVES)))
+        return next((setting for setting in known if setting is not None and precision in setting.halves), None)
 
     @property
     def outdated(self) -> str | None:
@@ -117,7 +125,7 @@ class ModelTemplates:
             "settings": {
                 name: {
                     "regimes": [[[list(r) for r in regime.ranges], regime.template] for regime in setting.regimes],
-                    "halves": setting.halves,
+                    "halves": list(setting.halves),
                 }
                 for name, setting in self.settings.items()
             },
@@ -130,7 +138,7 @@ class ModelTemplates:
         settings = {
             name: Setting(
                 tuple(Regime(tuple((low, high) for low, high in ranges), i) for ranges, i in item["regimes"]),
-                item["halves"],
+                tuple(item["halves"]),
             )
             for name, item in value["settings"].items()
         }
