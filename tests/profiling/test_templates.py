@@ -98,8 +98,9 @@ def test_every_model_has_templates_that_are_up_to_date():
     assert sum(path.stat().st_size for path in store.FOLDER.iterdir()) < 3e6
 
 
-def test_made_again_they_are_the_same():
-    assert Maker("squeezenet1_1").make() == store.load("squeezenet1_1")
+@pytest.mark.parametrize("name", ["squeezenet1_1", "vit_base"])
+def test_made_again_they_are_the_same(name):
+    assert Maker(name).make() == store.load(name)
 
 
 def test_what_a_model_cannot_take_is_not_answered():

@@ -151,7 +151,12 @@ class Template:
             value["sizes"],
             tuple(map(_symbol_from_json, value["symbols"])),
             tuple(
-                Step(kind, tuple(map(tuple, shapes)), attributes, is_half)
+                Step(
+                    kind,
+                    tuple(map(tuple, shapes)),
+                    {key: tuple(item) if isinstance(item, list) else item for key, item in attributes.items()},
+                    is_half,
+                )
                 for kind, shapes, attributes, is_half in value["steps"]
             ),
             tuple((position, path) for position, path in value["calls"]),
