@@ -1,6 +1,6 @@
 """Everything a fresh machine with only Python needs: `python3 tasks.py demo` and `python3 tasks.py check`.
 
-Both make `.venv` with the exact versions of constraints.txt. Nothing outside this folder is changed.
+All tasks make `.venv` with the exact versions of constraints.txt. Nothing outside this folder is changed.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ BIN = VENV / ("Scripts" if os.name == "nt" else "bin")
 LEAST_PYTHON = (3, 11)
 
 
-def install(extra: str) -> None:
-    """Install the checkout with an extra into `.venv`, unless that is what is there."""
+def install(extra: str = "") -> None:
+    """Install the checkout, with an extra where one is named, into `.venv`, unless that is what is there."""
     if sys.version_info < LEAST_PYTHON:
         sys.exit(
             f"joulecast needs Python {'.'.join(map(str, LEAST_PYTHON))} or newer; this is {sys.version.split()[0]}"
         )
     asked = (ROOT / "pyproject.toml").read_bytes() + (ROOT / "constraints.txt").read_bytes() + sys.version.encode()
     digest = hashlib.sha256(asked).hexdigest()
-    stamp = VENV / f"installed-{extra}"
+    extras = f"[{extra}]" if extra else ""
+    stamp = VENV / f"installed-{extra or 'alone'}"
     if stamp.is_file() and stamp.read_text() == digest:
         return
-    print(f"installing joulecast[{extra}] into {VENV}", flush=True)
+    print(f"installing joulecast{extras} into {VENV}", flush=True)
     if not (BIN / "python").exists():
         venv.create(VENV, with_pip=True)
     pip = [str(BIN / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     # One command for all: torch and torchvision must be chosen together.
-    subprocess.run([*pip, "--constraint", "constraints.txt", "--editable", f".[{extra}]"], cwd=ROOT, check=True)
+    subprocess.run([*pip, "--constraint", "constraints.txt", "--editable", f".{extras}"], cwd=ROOT, check=True)
     stamp.write_text(digest)
 
 
@@ -49,8 +50,8 @@ def run(*command: str) -> None:
 
 
 def demo() -> None:
-    """Install what predicting needs and print a prediction."""
-    install("torch")
+    """Install what predicting needs, which is not torch, and print a prediction."""
+    install()
     run("joulecast", "predict", "resnet50", "32,3,224,224", "--gpu", "A30")
 
 
@@ -63,7 +64,13 @@ def check() -> None:
     run("python", "-m", "pytest")
 
 
-TASKS = {"demo": demo, "check": check}
+def templates() -> None:
+    """Install what developing needs and extract the templates of all models again, which takes an hour."""
+    install("dev")
+    run("python", "-m", "joulecast.profiling.templates")
+
+
+TASKS = {"demo": demo, "check": check, "templates": templates}
 
 
 def main() -> None:

@@ -194,6 +194,23 @@ class Network:
         mode = next(iter(counts)).mode if counts else "inference"
         return cls(tuple(Entry(operation, count) for operation, count in counts.items()), name=name, mode=mode)
 
+    @classmethod
+    def of_calls(
+        cls,
+        calls: Iterable[tuple[Operation, str]],
+        *,
+        name: str,
+        input_shape: InputShape | None,
+        mode: str,
+        dropped: tuple[Dropped, ...] = (),
+    ) -> Self:
+        """A network from its single calls in their order, each with the path of its module."""
+        paths: dict[Operation, list[str]] = {}
+        for operation, path in calls:
+            paths.setdefault(operation, []).append(path)
+        entries = tuple(Entry.at(operation, where) for operation, where in paths.items())
+        return cls(entries, name=name, input_shape=input_shape, mode=mode, dropped=dropped)
+
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
 

@@ -53,6 +53,12 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("JOULECAST_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
 
 
+@pytest.fixture
+def without_templates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models by name are extracted, as where no template holds."""
+    monkeypatch.setattr("joulecast.profiling.sources.answer", lambda name, request: None)
+
+
 def simulated_operations(mode: str = "inference") -> list[Operation]:
     """Operations of four kinds over four decades of size."""
     operations = []

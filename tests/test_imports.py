@@ -64,6 +64,16 @@ def test_predicting_operations_is_light():
     assert not modules_after(code) & HEAVY
 
 
+def test_predicting_a_model_with_a_template_is_light(tmp_path, monkeypatch):
+    monkeypatch.setenv("JOULECAST_CACHE", str(tmp_path))
+    code = (
+        "import joulecast as j\n"
+        "j.predict('resnet50', (3, 3, 97, 131), 'A30'); j.predict('gpt2', (2, 7), 'A30', precision='fp32')\n"
+        "j.extract('llama3_8b', (8, 1), cache_length=511, precision='bf16')"
+    )
+    assert not modules_after(code) & HEAVY
+
+
 def test_collecting_needs_torch_and_numpy_only():
     modules = modules_after("import joulecast.profiling.session, joulecast.profiling.collection")
     assert "torch" in modules

@@ -7,6 +7,7 @@ libraries and of the extraction. What cannot be read is extracted again.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -30,15 +31,17 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "joulecast"
 
 
-def _version(package: str) -> str:
+@functools.cache
+def library_version(package: str) -> str:
+    """Version of an installed package, without what a build adds to it (+cpu); "none" where there is none."""
     try:
-        return version(package)
+        return version(package).partition("+")[0]
     except PackageNotFoundError:
         return "none"
 
 
 def _path(name: str, key: list[Any]) -> Path:
-    libraries = [_version(package) for package in ("torch", "torchvision", "transformers", "timm")]
+    libraries = [library_version(package) for package in ("torch", "torchvision", "transformers", "timm")]
     text = json.dumps([name, key, libraries, EXTRACTION_VERSION])
     readable = name.replace("/", "-")
     return cache_folder() / "networks" / f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"

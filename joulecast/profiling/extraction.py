@@ -18,9 +18,10 @@ from torch.utils._pytree import tree_leaves
 from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
 from ..inputs import Input, Inputs, shape_text
 from ..kinds import KINDS
-from ..networks import Dropped, Entry, Network
-from ..operations import MODES, real_precision
+from ..networks import Dropped, Network
+from ..operations import MODES, Operation, real_precision
 from .aten import WHITELIST
+from .optimizers import refuse_optimizer
 from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
 
 Tensors = dict[str, torch.Tensor]
@@ -149,6 +150,7 @@ def trace(
     operators: CustomOperators | None = None,
     optimizer: str | None = None,
     prepare: Callable[[Forward], None] | None = None,
+    on_call: Callable[[Operation, str], None] | None = None,
 ) -> Network:
     """List the operations that one forward of a module runs, without computing any of them.
 
@@ -170,6 +172,7 @@ def trace(
             kind, input shapes and attributes.
         optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
         prepare: Called before the forward; adds arguments that are no inputs.
+        on_call: Told every single call in order, with its module path; a Network keeps the order of first uses only.
 
     Returns:
         Unique operations with counts and module paths, in order of first use.
@@ -186,8 +189,7 @@ def trace(
     for kind in [*whitelist, *own]:
         if kind not in KINDS:
             raise unknown_name("operation kind", kind, KINDS)
-    if optimizer is not None:
-        _refuse_optimizer(optimizer, mode)
+    refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
     forward = Forward(module, inputs, precision)
     recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned())
@@ -204,10 +206,13 @@ def trace(
             raise
         except Exception as error:
             raise _explained(error, name, recorder, inputs) from error
-    if not recorder.operations:
+    if not recorder.calls:
         raise ExtractionError(f"{name} runs no operation on this input", given=shape_text(inputs.shape))
-    return Network(
-        tuple(Entry.at(operation, paths) for operation, paths in recorder.operations.items()),
+    if on_call is not None:
+        for operation, path in recorder.calls:
+            on_call(operation, path)
+    return Network.of_calls(
+        recorder.calls,
         name=name,
         input_shape=inputs.shape,
         mode=mode,
@@ -216,14 +221,6 @@ def trace(
             for (dropped, reason), paths in recorder.dropped.items()
         ),
     )
-
-
-def _refuse_optimizer(optimizer: str, mode: str) -> None:
-    known = [kind.removesuffix("_step") for kind in KINDS if kind.endswith("_step")]
-    if optimizer not in known:
-        raise unknown_name("optimizer", optimizer, known)
-    if mode != "training":
-        raise InputError("an optimizer steps in training", given=f"mode={mode}", allowed="training")
 
 
 def _explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs) -> ExtractionError:

@@ -70,7 +70,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.autocast = Autocast()
         self.known = KnownValues()
         self.operator = ""  # that runs now
-        self.operations: dict[Operation, list[str]] = {}
+        self.calls: list[tuple[Operation, str]] = []
         self.dropped: dict[tuple[str, str], list[str]] = {}
 
     @property
@@ -194,7 +194,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return
         precision = HALF.get(dtype) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
-        self.operations.setdefault(operation, []).append(self.path)
+        self.calls.append((operation, self.path))
 
 
 _WITHOUT_PRECISION = frozenset(

@@ -15,6 +15,8 @@ from ..networks import Network
 from ..operations import MODES, Operation, real_precision
 from .aten import WHITELIST
 from .cache import recall, remember
+from .optimizers import refuse_optimizer
+from .templates import Request, answer, refusal
 
 if TYPE_CHECKING:
     import torch
@@ -69,11 +71,11 @@ def network_of(
     # Neither a module nor a configuration can exist without its library, so this does not import any.
     torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
     if torch_module is not None and isinstance(model, torch_module.nn.Module):
-        return _traced(model, Inputs.of(input_shape), cache_length, options)
+        return traced(model, Inputs.of(input_shape), cache_length, options)
     if transformers is not None and isinstance(model, transformers.PretrainedConfig):
         return _configured(model, Inputs.of(input_shape), cache_length, options)
     if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
-        return _traced(model.module(), Inputs.of(input_shape), cache_length, options)
+        return traced(model.module(), Inputs.of(input_shape), cache_length, options)
     if isinstance(model, Sequence):
         return _as_asked(Network.of(map(_pair, model)), mode, precision)
     raise InputError(
@@ -106,7 +108,7 @@ def _from_program(path: Path, input_shape: Any, cache_length: int | None, option
     from .exported_programs import load
 
     program = load(path)
-    return _traced(program, program.inputs(input_shape), cache_length, options, name=program.name)
+    return traced(program, program.inputs(input_shape), cache_length, options, name=program.name)
 
 
 def _from_onnx(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
@@ -138,25 +140,30 @@ def _pair(item: Any) -> tuple[Operation, int]:
 
 
 def _named(name: str, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
-    # What users add to the whitelist has no name that a cache could be asked by.
+    refuse_optimizer(options["optimizer"], options["mode"])
+    # What users add to the whitelist is in no cache and no template.
     cached = options["whitelist"] is WHITELIST and not options["operators"]
     key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
     if cached and (known := recall(name, key)) is not None:
         return known
-    _needs_torch(name)
+    request = Request(inputs, options["mode"], options["precision"], cache_length, options["optimizer"])
+    if cached and (templated := answer(name, request)) is not None:
+        return templated
+    if find_spec("torch") is None:
+        raise refusal(name, request)
     from .named_models import build
 
-    network = _traced(build(name), inputs, cache_length, options, name=name)
+    network = traced(build(name), inputs, cache_length, options, name=name)
     if cached:
         remember(network, name, key)
     return network
 
 
-def _needs_torch(name: str) -> None:
+def _needs_torch(path: str) -> None:
     if find_spec("torch") is None:
         raise MissingDependencyError(
-            "a model that was never extracted here needs torch and torchvision",
-            given=name,
+            "this file describes a model that only torch can look into",
+            given=path,
             hint="pip install 'joulecast[torch]', or give a network saved as JSON",
         )
 
@@ -164,12 +171,13 @@ def _needs_torch(name: str) -> None:
 def _configured(config: Any, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
     from .transformers_models import from_config
 
-    return _traced(from_config(config), inputs, cache_length, options)
+    return traced(from_config(config), inputs, cache_length, options)
 
 
-def _traced(
+def traced(
     module: torch.nn.Module, inputs: Inputs, cache_length: int | None, options: dict[str, Any], name: str | None = None
 ) -> Network:
+    """Trace a module; a transformer with all that it is fed beside its inputs. The options are those of `trace`."""
     from .extraction import trace
     from .transformers_models import is_transformer, named_inputs, prepare
 

@@ -229,12 +229,14 @@ def test_bad_input(arguments, error, says):
         joulecast.extract(*arguments)
 
 
+@pytest.mark.usefixtures("without_templates")
 def test_named_models_are_cached(monkeypatch):
     first = joulecast.extract("resnet18", (3, 3, 65, 65))
     monkeypatch.setattr("joulecast.profiling.extraction.trace", lambda *a, **k: pytest.fail("extracted again"))
     assert joulecast.extract("resnet18", (3, 3, 65, 65)) == first
 
 
+@pytest.mark.usefixtures("without_templates")
 def test_a_damaged_cache_entry_is_made_again():
     import os
     from pathlib import Path

@@ -21,6 +21,9 @@ transformers = pytest.importorskip("transformers")
 
 from joulecast.profiling import transformers_models  # noqa: E402 (it needs what may be missing)
 
+# What templates say of the same models is compared with extraction in test_templates.py.
+pytestmark = pytest.mark.usefixtures("without_templates")
+
 COUNTED = {kind for kind, row in KINDS.items() if row.tensor_cores}
 SMALL = {
     "vocab_size": 100,

@@ -1,0 +1,121 @@
+"""Whether templates equal extraction: `python benchmarks/templates.py [NAME ...]`, about half an hour for all.
+
+Every model in both modes, and decoding where it can, at six shapes that its templates were not fitted to, odd ones
+among them, in changing precisions and with and without an optimizer. Writes benchmarks/TEMPLATES.md for all of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import sys
+from pathlib import Path
+
+from joulecast.errors import JoulecastError
+from joulecast.inputs import Inputs
+from joulecast.networks import Network
+from joulecast.profiling.named_models import build
+from joulecast.profiling.sources import WHITELIST, traced
+from joulecast.profiling.templates import Request, answer, store
+from joulecast.profiling.templates.template import HALVES
+
+SHAPES = 6
+OUT = Path(__file__).with_name("TEMPLATES.md")
+PRECISIONS = itertools.cycle(["default", "bf16", "fp32", "tf32", "fp16"])
+OPTIMIZERS = itertools.cycle([None, "sgd", "adamw"])
+USUAL = {"batch": (1, 257), "height": (32, 640), "width": (32, 640), "tokens": (1, 2048), "cache": (1, 2048)}
+
+
+def six_sizes(model: store.ModelTemplates, setting: store.Setting, dice: random.Random) -> list[tuple[int, ...]]:
+    """Usual sizes that a template holds for; every second one odd where it can be."""
+    names = [*model.size_names, "cache"]
+    sizes: dict[tuple[int, ...], None] = {}
+    for odd in itertools.islice(itertools.cycle([True, False]), 600):
+        regime = dice.choice(setting.regimes)
+        drawn = []
+        for name, (low, high) in zip(names, regime.ranges, strict=False):
+            most = max(low, min(high, USUAL[name][1]))
+            n = dice.randint(low, most)
+            drawn.append(n - 1 if odd and n % 2 == 0 and n > low else n)
+        if model.limits.allow(tuple(drawn)) and len(sizes) < SHAPES:
+            sizes[tuple(drawn)] = None
+    return list(sizes)
+
+
+def extracted(module: object, name: str, inputs: Inputs, cache_length: int | None, **options: object) -> Network | None:
+    """What torch says, or None where it refuses."""
+    given = {"whitelist": WHITELIST, "operators": None, **options}
+    try:
+        return traced(module, inputs, cache_length, given, name=name)
+    except JoulecastError:
+        return None
+
+
+def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
+    """Setting, shapes compared, shapes refused by both, and where the two differ."""
+    module, model, dice = build(name), store.load(name), random.Random(f"benchmark {name}")
+    rows = []
+    for key, setting in model.settings.items():
+        if key.split()[-1] in HALVES:
+            continue  # asked for below
+        mode, cached = key.split()[0], key.endswith("cached")
+        equal, refused, different = 0, 0, []
+        for sizes in six_sizes(model, setting, dice):
+            given = dict(zip(model.size_names, sizes, strict=False))
+            shape = next(iter(model.inputs.values()))
+            inputs = Inputs.of(tuple(n if isinstance(n, int) else given[n] for n in shape))
+            cache_length = sizes[-1] if cached else None
+            optimizer = next(OPTIMIZERS) if mode == "training" else None
+            asked = {"mode": mode, "precision": next(PRECISIONS), "optimizer": optimizer}
+            mine = answer(name, Request(inputs, cache_length=cache_length, **asked))
+            theirs = extracted(module, name, inputs, cache_length, **asked)
+            if mine is None and theirs is None:
+                refused += 1
+            elif mine == theirs:
+                equal += 1
+            else:
+                different.append(f"{'x'.join(map(str, sizes))} {asked}" + (" (no answer)" if mine is None else ""))
+        rows.append((key, equal, refused, different))
+    return rows
+
+
+def spans(setting: store.Setting, names: tuple[str, ...]) -> str:
+    """The sizes that a setting's regimes hold for."""
+    columns = zip(*(regime.ranges for regime in setting.regimes), strict=True)
+    found = [sorted(set(column)) for column in columns]
+    return ", ".join(
+        f"{name} {ranges[0][0]}" + (f" to {ranges[-1][1]}" if ranges[-1][1] > ranges[0][0] else "")
+        for name, ranges in zip([*names, "cache"], found, strict=False)
+    )
+
+
+def main() -> None:
+    asked = sys.argv[1:]
+    lines, wrong, compared = [], 0, 0
+    for name in asked or store.names():
+        model = store.load(name)
+        size_bytes = (store.FOLDER / f"{name}.json.gz").stat().st_size
+        for key, equal, refused, different in compare(name):
+            held = spans(model.settings[key], model.size_names)
+            total = equal + len(different)
+            lines.append(f"| {name} | {key} | {held} | {equal} of {total} | {refused} | {size_bytes / 1e3:.1f} kB |")
+            print(lines[-1], *different, sep="\n  ", flush=True)
+            compared, wrong = compared + total, wrong + len(different)
+    print(f"{compared - wrong} of {compared} equal")
+    if not asked:
+        size_bytes = sum(path.stat().st_size for path in store.FOLDER.iterdir())
+        head = [
+            "# Templates against extraction",
+            "",
+            f"Made by `python benchmarks/templates.py`; do not edit. {compared - wrong} of {compared} networks equal, "
+            f"{len(store.names())} models, {size_bytes / 1e6:.2f} MB. Refused: by template and torch alike.",
+            "",
+            "| model | setting | holds for | equal | refused | file |",
+            "| --- | --- | --- | --- | --- | --- |",
+        ]
+        OUT.write_text("\n".join([*head, *lines, ""]))
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""The templates of a model as a file: gzipped JSON beside this module, with a stamp of what they were made from."""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..cache import EXTRACTION_VERSION, library_version
+from .template import HALVES, Template
+
+FORMAT_VERSION = 1
+FOLDER = Path(__file__).with_name("data")
+
+Range = tuple[int, int]
+"""Least and most, both included."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What sizes (batch, tokens, length of a cache) may not exceed together.
+
+    Args:
+        tokens: Of input and cache, where positions have a table.
+        elements: Of an input. Extraction keeps the values of what a model makes itself, such as positions, only up to
+            so many of them, so beyond it cannot be compared with what it decides by them.
+    """
+
+    tokens: int | None = None
+    elements: int | None = None
+
+    def allow(self, sizes: tuple[int, ...]) -> bool:
+        """Whether sizes are within them."""
+        return (self.tokens is None or sum(sizes[1:]) <= self.tokens) and (
+            self.elements is None or sizes[0] * sizes[1] <= self.elements
+        )
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Sizes of the input that one template holds for.
+
+    Args:
+        ranges: Of every size, in order.
+        template: Which of the model's.
+    """
+
+    ranges: tuple[Range, ...]
+    template: int
+
+    def holds(self, sizes: tuple[int, ...]) -> bool:
+        """Whether the sizes are in it."""
+        return all(low <= n <= high for (low, high), n in zip(self.ranges, sizes, strict=True))
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A mode, with or without a cache; and one of a half precision where that runs other calls.
+
+    Args:
+        regimes: Where templates are known to hold; the first that fits is taken.
+        halves: Half precisions that they hold for.
+    """
+
+    regimes: tuple[Regime, ...]
+    halves: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ModelTemplates:
+    """All templates of a model.
+
+    Args:
+        inputs: Shape of each input by its name ("" for one without): constants and names of sizes.
+        settings: By mode, " cached" after it, and a half precision after that where it has templates of its own.
+        templates: What the regimes point to.
+        limits: To the sizes, beside the regimes.
+        libraries: Versions that they were extracted from.
+        extraction_version: The extraction that made them.
+    """
+
+    inputs: Mapping[str, tuple[int | str, ...]]
+    settings: Mapping[str, Setting]
+    templates: tuple[Template, ...]
+    limits: Limits = Limits()
+    libraries: Mapping[str, str] = field(default_factory=dict)
+    extraction_version: int = EXTRACTION_VERSION
+
+    @property
+    def size_names(self) -> tuple[str, ...]:
+        """Names of the sizes of the input, in order; that of a cache is not among them."""
+        names = (n for shape in self.inputs.values() for n in shape if isinstance(n, str))
+        return tuple(dict.fromkeys(names))
+
+    def setting(self, mode: str, precision: str, *, cached: bool) -> Setting | None:
+        """What holds for a mode and precision, or None."""
+        key = f"{mode} cached" if cached else mode
+        if precision not in HALVES:
+            return self.settings.get(key)
+        known = (self.settings.get(name) for name in (key, *(f"{key} {half}" for half in HALVES)))
+        return next((setting for setting in known if setting is not None and precision in setting.halves), None)
+
+    @property
+    def outdated(self) -> str | None:
+        """What is another version here than where the templates were made, or None. What is not installed is not."""
+        if self.extraction_version != EXTRACTION_VERSION:
+            return f"extraction {self.extraction_version}, and this is {EXTRACTION_VERSION}"
+        for name, made_with in self.libraries.items():
+            if (here := library_version(name)) not in ("none", made_with):
+                return f"{name} {made_with}, and {here} is installed"
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists and dictionaries."""
+        return {
+            "format": FORMAT_VERSION,
+            "extraction": self.extraction_version,
+            "libraries": dict(self.libraries),
+            "inputs": {name: list(shape) for name, shape in self.inputs.items()},
+            "limits": [self.limits.tokens, self.limits.elements],
+            "settings": {
+                name: {
+                    "regimes": [[[list(r) for r in regime.ranges], regime.template] for regime in setting.regimes],
+                    "halves": list(setting.halves),
+                }
+                for name, setting in self.settings.items()
+            },
+            "templates": [template.to_json() for template in self.templates],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ModelTemplates:
+        """Read what `to_json` wrote."""
+        settings = {
+            name: Setting(
+                tuple(Regime(tuple((low, high) for low, high in ranges), i) for ranges, i in item["regimes"]),
+                tuple(item["halves"]),
+            )
+            for name, item in value["settings"].items()
+        }
+        return cls(
+            {name: tuple(shape) for name, shape in value["inputs"].items()},
+            settings,
+            tuple(map(Template.from_json, value["templates"])),
+            Limits(*value["limits"]),
+            value["libraries"],
+            value["extraction"],
+        )
+
+
+def names() -> list[str]:
+    """Models that have templates here."""
+    return sorted(path.name.removesuffix(".json.gz") for path in FOLDER.glob("*.json.gz"))
+
+
+@functools.lru_cache(maxsize=32)
+def load(name: str) -> ModelTemplates | None:
+    """The templates of a model, or None: it has none, or they are of a format that this is too old or new for."""
+    path = FOLDER / f"{name}.json.gz"
+    if not name.isidentifier() or not path.is_file():
+        return None
+    value = json.loads(gzip.decompress(path.read_bytes()))
+    return ModelTemplates.from_json(value) if value["format"] == FORMAT_VERSION else None
+
+
+def save(name: str, model: ModelTemplates) -> None:
+    """Write the templates of a model; the same ones give the same bytes."""
+    FOLDER.mkdir(exist_ok=True)
+    text = json.dumps(model.to_json(), separators=(",", ":"))
+    (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+    load.cache_clear()
