@@ -10,32 +10,17 @@ each operation's vector, and another reads off the sum of the vectors what the n
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from .features import FAMILIES
-from .tokens import ROLES, WIDTH
+from .tokens import IN_NETWORK, ROLES, WIDTH
 from .transformer_recipe import TransformerRecipe
 
 _SPREAD = 0.2  # Of the weights that read a token.
 _UNIT = 0.5  # Log ratios of one operation are about so large; heads predict them in this unit.
-_NETWORK_UNIT = 0.1  # And those of a network.
-
-
-class Outputs(NamedTuple):
-    """What the model says of sequences of operations.
-
-    Args:
-        operations: Log ratios of device time to least time, and of dynamic energy to what physics says; shape
-            (sequences, operations, 2).
-        networks: Log ratios of a network's time and dynamic energy to what its parts say; shape (sequences, 2).
-    """
-
-    operations: Tensor
-    networks: Tensor
 
 
 class _Layer(nn.Module):
@@ -108,20 +93,34 @@ class OperationTransformer(nn.Module):
         else:
             self.over_network = stack(sum(layers), recipe.feed_forward)
         self.operation_head = nn.Linear(width, 2)
-        self.network_head = nn.Linear(width, 2)
+        self.network_head = nn.Linear(width + IN_NETWORK, 2)
         for head in (self.operation_head, self.network_head):
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
 
     def forward(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
-        """Predict; a tuple, so that it can be exported. See `Outputs`.
+        """Predict.
 
         Args:
             values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
             families: Of the operations, shape (sequences, operations).
             kinds: Of the operations, in the same shape.
             shares: Of the operations in their network's time, in the same shape.
+
+        Returns:
+            Log ratios of device time to least time and of dynamic energy to what physics says, shape (sequences,
+            operations, 2); and log ratios of a network's time and dynamic energy to what its parts say, shape
+            (sequences, 2).
         """
+        vectors = self._read(values, families, kinds)
+        return self.operation_head(vectors) * _UNIT, self.network_head(self._summed(vectors, values, shares))
+
+    def read_network(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
+        """What the head for networks sees, shape (sequences, numbers); takes what `forward` takes."""
+        return self._summed(self._read(values, families, kinds), values, shares)
+
+    def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
+        """A vector for each operation, shape (sequences, operations, width)."""
         sequences, operations = families.shape
         flat = (values * self.varied).reshape(sequences * operations, len(ROLES), WIDTH)
         read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
@@ -131,9 +130,13 @@ class OperationTransformer(nn.Module):
         vectors = vectors.reshape(sequences * operations, len(ROLES), -1)
         if self._three:
             vectors = self.over_operation(vectors)
-        summed = vectors.sum(1).reshape(sequences, operations, -1) / math.sqrt(len(ROLES))
+        summed: Tensor = vectors.sum(1).reshape(sequences, operations, -1) / math.sqrt(len(ROLES))
         if self._three:
             summed = self.over_kinds(summed)
-        of_operations = self.operation_head(summed) * _UNIT
-        of_networks = self.network_head((summed * shares[..., None]).sum(1)) * _NETWORK_UNIT
-        return of_operations, of_networks
+        return summed
+
+    def _summed(self, vectors: Tensor, values: Tensor, shares: Tensor) -> Tensor:
+        """The sum over a network of its operations' vectors, and of what they were told they are to it."""
+        told = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)
+        summed: Tensor = (told * shares[..., None]).sum(1)
+        return summed

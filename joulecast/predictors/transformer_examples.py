@@ -203,7 +203,7 @@ def vocabulary_of(rows: Sequence[DeviceRow], networks: Networks) -> tuple[str, .
 
 
 def thinned(rows: Sequence[DeviceRow], most: int, seed: int) -> list[DeviceRow]:
-    """At most so many rows: of each kind on each GPU all where there are few, and a random part where there are many."""
+    """At most so many rows: of each kind on each GPU all where there are few, else a random part."""
     groups: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         operation = row.operation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -33,7 +34,8 @@ class TransformerRecipe:
         learning_rate: At its highest.
         most_rows: Device times to learn from; more are thinned out, kind by kind and GPU by GPU.
         unknown_kinds: Share of the operations whose kind is hidden, so that kinds that nobody measured have a vector.
-        network_steps: Steps over measured and synthetic networks for each pass over the operations; 0 for none.
+        together: Share of the steps in which operations are read in made-up networks instead of alone.
+        shrinkage: How strongly the corrections of networks are drawn to zero.
         folds: Folds of the cross-validation, at least 2.
         seed: Makes everything that is drawn repeatable.
     """
@@ -50,17 +52,18 @@ class TransformerRecipe:
     distance_weighting: bool = True
     epochs: int = 20
     batch: int = 512
-    learning_rate: float = 2e-3
+    learning_rate: float = 3e-3
     most_rows: int = 200_000
     unknown_kinds: float = 0.02
-    network_steps: int = 60
+    together: float = 0.25
+    shrinkage: float = 1.0
     folds: int = 10
     seed: int = 0
 
     def __post_init__(self) -> None:
         for name, least in (
             *((name, 1) for name in ("width", "heads", "feed_forward", "kind_feed_forward", "epochs", "batch")),
-            *((name, 0) for name in ("network_layers", "operation_layers", "kind_layers", "network_steps", "seed")),
+            *((name, 0) for name in ("network_layers", "operation_layers", "kind_layers", "seed")),
             ("most_rows", 1),
             ("folds", 2),
         ):
@@ -69,7 +72,7 @@ class TransformerRecipe:
                 raise InputError(
                     f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}"
                 )
-        for name, most in (("learning_rate", 1.0), ("unknown_kinds", 0.5)):
+        for name, most in (("learning_rate", 1.0), ("unknown_kinds", 0.5), ("together", 1.0), ("shrinkage", math.inf)):
             value = getattr(self, name)
             if not isinstance(value, float) or not 0 <= value <= most:
                 raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=f"0.0 to {most}")
