@@ -16,8 +16,8 @@ HEAD = """# The transformer beside XGBoost, physics and plain sums
 
 Written by `benchmarks/transformer.py`; the commands are at the end. Errors are absolute and relative, median / mean in
 per cent. Device times are those of `boosting.device_rows`: neusight2025 on six GPUs, nicolai2025 on A30 and RTX 2080
-Ti. XGBoost is `fit_any_gpu` with the recipe's defaults, fitted to the very same rows. Both ran on one thread of a shared
-machine.
+Ti. XGBoost is `fit_any_gpu` with the recipe's defaults, fitted to the very same rows. Both ran on one thread of a
+shared machine.
 """
 
 

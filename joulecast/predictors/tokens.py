@@ -2,7 +2,8 @@
 
 Ten tokens, each in a role: what runs (kind), where (machine), how much (work, waves), how large (batch, rows, columns,
 reduction), and what convolutions and poolings add (window, channels). A token is a vector of numbers; everything that
-depends on the GPU is relative to it, as in relative.py.
+depends on the GPU is relative to it, and to its default clock, where operations were measured, as in relative.py: what
+is learned of them there holds at other clocks, where only the least time changes.
 
 A size stands in a token several times: as a logarithm, as its place between powers of two (so that each octave can be
 learned apart; Gorishniy et al., NeurIPS 2022, call it piecewise linear encoding), by how well it fills tiles, and by
@@ -20,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..hardware import GPU
-from ..operations import ELEMENT_BYTES, Operation
+from ..operations import Operation
 from ..rules import size
-from .features import FAMILIES, FloatArray, as_product
+from .features import FAMILIES, FloatArray, numbers_of
 from .physics import LeastTimes
 from .relative import _generation
 
@@ -59,13 +60,13 @@ _LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it
 
 @dataclass(frozen=True)
 class Tokens:
-    """Operations on one GPU at one clock.
+    """Operations on one GPU.
 
     Args:
         values: Shape (operations, len(ROLES), WIDTH).
         families: Index into FAMILIES, one per operation.
         kinds: Index into a vocabulary, one per operation.
-        least: The least times that predictions relate to.
+        least: The least times that predictions relate to, at one clock.
     """
 
     values: NDArray[np.float32]
@@ -75,22 +76,21 @@ class Tokens:
 
 
 def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabulary: Sequence[str]) -> Tokens:
-    """Describe operations on a GPU at a clock.
+    """Describe operations on a GPU.
 
     Args:
         operations: At least one.
         gpu: Where they run.
-        clock_mhz: Graphics clock.
+        clock_mhz: Graphics clock that the least times are for.
         vocabulary: The kinds that are told apart, UNKNOWN first.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    least = LeastTimes.of(operations, gpu, clock_mhz)
     columns = {
         "kind": _kind(operations, gpu),
-        "machine": np.tile(_machine(gpu, clock_mhz), (len(operations), 1)),
-        "work": _work(operations, gpu, clock_mhz, least),
+        "machine": np.tile(_machine(gpu), (len(operations), 1)),
+        "work": _work(operations, gpu),
         **_sizes(operations, gpu),
         "window": np.array([_window(operation) for operation in operations]),
         "channels": np.array([_channels(operation) for operation in operations]),
@@ -103,7 +103,7 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
         values,
         np.array([FAMILIES.index(operation.row.family) for operation in operations]),
         np.array([known.get(operation.kind, 0) for operation in operations]),
-        least,
+        LeastTimes.of(operations, gpu, clock_mhz),
     )
 
 
@@ -154,8 +154,8 @@ def _kind(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     return np.array(rows, dtype=float)
 
 
-def _machine(gpu: GPU, clock_mhz: float) -> tuple[float, ...]:
-    peak = gpu.peak_flops["fp32"] * clock_mhz / gpu.boost_clock_mhz
+def _machine(gpu: GPU) -> tuple[float, ...]:
+    peak = gpu.peak_flops["fp32"]
     return (
         _generation(gpu) - 7,
         math.log(peak / gpu.memory_bandwidth) - 2.5,
@@ -166,45 +166,36 @@ def _machine(gpu: GPU, clock_mhz: float) -> tuple[float, ...]:
     )
 
 
-def _work(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, least: LeastTimes) -> FloatArray:
+def _work(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+    clock_mhz = float(gpu.boost_clock_mhz)
+    least = LeastTimes.of(operations, gpu, clock_mhz)
     balance = np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S))
     cycles = np.log(least.time_s * clock_mhz * 1e6)
-    numbers = np.array(
-        [
-            (o.flops + 1, o.bytes_read + o.bytes_written + 1, o.bytes_written + 1, o.input_size, _touched(o))
-            for o in operations
-        ],
-        dtype=float,
-    )
-    parameters = np.array([operation.parameters for operation in operations], dtype=float)
-    logs = np.log(numbers)
+    n = numbers_of(operations)
+    touched = n.element_bytes * (n.input_size + n.output_size + n.parameters)
+    moved = n.bytes_read + n.bytes_written
     return np.column_stack(
         [
             balance / 4,
             cycles / 4 - 3,
-            logs[:, :4] / 8 - 2,
-            (logs[:, 4] - math.log(gpu.l2_bytes)) / 4,
-            np.log(parameters + 1) / 8,
+            *(np.log(amount + 1) / 8 - 2 for amount in (n.flops, moved, n.bytes_written, n.input_size)),
+            np.log(touched / gpu.l2_bytes) / 4,
+            np.log(n.parameters + 1) / 8,
             _between(balance, -6, 6),
             _between(cycles, 6, 19),
         ]
     )
 
 
-def _touched(operation: Operation) -> float:
-    elements = operation.input_size + size(operation.output_shape) + operation.parameters
-    return float(ELEMENT_BYTES[operation.precision] * elements)
-
-
 def _sizes(operations: Sequence[Operation], gpu: GPU) -> dict[str, FloatArray]:
     """The tokens of the operation as a batched product, and of the waves of thread blocks that it makes."""
-    batch, rows, columns, reduction = np.array([as_product(operation) for operation in operations], dtype=float).T
+    n = numbers_of(operations)
+    batch, rows, columns, reduction = n.batch, n.rows, n.columns, n.reduction
     waves: list[FloatArray] = []
     for high, wide in _TILES:
         wave = batch * np.ceil(rows / high) * np.ceil(columns / wide) / gpu.sms
         waves += [np.log(wave) / 4, wave / np.ceil(wave)]
-    outputs = np.array([size(operation.output_shape) for operation in operations], dtype=float)
-    for wave in (outputs / _ELEMENTS_PER_BLOCK / gpu.sms, batch * rows / gpu.sms):
+    for wave in (n.output_size / _ELEMENTS_PER_BLOCK / gpu.sms, batch * rows / gpu.sms):
         waves += [np.log(wave) / 4, wave / np.ceil(wave)]
     blocks = batch * np.ceil(rows / 128) * np.ceil(columns / 128) / gpu.sms
     return {

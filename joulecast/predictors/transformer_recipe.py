@@ -50,12 +50,12 @@ class TransformerRecipe:
     stacks: Literal["three", "one"] = "three"
     layer_norm: bool = False
     distance_weighting: bool = True
-    epochs: int = 20
+    epochs: int = 24
     batch: int = 512
     learning_rate: float = 3e-3
     most_rows: int = 200_000
     unknown_kinds: float = 0.02
-    together: float = 0.25
+    together: float = 0.15
     shrinkage: float = 1.0
     folds: int = 10
     seed: int = 0

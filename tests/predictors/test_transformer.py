@@ -122,11 +122,11 @@ def test_size_between_powers_of_two():
     assert reduction[7] == pytest.approx(np.log2(96) - 6)
 
 
-def test_clock_reaches_the_tokens():
+def test_clock_changes_the_least_time_only():
     operation = Operation("linear", [(512, 512)], {"out_features": 512})
     slow, fast = (tokens([operation], A30, clock, (UNKNOWN,)) for clock in (600, 1440))
-    changed = np.flatnonzero((slow.values != fast.values).any(axis=(0, 2)))
-    assert [ROLES[i] for i in changed] == ["machine", "work"]
+    assert np.array_equal(slow.values, fast.values)
+    assert slow.least.time_s > 2 * fast.least.time_s
 
 
 def test_network_is_told_in_its_own_numbers_only():
