@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 REMARKS = Path(__file__).with_name("transformer") / "remarks.md"
-TRANSFORMER, TREES = "transformer", "trees"
 
 HEAD = """# The transformer beside XGBoost, physics and plain sums
 
@@ -50,13 +49,8 @@ def _both(errors: Any) -> str:
     return f"{100 * np.median(absolute):.2f} / {100 * absolute.mean():.2f}"
 
 
-def _joined(stages: Iterable[dict[str, Any]], which: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    rows, time, power = [], [], []
-    for stage in stages:
-        rows += stage["rows"]
-        time += stage[which][0]
-        power += stage[which][1]
-    return np.array(rows), np.array(time), np.array(power, dtype=float)
+def _joined(stages: Iterable[dict[str, Any]], which: str) -> np.ndarray:
+    return np.concatenate([np.array(stage[which]) for stage in stages])
 
 
 def _relative(one: np.ndarray, other: np.ndarray) -> str:
@@ -65,8 +59,7 @@ def _relative(one: np.ndarray, other: np.ndarray) -> str:
 
 
 def _comparison(stages: Sequence[dict[str, Any]], column: int, what: str) -> str:
-    rows, mine, _ = _joined(stages, TRANSFORMER)
-    _, theirs, _ = _joined(stages, TREES)
+    rows, mine, theirs = (_joined(stages, which) for which in ("rows", "transformer", "trees"))
     groups = [("all", np.ones(len(rows), dtype=bool))]
     groups += [(name, rows[:, column] == name) for name in sorted(set(rows[:, column]))]
     return _table(
@@ -86,9 +79,7 @@ def _comparison(stages: Sequence[dict[str, Any]], column: int, what: str) -> str
 
 def _folds(folds: dict[str, dict[str, Any]]) -> str:
     stages = list(folds.values())
-    _, _, mine = _joined(stages, TRANSFORMER)
-    _, _, theirs = _joined(stages, TREES)
-    known = ~np.isnan(mine)
+    mine, theirs = ([error for stage in stages for error in stage["power"][which]] for which in (0, 1))
     seconds = np.mean([stage["seconds"] for stage in stages], axis=0)
     return f"""
 ## Operations that were not seen
@@ -98,8 +89,8 @@ Ten folds over unique operations; all that GPUs measured of an operation lies in
 
 {_comparison(stages, 1, "kind")}
 {_comparison(stages, 0, "GPU")}
-Active power (A30, RTX 2080 Ti; {known.sum()} operations, most at the cap): transformer {_both(mine[known])}, XGBoost's
-device time with physics' energy {_both(theirs[known])}.
+Power while it runs (A30, RTX 2080 Ti; {len(mine)} operations, most at the cap): transformer {_both(mine)}, XGBoost's
+device time with the energies that the transformer starts from {_both(theirs)}.
 """
 
 
@@ -163,7 +154,7 @@ def _ablation(stage: dict[str, Any]) -> str:
     rows = np.array(stage["rows"])
     lines = []
     for name, variant in stage["variants"].items():
-        time = np.array(variant["errors"][0])
+        time = np.array(variant["errors"])
         kinds = [_both(time[rows[:, 1] == kind]) for kind in ("matmul", "linear", "conv2d", "layer_norm")]
         lines.append(
             [name, f"{variant['seconds']:.0f}", _both(time), *kinds, *_summary(variant["networks"], ["whole"])]

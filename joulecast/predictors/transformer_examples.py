@@ -195,11 +195,9 @@ def host_in_network_s(
     return np.maximum(launching_s(operations, mode, launch_s) + offset_s, _LEAST_HOST_S)
 
 
-def vocabulary_of(rows: Sequence[DeviceRow], networks: Networks) -> tuple[str, ...]:
-    """The kinds that something was measured of, after UNKNOWN."""
-    kinds = {row.operation.kind for row in rows}
-    kinds |= {entry.operation.kind for _, _, network in networks for entry in network}
-    return (UNKNOWN, *sorted(kinds))
+def vocabulary_of(rows: Sequence[DeviceRow]) -> tuple[str, ...]:
+    """The kinds that were measured alone, after UNKNOWN; others have no vector of their own to learn."""
+    return (UNKNOWN, *sorted({row.operation.kind for row in rows}))
 
 
 def thinned(rows: Sequence[DeviceRow], most: int, seed: int) -> list[DeviceRow]:

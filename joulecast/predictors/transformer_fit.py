@@ -70,7 +70,7 @@ def fit_transformer(
         )
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     launch_s = launch_times_s(datasets)
-    vocabulary = vocabulary_of(rows, networks)
+    vocabulary = vocabulary_of(rows)
     examples = OperationExamples.of(rows, vocabulary, ENERGY)
     measured = [network_example(*network, vocabulary, ENERGY, launch_s) for network in networks]
     # With more threads, sums differ in the last bits between runs.

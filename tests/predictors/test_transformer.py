@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,7 +25,6 @@ from joulecast.predictors.transformer_recipe import TransformerRecipe
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
-pytest.importorskip("scipy")
 
 from joulecast.predictors.transformer import OperationTransformer  # noqa: E402
 from joulecast.predictors.transformer_files import from_safetensors, to_onnx, to_safetensors  # noqa: E402
@@ -309,6 +310,14 @@ def test_too_little_to_learn_from(dataset):
         fit_transformer([dataset], (), QUICK, [row._replace(power_w=None) for row in rows])
 
 
+def test_kinds_of_networks_alone_have_no_vector(dataset):
+    network = Network.of([(Operation("relu", [(8, 64)]), 2), (Operation("sigmoid", [(8, 64)]), 1)])
+    measured = NetworkMeasurement("gates", (8,), "fp32", "inference", 1e-3, 50, 0.05)
+    rows = rows_of(simulated_operations())
+    fitted = fit_transformer([dataset], [(A30, measured, network)], QUICK, rows)
+    assert fitted.learned.vocabulary == (UNKNOWN, "batch_norm", "conv2d", "linear", "relu")
+
+
 def test_thinning_spares_the_rare():
     rows = rows_of(simulated_operations())
     rare = [row for row in rows if row.operation.kind == "linear"][:2]
@@ -337,3 +346,10 @@ def test_thinning_spares_the_rare():
 def test_recipe_refuses(settings):
     with pytest.raises(InputError):
         TransformerRecipe(**settings)
+
+
+def test_shipped_recipe_is_the_default():
+    path = Path(__file__).resolve().parents[2] / "predictors" / "transformer.toml"
+    settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert settings.pop("predictor") == "transformer"
+    assert settings == TransformerRecipe().to_json()
