@@ -1,6 +1,6 @@
 """How good the transformer is beside XGBoost, physics and plain sums: benchmarks/transformer/REPORT.md.
 
-    python benchmarks/transformer.py --data build/datasets fold-0 fold-1 out-a100 out-a30 ablation report
+    python benchmarks/transformer.py --data build/datasets fold-0 networks out-a100 out-a30 ablation report
 
 Datasets are those of `joulecast datasets import`, found in all folders below --data. Every stage writes a JSON file
 into --work, so that they can run one after another or side by side; `report` reads what is there.
@@ -31,6 +31,7 @@ from joulecast.predictors.physics import LeastTimes
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.predictors.relative import relative_features
 from joulecast.predictors.transformer_examples import ENERGY, OperationExamples, network_example
+from joulecast.predictors.transformer_files import from_safetensors, to_safetensors
 from joulecast.predictors.transformer_fit import FittedTransformer, fit_transformer
 from joulecast.predictors.transformer_losses import torch_encoder
 from joulecast.predictors.transformer_networks import fit_networks
@@ -138,15 +139,13 @@ def network_rows(networks: Networks, transformer: Attentive, trees: Predict | No
     return found
 
 
-def rows_left_out(data: Data, train: list[DeviceRow], test: list[DeviceRow], *, networks: bool) -> dict[str, object]:
-    """Fit both on the same rows; errors of both on the others, and on networks of GPUs whose networks were left out."""
+def rows_left_out(data: Data, train: list[DeviceRow], test: list[DeviceRow], store: Path) -> dict[str, object]:
+    """Fit both on the same rows; errors of both on the others."""
     start = time.perf_counter()
     fitted = fit_transformer(data.datasets, data.own_networks, TransformerRecipe(), train)
     transformer_s = time.perf_counter() - start
     start = time.perf_counter()
-    # Times are learned from operations only, and energies are those that the transformer starts from: fitted to the
-    # networks of one GPU, they are far off on others.
-    learned = replace(fit_any_gpu(data.datasets, data.own_networks, BoostingRecipe(), train), energy=ENERGY)
+    learned = fit_trees(data, train)
     trees_s = time.perf_counter() - start
 
     def transformer(gpu: GPU, mode: str) -> AttentivePredictor:
@@ -155,7 +154,9 @@ def rows_left_out(data: Data, train: list[DeviceRow], test: list[DeviceRow], *, 
     def trees(gpu: GPU, mode: str) -> AnyGpuPredictor:
         return AnyGpuPredictor(gpu, mode, learned)
 
-    result: dict[str, object] = {
+    store.with_suffix(".safetensors").write_bytes(to_safetensors(fitted.model))
+    store.with_suffix(".learned").write_text(json.dumps(fitted.learned.to_json()))
+    return {
         "train": len(train),
         "seconds": [transformer_s, trees_s],
         "rows": [[row.gpu.name, row.operation.kind, row.operation.mode] for row in test],
@@ -163,10 +164,26 @@ def rows_left_out(data: Data, train: list[DeviceRow], test: list[DeviceRow], *, 
         "trees": row_errors(of_trees(learned), test),
         "power": [power_errors(transformer, test), power_errors(trees, test)],
     }
-    if networks:
-        result["networks"] = network_rows(data.other_networks, fitted.learned, trees)
-        result["names"] = names_left_out(data, fitted, train)
-    return result
+
+
+def fit_trees(data: Data, rows: list[DeviceRow]) -> Learned:
+    """XGBoost. Times are learned from operations only, and energies are those that the transformer starts from: fitted to
+    the networks of one GPU, they are far off on others."""
+    return replace(fit_any_gpu(data.datasets, data.own_networks, BoostingRecipe(), rows), energy=ENERGY)
+
+
+def networks_left_out(data: Data, store: Path) -> dict[str, object]:
+    """Networks with the operations of fold-0: of GPUs whose networks were left out, and of names that were."""
+    recipe = TransformerRecipe()
+    train, _ = data.split(0, recipe.folds, recipe.seed)
+    described = json.loads(store.with_suffix(".learned").read_text())
+    model = from_safetensors(store.with_suffix(".safetensors").read_bytes(), recipe, len(described["vocabulary"]))
+    learned = Attentive.from_json(described, torch_encoder(model))
+    trees = fit_trees(data, train)
+    result = {
+        "networks": network_rows(data.other_networks, learned, lambda gpu, mode: AnyGpuPredictor(gpu, mode, trees))
+    }
+    return {**result, "names": names_left_out(data, FittedTransformer(model, learned), train)}
 
 
 def names_left_out(data: Data, fitted: FittedTransformer, rows: list[DeviceRow]) -> list[dict[str, object]]:
@@ -206,29 +223,33 @@ def ablation(data: Data) -> dict[str, object]:
     return result
 
 
-def run(stage: str, data: Data) -> dict[str, object]:
+def run(stage: str, data: Data, work: Path) -> dict[str, object]:
     if stage == "ablation":
         return ablation(data)
+    if stage == "networks":
+        return networks_left_out(data, work / "fold-0")
     what, _, which = stage.partition("-")
     if what == "fold":
         recipe = TransformerRecipe()
-        return rows_left_out(data, *data.split(int(which), recipe.folds, recipe.seed), networks=which == "0")
+        return rows_left_out(data, *data.split(int(which), recipe.folds, recipe.seed), work / stage)
     left_out = [row for row in data.rows if row.gpu.name.lower().startswith(f"nvidia {which}")]
     names = {row.gpu.name for row in left_out}
-    return rows_left_out(data, [row for row in data.rows if row.gpu.name not in names], left_out, networks=False)
+    return rows_left_out(data, [row for row in data.rows if row.gpu.name not in names], left_out, work / stage)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("build/datasets"))
     parser.add_argument("--work", type=Path, default=Path("build/transformer"))
-    parser.add_argument("stages", nargs="+", help="fold-0 to fold-9, out-a100, out-a30, ablation, report")
+    parser.add_argument(
+        "stages", nargs="+", help="fold-0 to fold-9, networks (after fold-0), out-a100, out-a30, ablation, report"
+    )
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     stages = [stage for stage in arguments.stages if stage != "report"]
     data = Data(arguments.data if stages else Path("nothing"))
     for stage in stages:
-        (arguments.work / f"{stage}.json").write_text(json.dumps(run(stage, data)))
+        (arguments.work / f"{stage}.json").write_text(json.dumps(run(stage, data, arguments.work)))
         print(stage, "done")
     if "report" in arguments.stages:
         OUT.parent.mkdir(exist_ok=True)

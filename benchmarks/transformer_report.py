@@ -30,9 +30,8 @@ def markdown(work: Path) -> str:
     for name, stage in stages.items():
         if name.startswith("out"):
             parts.append(_left_out(name, stage))
-    for stage in folds.values():
-        if "networks" in stage:
-            parts += [_networks(stage), _names(stage)]
+    if "networks" in stages:
+        parts += [_networks(stages["networks"]), _names(stages["networks"])]
     if "ablation" in stages:
         parts.append(_ablation(stages["ablation"]))
     parts.append(REMARKS.read_text())

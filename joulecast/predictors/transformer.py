@@ -81,8 +81,10 @@ class OperationTransformer(nn.Module):
         self.roles = nn.Parameter(torch.randn(len(ROLES), width) * _SPREAD)
         self.family = nn.Embedding(len(FAMILIES), width)
         self.kind = nn.Embedding(kinds, width)
-        # Which inputs varied in training: what never did is not read, lest it shift predictions where it does.
-        self.varied = nn.Buffer(torch.ones(len(ROLES), WIDTH))
+        # What training saw of each input. What lies beyond is taken for the edge, as trees do; what never varied says
+        # nothing, even where it does.
+        self.lowest = nn.Buffer(torch.full((len(ROLES), WIDTH), -torch.inf))
+        self.highest = nn.Buffer(torch.full((len(ROLES), WIDTH), torch.inf))
         for embedding in (self.family, self.kind):
             nn.init.normal_(embedding.weight, std=_SPREAD)
         layers = recipe.network_layers, recipe.operation_layers, recipe.kind_layers
@@ -94,6 +96,9 @@ class OperationTransformer(nn.Module):
             self.over_network = stack(sum(layers), recipe.feed_forward)
         self.operation_head = nn.Linear(width, 2)
         self.network_head = nn.Linear(width + IN_NETWORK, 2)
+        # Of the corrections of networks: what training showed.
+        self.least_correction = nn.Buffer(torch.full((2,), -torch.inf))
+        self.most_correction = nn.Buffer(torch.full((2,), torch.inf))
         for head in (self.operation_head, self.network_head):
             nn.init.zeros_(head.weight)
             nn.init.zeros_(head.bias)
@@ -113,7 +118,8 @@ class OperationTransformer(nn.Module):
             (sequences, 2).
         """
         vectors = self._read(values, families, kinds)
-        return self.operation_head(vectors) * _UNIT, self.network_head(self._summed(vectors, values, shares))
+        corrections = self.network_head(self._summed(vectors, values, shares))
+        return self.operation_head(vectors) * _UNIT, corrections.clamp(self.least_correction, self.most_correction)
 
     def read_network(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
         """What the head for networks sees, shape (sequences, numbers); takes what `forward` takes."""
@@ -122,7 +128,7 @@ class OperationTransformer(nn.Module):
     def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
         """A vector for each operation, shape (sequences, operations, width)."""
         sequences, operations = families.shape
-        flat = (values * self.varied).reshape(sequences * operations, len(ROLES), WIDTH)
+        flat = values.clamp(self.lowest, self.highest).reshape(sequences * operations, len(ROLES), WIDTH)
         read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
         named = (self.family(families) + self.kind(kinds)).reshape(sequences * operations, 1, -1)
         vectors = torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)

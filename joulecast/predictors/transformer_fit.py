@@ -14,12 +14,12 @@ from ..datasets import Dataset
 from ..errors import DatasetError
 from .attentive import Attentive, Range
 from .boosting import LEAST_ROWS, DeviceRow, device_rows, launch_times_s
+from .tokens import ROLES, WIDTH
 from .transformer import OperationTransformer
 from .transformer_examples import (
     ENERGY,
     Networks,
     OperationExamples,
-    Operations,
     network_example,
     thinned,
     vocabulary_of,
@@ -32,6 +32,9 @@ _WARM_UP = 0.1  # Share of the steps until the learning rate is at its highest.
 _MOST_GRADIENT = 1.0
 _DECAY = 1e-4
 _RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind; predictions stay within.
+# Noise on what a GPU is, which is a handful of points: between them and beyond, predictions change slowly.
+_BLUR = 0.1
+_MACHINE = ROLES.index("machine")
 _POWERS = 16  # Operations with power that join each step: they are one in two hundred.
 
 
@@ -80,7 +83,8 @@ def fit_transformer(
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
             model = OperationTransformer(recipe, len(vocabulary))
-        model.varied.copy_(torch.from_numpy(_varied(examples.operations)))
+        model.lowest.copy_(torch.from_numpy(examples.operations.values.min(axis=0)))
+        model.highest.copy_(torch.from_numpy(examples.operations.values.max(axis=0)))
         _fit_operations(model, examples, recipe)
         if measured:
             fit_networks(model, examples, measured, recipe)
@@ -88,12 +92,6 @@ def fit_transformer(
         torch.set_num_threads(threads)
     learned = Attentive(torch_encoder(model), vocabulary, _ranges(examples), ENERGY, launch_s, bool(measured))
     return FittedTransformer(model, learned)
-
-
-def _varied(operations: Operations) -> NDArray[np.float32]:
-    varied: NDArray[np.bool_] = np.ptp(operations.values, axis=0) > 0
-    mask: NDArray[np.float32] = varied.astype(np.float32)
-    return mask
 
 
 def _ranges(examples: OperationExamples) -> dict[str, Range]:
@@ -170,9 +168,13 @@ class _Losses:
     def _ratios(self, places: NDArray[np.int64]) -> Tensor:
         """Log ratios of sequences of operations."""
         operations = self._examples.operations
+        values = operations.values[places]
+        machine = values[..., _MACHINE, :]
+        blur = self._draw.normal(0.0, _BLUR, (*places.shape, WIDTH)).astype(np.float32)
+        values[..., _MACHINE, :] = machine + blur
         kinds = np.where(self._draw.random(places.shape) < self._hidden, 0, operations.kinds[places])
         ratios: Tensor = self._model(
-            torch.from_numpy(operations.values[places]),
+            torch.from_numpy(values),
             torch.from_numpy(operations.families[places]),
             torch.from_numpy(kinds),
             torch.ones(places.shape),

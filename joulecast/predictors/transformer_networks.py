@@ -63,6 +63,9 @@ def fit_networks(
     with torch.no_grad():
         model.network_head.weight.copy_(weights / spread)
         model.network_head.bias.copy_(bias - weights / spread @ centre)
+        corrections = model.network_head(both)
+        model.least_correction.copy_(corrections.amin(0))
+        model.most_correction.copy_(corrections.amax(0))
 
 
 class _MeasuredNetworks:

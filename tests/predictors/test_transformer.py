@@ -170,6 +170,18 @@ def test_sequences_do_not_see_each_other():
     assert np.allclose(torch_encoder(model)(*given)[1][:1], alone[1], atol=1e-5)
 
 
+def test_what_lies_beyond_the_training_data_is_taken_for_its_edge():
+    model = random_model()
+    values, families, kinds, shares = arrays(1, 1)
+    model.lowest.fill_(-1.0)
+    model.highest.fill_(1.0)
+    inside = np.clip(values, -1, 1)
+    far = np.where(np.abs(values) >= 1, 100 * values, values)
+    one, other, third = (torch_encoder(model)(each, families, kinds, shares)[0] for each in (inside, far, 0.5 * inside))
+    assert np.array_equal(one, other)
+    assert not np.allclose(one, third)
+
+
 def test_same_seed_same_weights(quick, dataset):
     rows = rows_of(simulated_operations())
     torch.manual_seed(99)
