@@ -23,7 +23,9 @@ HEAVY = {
     "matplotlib",
     "skl2onnx",
     "onnx",
+    "safetensors",
     "scipy",
+    "xgboost",
 }
 # Rooms from the ground up; a room may import those before it, and itself.
 ROOMS = [
