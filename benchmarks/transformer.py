@@ -167,8 +167,8 @@ def rows_left_out(data: Data, train: list[DeviceRow], test: list[DeviceRow], sto
 
 
 def fit_trees(data: Data, rows: list[DeviceRow]) -> Learned:
-    """XGBoost. Times are learned from operations only, and energies are those that the transformer starts from: fitted to
-    the networks of one GPU, they are far off on others."""
+    """XGBoost. Times are learned from operations only; energies are those that the transformer starts from, because
+    fitted to the networks of one GPU they are far off on others."""
     return replace(fit_any_gpu(data.datasets, data.own_networks, BoostingRecipe(), rows), energy=ENERGY)
 
 
