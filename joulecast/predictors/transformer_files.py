@@ -94,4 +94,4 @@ def to_onnx(model: OperationTransformer) -> bytes:
 
 
 def _missing(name: str) -> MissingDependencyError:
-    return MissingDependencyError(f"storing a transformer needs {name}", hint="pip install 'joulecast[train]'")
+    return MissingDependencyError(f"storing a transformer needs {name}", hint="pip install 'joulecast[attentive]'")

@@ -9,7 +9,9 @@ import pytest
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.recipe import load_recipe
 
-SHIPPED = sorted((Path(__file__).resolve().parents[2] / "predictors").glob("*.toml"))
+RECIPES = (Path(__file__).resolve().parents[2] / "predictors").glob("*.toml")
+# The transformer has a loader of its own until `joulecast train` takes it.
+SHIPPED = sorted(path for path in RECIPES if path.stem != "transformer")
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
