@@ -18,7 +18,7 @@ from ..predictors.composition import HostModel
 from ..predictors.prediction import NetworkPredictor
 from ..predictors.relative import RELATIVE_NAMES
 from ..predictors.serving import OnnxRegressor, boosted_to_onnx
-from .files import MANIFEST, checked_files, json_bytes, write_files
+from .files import MANIFEST, checked_files, disagreement, json_bytes, write_files
 from .rendering import any_gpu_markdown
 
 PREDICTOR = "boosting"
@@ -157,9 +157,5 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
         cause = error.what if isinstance(error, InputError) else str(error)
         raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause) from error
     if not agrees:
-        raise ZooError(
-            "this zoo entry predicts otherwise than when it was made",
-            given=str(folder),
-            hint=f"made with {manifest.get('libraries')}; check onnxruntime, or train it again",
-        )
+        raise disagreement(folder, manifest)
     return AnyGpuEntry(card["name"], learned, hosts, log_errors)

@@ -24,7 +24,7 @@ from ..predictors.forest import ForestRegressor
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.serving import OnnxRegressor, to_onnx
-from .files import checked_files, json_bytes, write_files
+from .files import checked_files, disagreement, json_bytes, write_files
 from .rendering import markdown
 
 _FILES = ("card.json", "predictor.json", "time.onnx", "power.onnx")
@@ -153,9 +153,5 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         cause = error.what if isinstance(error, InputError) else str(error)
         raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause) from error
     if not agrees:
-        raise ZooError(
-            "this zoo entry predicts otherwise than when it was made",
-            given=str(folder),
-            hint=f"made with {manifest.get('libraries')}; check onnxruntime, or train it again",
-        )
+        raise disagreement(folder, manifest)
     return network_predictor

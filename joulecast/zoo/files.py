@@ -126,3 +126,12 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
     if missing:
         raise ZooError("this zoo entry is incomplete", given=str(folder), hint=f"missing: {', '.join(sorted(missing))}")
     return manifest, files
+
+
+def disagreement(folder: Path, manifest: Mapping[str, Any]) -> ZooError:
+    """The error for an entry whose golden prediction does not come out again."""
+    return ZooError(
+        "this zoo entry predicts otherwise than when it was made",
+        given=str(folder),
+        hint=f"made with {manifest.get('libraries')}; check onnxruntime, or train it again",
+    )
