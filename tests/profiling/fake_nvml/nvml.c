@@ -13,6 +13,7 @@
  * FAKE_NVML_CLOCK_FILE     where the locked clock is kept, as a driver does beyond the end of a process
  * FAKE_NVML_MAY_LOCK       0: no permission to lock clocks
  * FAKE_NVML_LOST_AFTER_MS  the GPU falls off the bus so long after the first call of a process
+ * FAKE_NVML_LOST_FILE      the GPU is off the bus as soon as this file exists
  * FAKE_NVML_INIT           error code that nvmlInit returns
  */
 #include <math.h>
@@ -41,6 +42,12 @@ static double now_s(void) {
 static int state(void) {
     static double start_s = 0;
     double lost_ms = setting("FAKE_NVML_LOST_AFTER_MS", -1);
+    const char *lost_file = getenv("FAKE_NVML_LOST_FILE");
+    FILE *file = lost_file ? fopen(lost_file, "r") : NULL;
+    if (file) {
+        fclose(file);
+        return GPU_IS_LOST;
+    }
     if (start_s == 0) start_s = now_s();
     return lost_ms >= 0 && 1e3 * (now_s() - start_s) > lost_ms ? GPU_IS_LOST : SUCCESS;
 }
