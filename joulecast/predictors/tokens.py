@@ -7,7 +7,7 @@ is learned of them there holds at other clocks, where only the least time change
 
 A size stands in a token several times: as a logarithm, as its place between powers of two (so that each octave can be
 learned apart; Gorishniy et al., NeurIPS 2022, call it piecewise linear encoding), by how well it fills tiles, and by
-what divides it. On this data the places between powers of two were worth as much as twice the training.
+what divides it. In a single run, places between powers of two lowered the mean error.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Few networks were measured and many operations, so this comes second and moves little: the stacks, which were fitted to
 operations, stay as they are, and only the head over the sum of the vectors is fitted. Networks that are put together
-from measured operations take exactly the sum of these; they keep the head from reading into a network what it does not
-show.
+from measured operations take the sum of these; they keep the head from reading into a network what it does not show,
+and teach it the bias of the parts there.
 """
 
 from __future__ import annotations
