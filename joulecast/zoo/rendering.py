@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import mean, median
 from typing import Any
 
 
@@ -91,6 +92,10 @@ def any_gpu_markdown(card: Mapping[str, Any]) -> str:
         "",
         "### Networks, on a GPU that was left out",
         "",
+        "| GPU and mode | measured | time: mean, median | energy | power |",
+        "| --- | --- | --- | --- | --- |",
+        *_gpus_left_out(card["network_errors"]),
+        "",
         "| GPU | network | measured | time: mean, bias | energy | power |",
         "| --- | --- | --- | --- | --- | --- |",
         *_networks_of_any_gpu(card["network_errors"]),
@@ -125,7 +130,22 @@ def _networks_of_any_gpu(errors: Mapping[str, Mapping[str, float]]) -> list[str]
         cells = [gpu, network, str(len(group))]
         for quantity in ("time", "energy", "power"):
             values = [e[quantity] for e in group]
-            mean = sum(map(abs, values)) / len(values)
-            cells.append(f"{_percent(mean)}, {100 * sum(values) / len(values):+.1f} %")
+            cells.append(f"{_percent(mean(map(abs, values)))}, {100 * mean(values):+.1f} %")
+        rows.append("| " + " | ".join(cells) + " |")
+    return rows
+
+
+def _gpus_left_out(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """One row per GPU and mode, over all its networks."""
+    groups: dict[str, list[Mapping[str, float]]] = {}
+    for label, e in errors.items():
+        gpu, rest = label.split(": ", 1)
+        groups.setdefault(f"{gpu}, {rest.split(' at ')[0].split(' ')[3]}", []).append(e)
+    rows = []
+    for name, group in groups.items():
+        cells = [name, str(len(group))]
+        for quantity in ("time", "energy", "power"):
+            values = [abs(e[quantity]) for e in group]
+            cells.append(f"{_percent(mean(values))}, {_percent(median(values))}")
         rows.append("| " + " | ".join(cells) + " |")
     return rows
