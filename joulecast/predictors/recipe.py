@@ -96,7 +96,10 @@ def _refuse_unless_share(name: str, value: object) -> None:
         raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="above 0.0, at most 1.0")
 
 
-Recipe = ForestRecipe | BoostingRecipe
+OwnRecipe = ForestRecipe
+"""Recipes that fit one GPU on its own measurements; each has `folds`, `seed` and `to_json`."""
+
+Recipe = OwnRecipe | BoostingRecipe
 
 RECIPES: Mapping[str, type[ForestRecipe] | type[BoostingRecipe]] = {"forest": ForestRecipe, "boosting": BoostingRecipe}
 """Predictor name -> its settings."""

@@ -18,9 +18,10 @@ from ..operations import Operation
 from .baseline import group_of
 from .composition import HostModel, compose, plain_sum
 from .features import FloatArray
-from .forest import LEAST_OPERATIONS, fit_forest
+from .fitting import fit_own
+from .forest import LEAST_OPERATIONS
 from .predictor import OperationPredictions, OperationPredictor
-from .recipe import ForestRecipe
+from .recipe import OwnRecipe
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _scores(name: str, measured: FloatArray, predicted: FloatArray) -> dict[str,
     }
 
 
-def cross_validate(dataset: Dataset, mode: str, recipe: ForestRecipe, campaign: str) -> OperationErrors:
+def cross_validate(dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str) -> OperationErrors:
     """Predict every operation of a campaign by predictors that have seen other operations of that campaign only.
 
     Args:
@@ -119,7 +120,7 @@ def cross_validate(dataset: Dataset, mode: str, recipe: ForestRecipe, campaign: 
     predicted: dict[Operation, tuple[float, float]] = {}
     for fold in range(recipe.folds):
         held = [unique[i] for i in order[fold :: recipe.folds]]
-        predictions = fit_forest(within, mode, recipe, without=held).predict(held)
+        predictions = fit_own(within, mode, recipe, without=held).predict(held)
         predicted |= dict(zip(held, zip(predictions.time_s, predictions.power_w, strict=True), strict=True))
     return OperationErrors(
         campaign=campaign,
@@ -152,7 +153,7 @@ def fit_host(
 def leave_networks_out(
     dataset: Dataset,
     mode: str,
-    recipe: ForestRecipe,
+    recipe: OwnRecipe,
     networks: Mapping[NetworkMeasurement, Network],
     *,
     keep_operations: bool = False,
@@ -162,7 +163,7 @@ def leave_networks_out(
     Args:
         dataset: Of one GPU, with measured networks.
         mode: inference or training.
-        recipe: Settings of the forest.
+        recipe: See `fit_own`.
         networks: The operations of each measured network of this mode.
         keep_operations: Leave its operations in; what errors remain are those of the composition.
 
@@ -178,7 +179,7 @@ def leave_networks_out(
         only_here = {entry.operation for _, network in mine for entry in network} - seen_elsewhere
         if keep_operations:
             only_here = set()
-        predictor = fit_forest(dataset, mode, recipe, without=only_here)
+        predictor = fit_own(dataset, mode, recipe, without=only_here)
         host = fit_host(predictor, others, mode)
         errors += [_network_error(m, network, predictor, host, len(only_here)) for m, network in mine]
     position = {m: i for i, (m, _) in enumerate(measured)}
@@ -251,14 +252,14 @@ SPLITS = (
 
 
 def validate(
-    dataset: Dataset, mode: str, recipe: ForestRecipe, networks: Mapping[NetworkMeasurement, Network]
+    dataset: Dataset, mode: str, recipe: OwnRecipe, networks: Mapping[NetworkMeasurement, Network]
 ) -> Validation:
     """Cross-validate every campaign that is large enough, and leave every measured network out once.
 
     Args:
         dataset: Of one GPU.
         mode: inference or training.
-        recipe: Settings of the forest.
+        recipe: See `fit_own`.
         networks: The operations of each measured network of this mode.
     """
     operations = []

@@ -186,11 +186,18 @@ def test_unknown_gpu_suggests_close_names():
         find_gpu("A3")
 
 
-@pytest.mark.parametrize(("name", "versions"), [("A100", 4), ("v100", 4), ("H100", 3), ("RTX PRO 6000", 2)])
+@pytest.mark.parametrize(
+    ("name", "versions"),
+    [("A100", 4), ("A100 80GB", 2), ("A100-SXM4", 2), ("v100", 4), ("H100", 3), ("RTX PRO 6000", 2)],
+)
 def test_a_name_of_several_lists_them(name, versions):
     with pytest.raises(UnknownNameError, match="several GPUs go by this name") as caught:
         find_gpu(name)
     assert len(caught.value.allowed.split(", ")) == versions
+
+
+def test_words_that_only_one_has_are_enough():
+    assert find_gpu("PRO 6000 Server") is find_gpu("RTX PRO 6000 Server")
 
 
 def test_precision_is_a_permission_or_a_type():
