@@ -89,6 +89,11 @@ class OperationPredictions:
     held_clock_mhz: FloatArray
     work: Work | None = None
 
+    @property
+    def host_bound(self) -> NDArray[np.bool_]:
+        """Where launching takes longer than the GPU's work."""
+        return self.device_time_s < self.host_time_s
+
     def together(
         self, counts: FloatArray, host_time_s: FloatArray, clock_mhz: float, power_limit_w: float
     ) -> OperationPredictions:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..datasets import Dataset, NetworkMeasurement
 from ..networks import Network
 from .forest import LEAST_OPERATIONS
-from .network_validation import NetworkError, counts_of, fit_host, leave_networks_out, network_summary
+from .network_validation import NetworkError, NetworksLeftOut, counts_of, fit_host, leave_networks_out, network_summary
 from .operation_validation import OperationErrors, cross_validate
 from .recipe import OwnRecipe
 
@@ -85,8 +85,16 @@ def validate(
         # Every fold must leave enough to train on.
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
             operations.append(cross_validate(dataset, mode, recipe, campaign))
+    measured = bool(dataset.usable_networks(mode))
     by_name, by_family, seen = (
-        leave_networks_out(dataset, mode, recipe, networks, by=by) if dataset.usable_networks(mode) else []
+        leave_networks_out(dataset, mode, recipe, networks, by=by) if measured else NetworksLeftOut()
         for by in ("name", "family", "none")
     )
-    return Validation(dataset.card.gpu, mode, tuple(operations), tuple(by_name), tuple(by_family), tuple(seen))
+    return Validation(
+        gpu=dataset.card.gpu,
+        mode=mode,
+        operations=tuple(operations),
+        networks=by_name.networks,
+        families=by_family.networks,
+        networks_seen=seen.networks,
+    )
