@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..inputs import shape_text
-from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, si, table
+from ..units import si
+from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, table
 from .queries import (
     BatchSizes,
     Carbon,
@@ -89,7 +90,7 @@ def _choices_text(choices: list[Choice], top: int) -> str:
     rows = [
         [
             "best" if place == 0 else "tied" if choice.tied else str(place + 1),
-            choice.gpu,
+            choice.alias,
             f"{choice.clock_mhz:g}",
             si(choice.time_s, "s"),
             si(choice.power_w, "W"),

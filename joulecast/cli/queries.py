@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from .arguments import si
+from ..units import si
 
 if TYPE_CHECKING:
     from ..queries import Choice

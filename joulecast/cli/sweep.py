@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, refuse_both, si, table
+from ..units import si
+from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, refuse_both, table
 from .queries import (
     BatchSizes,
     Carbon,
@@ -81,7 +82,7 @@ def _sweep_text(sweep: Sweep) -> str:
     best, front = sweep.best(), set(map(id, sweep.pareto()))
     rows = [
         [
-            row.gpu,
+            row.alias,
             row.precision,
             "-" if row.batch_size is None else str(row.batch_size),
             f"{row.clock_mhz:g}",

@@ -14,7 +14,9 @@ class Choice:
 
     Args:
         gpu: Full name.
+        alias: Its short name.
         clock_mhz: Graphics clock that is asked for.
+        default_clock_mhz: Of the GPU.
         held_clock_mhz: Clock that the GPU holds on average; lower where its power cap bites.
         precision: As it was asked for: "default", fp32, tf32, fp16 or bf16.
         mode: inference or training.
@@ -34,7 +36,9 @@ class Choice:
     """
 
     gpu: str
+    alias: str
     clock_mhz: float
+    default_clock_mhz: float
     held_clock_mhz: float
     precision: str
     mode: str
@@ -83,7 +87,9 @@ class Choice:
         interval = self.interval
         return {
             "gpu": self.gpu,
+            "alias": self.alias,
             "clock_mhz": self.clock_mhz,
+            "default_clock_mhz": self.default_clock_mhz,
             "held_clock_mhz": self.held_clock_mhz,
             "power_limit_w": self.power_limit_w,
             "precision": self.precision,

@@ -65,6 +65,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
     first = question.variants[0].network
     return Sweep(
         network=first.name,
+        input_shape=first.input_shape,
         mode=first.mode,
         objective=objective,
         rows=tuple(make(each, place) for each in found.curves for place in range(len(each.clocks_mhz))),
@@ -103,7 +104,7 @@ class _Candidates:
                     predictor = find_predictor(gpu, variant.network.mode, question.predictor)
                     curves.append(curve(predictor, gpu, variant, need, clocks))
                 else:
-                    left_out.append(LeftOut(gpu.name, variant.precision, variant.batch_size, reason))
+                    left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
         if not curves:
             raise _nothing_runs(left_out)
         values = [
@@ -122,7 +123,9 @@ class _Candidates:
             value = float(self.objective.of(time_s, energy_j, job))
             return Choice(
                 gpu=each.gpu.name,
+                alias=each.gpu.aliases[0],
                 clock_mhz=float(each.clocks_mhz[place]),
+                default_clock_mhz=float(each.gpu.boost_clock_mhz),
                 held_clock_mhz=float(each.held_clocks_mhz[place]),
                 precision=each.variant.precision,
                 mode=each.variant.network.mode,
