@@ -84,6 +84,7 @@ def predict(
     gpu: str | GPU,
     clock: float | None = None,
     *,
+    power_limit_w: float | None = None,
     mode: str = "inference",
     precision: str = "default",
     cache_length: int | None = None,
@@ -101,6 +102,7 @@ def predict(
         cache_length: Tokens that a transformer has cached.
         gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
         clock: Graphics clock in MHz; None for the GPU's default.
+        power_limit_w: Power cap in watts; None for the board's default. The clock falls until the GPU is within it.
         predictor: A zoo name or the folder of an entry; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         strict: Raise where an operation is not covered, instead of listing it.
@@ -110,7 +112,7 @@ def predict(
 
     Raises:
         UnknownNameError: No such model, GPU, mode, precision or predictor.
-        InputError: A clock that the GPU cannot hold, a precision that it does not have, a shape that cannot be.
+        InputError: A clock or a cap that the GPU cannot hold, a precision that it lacks, a shape that cannot be.
         ZooError: No predictor for this GPU, or a damaged one.
         UncoveredError: `strict`, and some operation is not covered.
         ExtractionError, MissingDependencyError: See `extract`.
@@ -122,14 +124,20 @@ def predict(
     """
     found = find_gpu(gpu)
     found.checked_clock_mhz(clock)
+    found.checked_power_limit_w(power_limit_w)
     network = network_of(model, input_shape, mode=mode, precision=precision, cache_length=cache_length)
     network_predictor = find_predictor(found, network.mode, predictor)
     _refuse_precisions(found, (entry.operation for entry in network))
-    return network_predictor.predict(network, clock, composition=composition, strict=strict)
+    return network_predictor.predict(network, clock, power_limit_w, composition=composition, strict=strict)
 
 
 def predict_operations(
-    operations: Iterable[Operation], gpu: str | GPU, clock: float | None = None, predictor: str | None = None
+    operations: Iterable[Operation],
+    gpu: str | GPU,
+    clock: float | None = None,
+    predictor: str | None = None,
+    *,
+    power_limit_w: float | None = None,
 ) -> OperationPredictions:
     """Predict single operations, each running alone in a loop.
 
@@ -138,6 +146,7 @@ def predict_operations(
         gpu: Name or alias from the catalogue.
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name or the folder of an entry; None for the GPU's default.
+        power_limit_w: Power cap in watts; None for the board's default.
 
     Returns:
         Arrays with one value per operation, in their order; NaN where an operation is not covered.
@@ -151,7 +160,7 @@ def predict_operations(
         raise InputError("operations to predict share one mode", given=", ".join(sorted(modes)) or "no operations")
     found = find_gpu(gpu)
     _refuse_precisions(found, listed)
-    return find_predictor(found, modes.pop(), predictor).operations.predict(listed, clock)
+    return find_predictor(found, modes.pop(), predictor).operations.predict(listed, clock, power_limit_w)
 
 
 def best(
