@@ -145,31 +145,34 @@ class Work:
         return held
 
     def held_together_mhz(
-        self, counts: FloatArray, clock_mhz: float, power_limit_w: float, host_s: float, static_w: float
-    ) -> float:
-        """The one clock that operations run at in a network.
+        self, counts: FloatArray, clock_mhz: FloatArray | float, power_limit_w: float, host_s: float, static: float
+    ) -> FloatArray:
+        """The one clock that operations run at in a network, for each of the clocks that are asked for.
 
         Args:
             counts: Calls of each.
-            clock_mhz: The clock that is asked for.
+            clock_mhz: One clock, or several networks' worth of them.
             power_limit_w: The cap.
             host_s: Seconds that the host needs for the network; while the GPU waits for it, it draws less.
-            static_w: Board power at the clock that is asked for while the GPU waits.
+            static: Board power while the GPU waits over that of `static_power_w`; the same at all clocks.
         """
 
         def within(clock: float) -> bool:
             device_s, dynamic_j = self.at(clock)
             time_s = float(smooth_max(float(np.nansum(counts * device_s)), host_s))
-            at_clock_w = static_w * float(static_power_w(self.gpu, clock) / static_power_w(self.gpu, clock_mhz))
-            return bool(np.nansum(counts * dynamic_j) <= max(power_limit_w - at_clock_w, 1.0) * time_s)
+            allowed_w = max(power_limit_w - static * static_power_w(self.gpu, clock), 1.0)
+            return bool(np.nansum(counts * dynamic_j) <= allowed_w * time_s)
 
-        low, high = min(float(self.gpu.min_clock_mhz), float(clock_mhz)), float(clock_mhz)
-        if power_limit_w >= self.cap_w or within(high):
-            return high
+        asked = np.asarray(clock_mhz, dtype=float)
+        if power_limit_w >= self.cap_w or within(float(asked.max())):
+            return asked
+        # (from the same ends whatever is asked for, so that one clock and many come to the same)
+        low, high = float(self.gpu.min_clock_mhz), float(self.gpu.max_clock_mhz)
         for _ in range(_STEPS):
             middle = (low + high) / 2
             low, high = (middle, high) if within(middle) else (low, middle)
-        return low
+        held: FloatArray = np.minimum(asked, low)
+        return held
 
 
 def throttled_mhz(
