@@ -24,13 +24,15 @@ from joulecast.hardware import GPU, find_gpu
 from joulecast.operations import Operation
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
 from joulecast.predictors.attentive import Attentive, AttentivePredictor
-from joulecast.predictors.boosting import DeviceRow, Networks, device_rows, fit_any_gpu
+from joulecast.predictors.boosting import DeviceRow, device_rows, fit_any_gpu
 from joulecast.predictors.composition import HostModel, compose, plain_sum
+from joulecast.predictors.contract import Networks
 from joulecast.predictors.features import FloatArray
 from joulecast.predictors.physics import LeastTimes
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.predictors.relative import relative_features
-from joulecast.predictors.transformer_examples import ENERGY, OperationExamples, network_example
+from joulecast.predictors.roofline import ENERGY
+from joulecast.predictors.transformer_examples import OperationExamples, network_example
 from joulecast.predictors.transformer_files import from_safetensors, to_safetensors
 from joulecast.predictors.transformer_fit import FittedTransformer, fit_transformer
 from joulecast.predictors.transformer_losses import torch_encoder

@@ -17,6 +17,7 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..operations import Operation
 from .baseline import smooth_max
+from .contract import Correction, launch_s
 from .features import FloatArray
 from .physics import EnergyConstants, LeastTimes, settle, static_power_w
 from .predictor import OperationPredictions, Regressor
@@ -81,10 +82,9 @@ class Learned:
         kind, family = operation.kind, operation.row.family
         return self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
 
-    def launch_s(self, operations: Sequence[Operation], mode: str) -> FloatArray:
-        """Seconds that launching each takes in a loop."""
-        known = self.host_s[mode]
-        return np.array([known.get(operation.kind, known[""]) for operation in operations])
+    def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
+        """See `Correction.factors`; the trees leave energies as physics says."""
+        return self.ratio(operations, relative_features(operations, gpu)), np.ones(len(operations))
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class AnyGpuPredictor:
 
     gpu: GPU
     mode: str
-    learned: Learned
+    learned: Correction
 
     @property
     def coverage(self) -> tuple[str, ...]:
@@ -138,11 +138,13 @@ class AnyGpuPredictor:
 
     def _predict_covered(self, operations: Sequence[Operation], clock: float) -> FloatArray:
         least = LeastTimes.of(operations, self.gpu, clock)
-        ratio = self.learned.ratio(operations, relative_features(operations, self.gpu))
-        settled = settle(operations, least, ratio, self.gpu, clock, self.learned.energy, self.gpu.power_limit_w)
+        ratio, energy_ratio = self.learned.factors(operations, self.gpu)
+        settled = settle(
+            operations, least, ratio, self.gpu, clock, self.learned.energy, self.gpu.power_limit_w, energy_ratio
+        )
         works = np.array([not operation.is_identity for operation in operations], dtype=float)
         device_s, dynamic_j = settled.device_s * works, settled.dynamic_energy_j * works
-        host_s = self.learned.launch_s(operations, self.mode)
+        host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, clock) + dynamic_j / time_s
         return np.array([time_s, power_w, device_s, dynamic_j, host_s])

@@ -189,6 +189,7 @@ def settle(
     clock_mhz: float,
     constants: EnergyConstants,
     power_limit_w: float,
+    energy_ratio: FloatArray | float = 1.0,
 ) -> Settled:
     """Lower the clock of each operation until its power is within the cap.
 
@@ -200,12 +201,13 @@ def settle(
         clock_mhz: The clock that is asked for.
         constants: What work costs.
         power_limit_w: The cap.
+        energy_ratio: Dynamic energy over what the constants say.
     """
     allowed_w = max(power_limit_w - static_power_w(gpu, clock_mhz), 1.0)
     asked_s, asked_mhz = least.time_s * ratio, float(clock_mhz)
     fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (
         constants.parts(operations, least, asked_s, gpu, asked_mhz) * np.array(list(asdict(constants).values()))
-    ).T
+    ).T * energy_ratio
     top = relative_voltage(gpu, asked_mhz)
 
     def at(clock: FloatArray) -> tuple[FloatArray, FloatArray]:

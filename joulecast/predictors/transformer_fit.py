@@ -14,11 +14,11 @@ from ..datasets import Dataset
 from ..errors import DatasetError
 from .attentive import Attentive, Range
 from .boosting import LEAST_ROWS, DeviceRow, device_rows, launch_times_s
+from .contract import Networks
+from .roofline import ENERGY
 from .tokens import ROLES, WIDTH
 from .transformer import OperationTransformer
 from .transformer_examples import (
-    ENERGY,
-    Networks,
     OperationExamples,
     network_example,
     thinned,
