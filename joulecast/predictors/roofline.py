@@ -15,18 +15,7 @@ from ..hardware import GPU
 from ..operations import Operation
 from .boosting import launch_times_s
 from .features import FloatArray
-from .physics import EnergyConstants
-
-# Where boosting.fit_energies starts, too. Powers of single operations alone do not tell them apart: most large ones sit
-# at the cap.
-ENERGY = EnergyConstants(
-    fp32_j_per_flop=4e-12,
-    tensor_j_per_flop=0.6e-12,
-    hbm_j_per_byte=70e-12,
-    gddr_j_per_byte=170e-12,
-    awake_w_per_sm_ghz=1.2,
-)
-"""What work costs, as far as physics tells."""
+from .physics import PRIOR_ENERGY, EnergyConstants
 
 
 @dataclass(frozen=True)
@@ -36,7 +25,7 @@ class Roofline:
     @property
     def energy(self) -> EnergyConstants:
         """What work costs, before any fit."""
-        return ENERGY
+        return PRIOR_ENERGY
 
     @property
     def host_s(self) -> Mapping[str, Mapping[str, float]]:

@@ -68,7 +68,8 @@ def test_a_lower_cap_lowers_the_clock_and_saves_energy(learned):
     gpu = find_gpu("A100-PCIE-40GB")
     operations = [Operation("linear", [(8192, 4096)], {"out_features": 4096})]
     whole = AnyGpuPredictor(gpu, "inference", learned).predict(operations)
-    capped = AnyGpuPredictor(replace(gpu, power_limit_w=150.0), "inference", learned).predict(operations)
+    capped = AnyGpuPredictor(gpu, "inference", learned).predict(operations, power_limit_w=150.0)
+    assert capped.held_clock_mhz[0] < whole.held_clock_mhz[0] <= gpu.boost_clock_mhz
     assert capped.device_time_s[0] > whole.device_time_s[0]
     assert capped.dynamic_energy_j[0] < whole.dynamic_energy_j[0]
     assert capped.power_w[0] == pytest.approx(150.0, rel=0.02)
