@@ -26,6 +26,7 @@ from .features import FloatArray
 from .physics import LeastTimes
 from .predictor import OperationPredictions
 from .recipe import AnyGpuRecipe
+from .splits import fold_of
 from .validation import counts_of
 
 SPLITS = (
@@ -134,11 +135,7 @@ def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[
 
 def cross_validate(rows: Sequence[DeviceRow], recipe: AnyGpuRecipe) -> tuple[KindErrors, ...]:
     """Predict every operation by what was learned without it: on no GPU, in no mode and in no precision."""
-    alike = {row.operation: row.operation.replace(mode="inference", precision="fp32") for row in rows}
-    unique = sorted(set(alike.values()), key=lambda operation: operation.digest)
-    order = np.random.default_rng(recipe.seed).permutation(len(unique))
-    fold_of = {unique[i]: place % recipe.folds for place, i in enumerate(order)}
-    fold = {operation: fold_of[like] for operation, like in alike.items()}
+    fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
     tested: list[DeviceRow] = []
     log_ratio: list[float] = []
     for held in range(recipe.folds):
