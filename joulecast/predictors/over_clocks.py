@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..networks import Network
+from .any_gpu import AnyGpuPredictor
 from .baseline import smooth_max
 from .composition import HostModel, Totals
 from .features import FloatArray
@@ -89,7 +90,11 @@ def predict_over_clocks(
     clocks = np.array([gpu.checked_clock_mhz(float(clock)) for clock in clocks_mhz])
     cap_w = gpu.checked_power_limit_w(power_limit_w)
     counts = np.array([entry.count for entry in network], dtype=float)
-    predictions = predictor.operations.predict([entry.operation for entry in network], None, cap_w)
+    operations = [entry.operation for entry in network]
+    if isinstance(predictor.operations, AnyGpuPredictor):
+        predictions = predictor.operations.uncapped(operations)
+    else:
+        predictions = predictor.operations.predict(operations, None, cap_w)
     host_s = float(np.nansum(counts * predictor.host.calls_s(predictions)))
     if predictions.source.count("missing") == len(network):
         values = np.full((4, len(clocks)), np.nan)

@@ -89,10 +89,11 @@ class _Candidates:
     def of(cls, question: Question, objective: Objective, tariff: Tariff) -> _Candidates:
         curves: list[Curve] = []
         left_out: list[LeftOut] = []
-        for variant in question.variants:
-            need = memory_need(variant.network)
-            for gpu in question.gpus:
-                found = _curve_or_reason(gpu, variant, need, question, tariff)
+        needs = [memory_need(variant.network) for variant in question.variants]
+        for gpu in question.gpus:
+            clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
+            for variant, need in zip(question.variants, needs, strict=True):
+                found = _curve_or_reason(gpu, clocks, variant, need, question, tariff)
                 if isinstance(found, Curve):
                     curves.append(found)
                 else:
@@ -153,9 +154,10 @@ def _interval(each: Curve, place: int) -> Interval | None:
     return told.interval(LEVEL) if told.supports(LEVEL) else None
 
 
-def _curve_or_reason(gpu: GPU, variant: Variant, need: MemoryNeed, question: Question, tariff: Tariff) -> Curve | str:
+def _curve_or_reason(
+    gpu: GPU, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question, tariff: Tariff
+) -> Curve | str:
     """The curve of a job on a GPU, or why there is none."""
-    clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
     cap_w = question.power_limit_w
     try:
         for precision in {entry.operation.precision for entry in variant.network}:
