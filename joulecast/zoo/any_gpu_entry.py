@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..errors import InputError, ZooError
+from ..errors import ZooError
 from ..hardware import GPU, find_gpu
 from ..operations import Operation
 from ..predictors.any_gpu import AnyGpuPredictor, BoostedRegressor, Learned
 from ..predictors.composition import HostModel
 from ..predictors.prediction import NetworkPredictor
 from ..predictors.relative import RELATIVE_NAMES
-from ..predictors.serving import OnnxRegressor, boosted_to_onnx
-from .files import MANIFEST, checked_files, disagreement, json_bytes, write_files
+from ..predictors.serving import regressor_file, stored_regressor, trees_of
+from .files import checked_files, json_bytes, parsed_json, write_files
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
 from .rendering import any_gpu_markdown
 
 PREDICTOR = "boosting"
 
-_FILES = ("card.json", "predictor.json", "time.onnx")
-_GOLDEN_OPERATIONS = 8
-_GOLDEN_TOLERANCE = 1e-4
+_FILES = ("card.json", "predictor.json")
+_MOST_GOLDEN_GPUS = 64
 
 
 @dataclass(frozen=True)
@@ -109,17 +106,12 @@ def save_any_gpu(folder: str | Path, learned: Learned, card: AnyGpuCard, golden:
         "card.json": json_bytes(asdict(card)),
         "README.md": any_gpu_markdown(asdict(card)).encode(),
         "predictor.json": json_bytes(learned.to_json()),
-        "time.onnx": boosted_to_onnx(learned.time),
+        regressor_file("time"): trees_of(learned.time).to_bytes(),
         # The native form, to train on from.
         "time.ubj": bytes(learned.time.model.get_booster().save_raw("ubj")),
     }
-    shown = {gpu: operations[:_GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
-    return write_files(folder, files, _golden(learned, shown))
-
-
-def is_any_gpu(folder: Path) -> bool:
-    """Whether a folder holds such an entry."""
-    return (folder / MANIFEST).is_file() and not (folder / "power.onnx").exists()
+    shown = {gpu: operations[:GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
+    return write_files(folder, files, _golden(learned, shown), predictor=PREDICTOR)
 
 
 def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
@@ -130,32 +122,21 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
     """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
-    try:
-        card, facts = json.loads(files["card.json"]), json.loads(files["predictor.json"])
+    with refusing_damage(folder):
+        card = parsed_json(files["card.json"], "the card of this zoo entry")
+        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         if facts["inputs"] != list(RELATIVE_NAMES):
             raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
-        learned = Learned.from_json(facts, OnnxRegressor(files["time.onnx"], len(RELATIVE_NAMES)))
+        learned = Learned.from_json(facts, stored_regressor(files, "time", len(RELATIVE_NAMES)))
         hosts = {mode: HostModel.from_json(value) for mode, value in card["host"].items()}
         log_errors = {
             mode: {quantity: tuple(values) for quantity, values in quantities.items()}
             for mode, quantities in card["log_errors"].items()
         }
         golden = manifest["golden"]
-        operations = {
-            gpu: [Operation.from_json(value) for value in prediction["operations"]]
-            for gpu, prediction in golden.items()
-        }
-        again = _golden(learned, operations)
-        agrees = all(
-            np.allclose(again[gpu][name], golden[gpu][name], rtol=_GOLDEN_TOLERANCE, atol=0)
-            for gpu in golden
-            for name in ("device_time_s", "power_w")
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        if isinstance(error, ZooError):
-            raise
-        cause = error.what if isinstance(error, InputError) else str(error)
-        raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause) from error
-    if not agrees:
-        raise disagreement(folder, manifest)
+        if len(golden) > _MOST_GOLDEN_GPUS:
+            raise ZooError("a golden prediction is larger than any can be", given=len(golden))
+        again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
+        pairs = [(again[gpu][name], golden[gpu][name]) for gpu in golden for name in ("device_time_s", "power_w")]
+    require_agreement(folder, manifest, pairs)
     return AnyGpuEntry(card["name"], learned, hosts, log_errors)
