@@ -42,6 +42,7 @@ ROOMS = [
     "profiling",
     "predictors",
     "zoo",
+    "queries",
     "api",
     "cli",
 ]

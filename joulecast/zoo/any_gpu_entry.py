@@ -1,25 +1,23 @@
-"""The zoo entry that serves every GPU without one of its own, in both modes."""
+"""Zoo entries that serve every GPU, in both modes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import ZooError
 from ..hardware import GPU, find_gpu
 from ..operations import Operation
-from ..predictors.any_gpu import AnyGpuPredictor, BoostedRegressor, Learned
+from ..predictors.any_gpu import AnyGpuPredictor
 from ..predictors.composition import HostModel
+from ..predictors.contract import Correction
 from ..predictors.prediction import NetworkPredictor
-from ..predictors.relative import RELATIVE_NAMES
-from ..predictors.serving import regressor_file, stored_regressor, trees_of
+from .corrections import read_correction, write_correction
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
 from .rendering import any_gpu_markdown
-
-PREDICTOR = "boosting"
 
 _FILES = ("card.json", "predictor.json")
 _MOST_GOLDEN_GPUS = 64
@@ -31,12 +29,14 @@ class AnyGpuCard:
 
     Args:
         name: As `predictor=` takes it.
-        recipe: Settings of the trees.
+        predictor: Name of the recipe's predictor.
+        recipe: Its settings.
         data: What it was trained on: one description per dataset.
         splits: How the errors below were made.
         operation_errors: Split ("folds", "gpu left out") -> GPU -> kind and mode -> median and mean error of device
             time.
-        network_errors: Network -> relative errors of time, energy and power, its GPU left out.
+        network_errors: Known ("nothing", "networks" of its chip) -> network -> relative errors of time, energy and
+            power; operations of its chip left out.
         host: Mode -> see HostModel.
         log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
         limits: What it cannot do.
@@ -45,17 +45,17 @@ class AnyGpuCard:
     """
 
     name: str
+    predictor: str
     recipe: Mapping[str, Any]
     data: tuple[Mapping[str, Any], ...]
     splits: str
     operation_errors: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
-    network_errors: Mapping[str, Mapping[str, float]]
+    network_errors: Mapping[str, Mapping[str, Mapping[str, float]]]
     host: Mapping[str, Mapping[str, Any]]
     log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
-    predictor: str = field(default=PREDICTOR)
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class AnyGpuEntry:
     """A loaded entry, to be used on any GPU."""
 
     name: str
-    learned: Learned
+    learned: Correction
     hosts: Mapping[str, HostModel]
     log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
 
@@ -78,7 +78,7 @@ class AnyGpuEntry:
         )
 
 
-def _golden(learned: Learned, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
+def _golden(learned: Correction, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
     """A small prediction on each of some GPUs."""
     found = {}
     for gpu, operations in golden.items():
@@ -91,27 +91,26 @@ def _golden(learned: Learned, golden: Mapping[str, list[Operation]]) -> dict[str
     return found
 
 
-def save_any_gpu(folder: str | Path, learned: Learned, card: AnyGpuCard, golden: Mapping[str, list[Operation]]) -> Path:
+def save_any_gpu(
+    folder: str | Path, learned: Correction, card: AnyGpuCard, golden: Mapping[str, list[Operation]]
+) -> Path:
     """Write the entry; what lay in its place is replaced once the new one is whole.
 
     Args:
         folder: Where, such as zoo/any-gpu/boosting.
-        learned: With boosted trees as its regressor.
+        learned: What was just fitted.
         card: Its card.
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
-    if not isinstance(learned.time, BoostedRegressor):
-        raise ZooError("only a predictor that was just trained can be stored", given=type(learned.time).__name__)
+    facts, of_learned = write_correction(learned)
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": any_gpu_markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes(learned.to_json()),
-        regressor_file("time"): trees_of(learned.time).to_bytes(),
-        # The native form, to train on from.
-        "time.ubj": bytes(learned.time.model.get_booster().save_raw("ubj")),
+        "predictor.json": json_bytes(facts),
+        **of_learned,
     }
     shown = {gpu: operations[:GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
-    return write_files(folder, files, _golden(learned, shown), predictor=PREDICTOR)
+    return write_files(folder, files, _golden(learned, shown), predictor=facts["predictor"])
 
 
 def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
@@ -125,9 +124,7 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
     with refusing_damage(folder):
         card = parsed_json(files["card.json"], "the card of this zoo entry")
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
-        if facts["inputs"] != list(RELATIVE_NAMES):
-            raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
-        learned = Learned.from_json(facts, stored_regressor(files, "time", len(RELATIVE_NAMES)))
+        learned = read_correction(facts, files)
         hosts = {mode: HostModel.from_json(value) for mode, value in card["host"].items()}
         log_errors = {
             mode: {quantity: tuple(values) for quantity, values in quantities.items()}

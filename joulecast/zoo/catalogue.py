@@ -11,12 +11,13 @@ from ..hardware import GPU, find_gpu, gpus
 from ..predictors.prediction import NetworkPredictor
 from ..resources import shipped
 from .any_gpu_entry import AnyGpuEntry, load_any_gpu
+from .corrections import FORMS
 from .entry import load_entry
 from .files import MANIFEST, predictor_of, read_manifest, read_plain
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
     "forest": load_entry,
-    "boosting": load_any_gpu,
+    **dict.fromkeys(FORMS, load_any_gpu),
 }
 """What a manifest names as its predictor -> what reads such an entry."""
 

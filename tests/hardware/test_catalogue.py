@@ -215,3 +215,19 @@ def test_clocks_out_of_range_are_refused(clock):
 
 def test_default_clock():
     assert find_gpu("A30").checked_clock_mhz(None) == 1440.0
+
+
+@pytest.mark.parametrize("cap", [0, 5, 166, -1, "low", float("nan"), True])
+def test_caps_out_of_range_are_refused(cap):
+    with pytest.raises(InputError, match="cannot be held to this power") as error:
+        find_gpu("A30").checked_power_limit_w(cap)
+    assert "165 W" in str(error.value)
+
+
+def test_caps_that_can_be_set():
+    assert find_gpu("A30").checked_power_limit_w(None) == 165.0
+    assert find_gpu("A10").checked_power_limit_w(100) == 100.0
+    with pytest.raises(InputError, match="100 to 150 W"):
+        find_gpu("A10").checked_power_limit_w(99)
+    # Its boards differ in what their makers allow.
+    assert find_gpu("RTX 5080").checked_power_limit_w(400) == 400.0
