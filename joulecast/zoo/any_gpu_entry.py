@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..errors import InputError, ZooError
+from ..errors import ZooError
 from ..hardware import GPU, find_gpu
 from ..operations import Operation
 from ..predictors.any_gpu import AnyGpuPredictor
@@ -18,12 +15,12 @@ from ..predictors.composition import HostModel
 from ..predictors.contract import Correction
 from ..predictors.prediction import NetworkPredictor
 from .corrections import read_correction, write_correction
-from .files import MANIFEST, checked_files, disagreement, json_bytes, write_files
+from .files import checked_files, json_bytes, parsed_json, write_files
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
 from .rendering import any_gpu_markdown
 
 _FILES = ("card.json", "predictor.json")
-_GOLDEN_OPERATIONS = 8
-_GOLDEN_TOLERANCE = 1e-4
+_MOST_GOLDEN_GPUS = 64
 
 
 @dataclass(frozen=True)
@@ -112,13 +109,8 @@ def save_any_gpu(
         "predictor.json": json_bytes(facts),
         **of_learned,
     }
-    shown = {gpu: operations[:_GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
-    return write_files(folder, files, _golden(learned, shown))
-
-
-def is_any_gpu(folder: Path) -> bool:
-    """Whether a folder holds such an entry."""
-    return (folder / MANIFEST).is_file() and not (folder / "power.onnx").exists()
+    shown = {gpu: operations[:GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
+    return write_files(folder, files, _golden(learned, shown), predictor=facts["predictor"])
 
 
 def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
@@ -129,8 +121,9 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
     """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
-    try:
-        card, facts = json.loads(files["card.json"]), json.loads(files["predictor.json"])
+    with refusing_damage(folder):
+        card = parsed_json(files["card.json"], "the card of this zoo entry")
+        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         learned = read_correction(facts, files)
         hosts = {mode: HostModel.from_json(value) for mode, value in card["host"].items()}
         log_errors = {
@@ -138,21 +131,9 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
             for mode, quantities in card["log_errors"].items()
         }
         golden = manifest["golden"]
-        operations = {
-            gpu: [Operation.from_json(value) for value in prediction["operations"]]
-            for gpu, prediction in golden.items()
-        }
-        again = _golden(learned, operations)
-        agrees = all(
-            np.allclose(again[gpu][name], golden[gpu][name], rtol=_GOLDEN_TOLERANCE, atol=0)
-            for gpu in golden
-            for name in ("device_time_s", "power_w")
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        if isinstance(error, ZooError):
-            raise
-        cause = error.what if isinstance(error, InputError) else str(error)
-        raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause) from error
-    if not agrees:
-        raise disagreement(folder, manifest)
+        if len(golden) > _MOST_GOLDEN_GPUS:
+            raise ZooError("a golden prediction is larger than any can be", given=len(golden))
+        again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
+        pairs = [(again[gpu][name], golden[gpu][name]) for gpu in golden for name in ("device_time_s", "power_w")]
+    require_agreement(folder, manifest, pairs)
     return AnyGpuEntry(card["name"], learned, hosts, log_errors)

@@ -1,4 +1,4 @@
-"""What predictors for any GPU learned, at rest: facts as JSON, and regressors as ONNX beside their native form."""
+"""What predictors for any GPU learned, at rest: facts as JSON, and regressors as arrays beside their native form."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..predictors.any_gpu import BoostedRegressor, Learned
 from ..predictors.contract import Correction
 from ..predictors.relative import RELATIVE_NAMES
 from ..predictors.roofline import Roofline
-from ..predictors.serving import OnnxRegressor, boosted_to_onnx
+from ..predictors.serving import regressor_file, stored_regressor, trees_of
 
 Files = Mapping[str, bytes]
 
@@ -57,13 +57,13 @@ def _write_trees(learned: Learned) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise ZooError("only a predictor that was just trained can be stored", given=type(learned.time).__name__)
     # The native form, to train on from.
     native = bytes(learned.time.model.get_booster().save_raw("ubj"))
-    return learned.to_json(), {"time.onnx": boosted_to_onnx(learned.time), "time.ubj": native}
+    return learned.to_json(), {regressor_file("time"): trees_of(learned.time).to_bytes(), "time.ubj": native}
 
 
 def _read_trees(facts: Mapping[str, Any], files: Files) -> Learned:
     if facts["inputs"] != list(RELATIVE_NAMES):
         raise ZooError("this zoo entry was trained on other features", hint="train it again")
-    return Learned.from_json(facts, OnnxRegressor(files["time.onnx"], len(RELATIVE_NAMES)))
+    return Learned.from_json(facts, stored_regressor(files, "time", len(RELATIVE_NAMES)))
 
 
 def _write_nothing(correction: Roofline) -> tuple[dict[str, Any], dict[str, bytes]]:

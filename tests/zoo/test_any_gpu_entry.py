@@ -56,7 +56,7 @@ def test_the_card_says_what_matters(entry):
     assert "Limits" in text
 
 
-@pytest.mark.parametrize("name", ["card.json", "predictor.json", "time.onnx", "manifest.json"])
+@pytest.mark.parametrize("name", ["card.json", "predictor.json", "time.safetensors.z", "time.ubj.z", "manifest.json"])
 def test_damage_is_refused(entry, name):
     path = entry / name
     data = bytearray(path.read_bytes())
