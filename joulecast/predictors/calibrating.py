@@ -19,6 +19,7 @@ from .calibration import (
     ErrorGroup,
     NetworkCalibration,
     conformal_error,
+    conformal_rank,
 )
 from .closeness import Closeness
 from .features import FloatArray
@@ -26,12 +27,15 @@ from .network_validation import NetworkError
 from .operation_validation import OperationErrors
 from .splits import fold_of
 
+KEPT = 99
+"""Errors that are stored of a group at most: levels in steps of 1 %."""
+
 LEAST_ERRORS = 30
 """Errors below which a group is not kept: its 90 % interval would rest on its three largest."""
 
 _PER_BIN = 40
 _MOST_BINS = 5
-_KEPT, _KEPT_OF_ALL = 99, 999  # Errors that are stored of a group: levels in steps of 1 % and of 0.1 %.
+_KEPT_OF_ALL = 199
 _MOST_PER_KIND = 20  # Otherwise one kind would speak for all kinds that nothing was measured of.
 _FAR = 0.99
 _CORRELATIONS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
@@ -92,10 +96,7 @@ def _once(part: OperationErrors) -> NDArray[np.bool_]:
 
 
 def calibrate(
-    closeness: Closeness,
-    errors: Sequence[OperationErrors],
-    seen: OperationErrors | None,
-    clock_errors: Mapping[str, FloatArray],
+    closeness: Closeness, errors: Sequence[OperationErrors], seen: OperationErrors | None
 ) -> Calibration | None:
     """Group errors on held-out operations by family, by what bounds them, and by closeness.
 
@@ -103,7 +104,6 @@ def calibrate(
         closeness: The operations that the predictor was trained on.
         errors: On operations that were left out, by whatever split.
         seen: On new measurements of operations that were not.
-        clock_errors: See `Calibration`.
 
     Returns:
         None where there are too few errors.
@@ -116,16 +116,19 @@ def calibrate(
     groups: dict[str, tuple[ErrorGroup, ...]] = {}
     for family in sorted(set(pool.families.tolist())):
         mine = pool.families == family
-        groups[family] = _bins(pool.where(mine))
-        for bound in ("host", "GPU"):
-            groups[f"{family} {bound}"] = _bins(pool.where(mine & (bounds == bound)))
+        # These two have no distance: none, and no end of it.
+        most = 1 if family in (MEASURED, STAND_IN) else _MOST_BINS
+        by_bound = {f"{family} {bound}": _bins(pool.where(mine & (bounds == bound)), most) for bound in ("host", "GPU")}
+        groups |= by_bound
+        if not all(by_bound.values()):
+            groups[family] = _bins(pool.where(mine), most)
     for bound in ("host", "GPU"):
         groups[bound] = _bins(pool.where(unseen & (bounds == bound)), most=1, kept=_KEPT_OF_ALL)
     groups[""] = _bins(pool.where(unseen), most=1, kept=_KEPT_OF_ALL)
-    return Calibration(closeness, {name: bins for name, bins in groups.items() if bins}, clock_errors)
+    return Calibration(closeness, {name: bins for name, bins in groups.items() if bins})
 
 
-def _bins(pool: _Pool, most: int = _MOST_BINS, kept: int = _KEPT) -> tuple[ErrorGroup, ...]:
+def _bins(pool: _Pool, most: int, kept: int = KEPT) -> tuple[ErrorGroup, ...]:
     """Bins of distance with about as many errors each; none if there are too few."""
     count = len(pool.distances)
     if count < LEAST_ERRORS:
@@ -140,11 +143,11 @@ def _bins(pool: _Pool, most: int = _MOST_BINS, kept: int = _KEPT) -> tuple[Error
         mine = pool.where(place == i)
         known = {q: np.sort(values[~np.isnan(values)]) for q, values in mine.errors.items()}
         if min(len(values) for values in known.values()) >= LEAST_ERRORS // 2:
-            found.append(ErrorGroup(float(farthest), {q: _thinned(values, kept) for q, values in known.items()}))
+            found.append(ErrorGroup(float(farthest), {q: thinned(values, kept) for q, values in known.items()}))
     return tuple(found)
 
 
-def _thinned(errors: FloatArray, kept: int) -> FloatArray:
+def thinned(errors: FloatArray, kept: int) -> FloatArray:
     """Sorted errors, or if there are more than `kept`, the ranks that cover as much as their ranks would."""
     if len(errors) <= kept:
         return errors
@@ -171,16 +174,12 @@ def fit_networks(
         return None
     difficulties = {}
     for quantity in QUANTITIES:
-        sigmas = [calibration.sigma(quantity, e.parts.operations, e.parts.measured, e.parts.distances) for e in errors]
+        summed = np.array([e.parts.variances(calibration, quantity) for e in errors])
         size = np.array([abs(_log_error(e, "overlap", quantity)) for e in errors])
-
-        def loss(difficulty: Difficulty, sigmas: list[FloatArray] = sigmas, size: FloatArray = size) -> float:
-            # Likelihood of errors with a Laplace distribution of that width, up to a common factor: the scores
-            # take care of that.
-            width = np.array([difficulty.of(e.parts.shares, s) for e, s in zip(errors, sigmas, strict=True)])
-            return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
-
-        difficulties[quantity] = min((Difficulty(f, c) for f in _FLOORS for c in _CORRELATIONS), key=loss)
+        difficulties[quantity] = min(
+            (Difficulty(floor, correlation) for floor in _FLOORS for correlation in _CORRELATIONS),
+            key=lambda difficulty: _misfit(size, difficulty.of(summed)),
+        )
     found = NetworkCalibration(difficulties, {}, basis)
     units = [found.difficulty(calibration, e.parts) for e in errors]
     scores = {
@@ -196,6 +195,11 @@ def fit_networks(
         for composition in ("overlap", "sum")
     }
     return NetworkCalibration(difficulties, scores, basis)
+
+
+def _misfit(size: FloatArray, width: FloatArray) -> float:
+    """Likelihood of errors under a Laplace distribution of that width, up to a factor that is common to all."""
+    return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
 
 
 def _log_error(error: NetworkError, composition: str, quantity: str) -> float:
@@ -240,7 +244,7 @@ def operation_coverage(
     widths = {split: {q: np.full(len(part.operations), np.nan) for q in QUANTITIES} for split, part in errors.items()}
     for held in range(folds):
         others = [part.where(places[split] != held) for split, part in errors.items()]
-        calibration = calibrate(nothing, others, None, {})
+        calibration = calibrate(nothing, others, None)
         if calibration is None:
             return []
         for split, part in errors.items():
@@ -292,7 +296,7 @@ def network_coverage(
     for name in sorted(names):
         others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
         made = fit_networks(calibration, others, "")
-        if made is None:
+        if made is None or conformal_rank(level, sum(map(len, others))) > sum(map(len, others)):
             continue
         for split, errors in splits.items():
             for e in errors:

@@ -9,7 +9,7 @@ A network's errors are counted in units of its difficulty, which follows from it
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -72,21 +72,27 @@ class ErrorGroup:
     errors: Mapping[str, FloatArray]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """What the errors of a predictor say about those of new operations.
 
     Args:
-        closeness: The operations that it was trained on.
+        closeness: The operations that it was trained on; without any, distance plays no part.
         groups: Name -> errors, nearest first. Names are "family host" and "family GPU"; coarser ones ("family", "host",
             "GPU", "") are there for what has no group of its own.
-        clock_errors: Quantity -> sorted absolute log errors that one octave between the clock that was measured and
-            another adds; empty where that is not known.
     """
 
     closeness: Closeness
     groups: Mapping[str, tuple[ErrorGroup, ...]]
-    clock_errors: Mapping[str, FloatArray]
+
+    @classmethod
+    def of_device_errors(cls, errors: Mapping[str, Sequence[float]]) -> Self:
+        """From family ("" for all) -> sorted absolute log errors of time, wherever the operations lie."""
+        groups = {
+            family: (ErrorGroup(math.inf, {"time": np.array(values, dtype=float)}),)
+            for family, values in errors.items()
+        }
+        return cls(Closeness({}), groups)
 
     def log_errors(
         self,
@@ -105,17 +111,22 @@ class Calibration:
             operations: Which.
             host_bound: Whether launching takes longer than the GPU's work.
             measured: Whether the predictor was trained on this very operation, at this clock.
-            distances: From the nearest operation that it was trained on.
+            distances: From those that it was trained on; see `Closeness`.
+
+        Returns:
+            NaN where no error of the quantity is known.
 
         Raises:
             InputError: The level is not between 0 and 1, or higher than all errors together support.
         """
-        found = np.empty(len(operations))
+        found = np.full(len(operations), np.nan)
+        everything = self.groups[""][-1].errors.get(quantity)
+        if everything is None:
+            return found
         widths: dict[tuple[str, int], float] = {}
-        everything = self.groups[""][-1].errors[quantity]
         for i, (name, place) in enumerate(self._places(operations, host_bound, measured, distances)):
             if (name, place) not in widths:
-                errors = self.groups[name][place].errors[quantity]
+                errors = self.groups[name][place].errors.get(quantity, everything)
                 enough = conformal_rank(level, len(errors)) <= len(errors)
                 widths[name, place] = conformal_error(errors if enough else everything, level, "held-out operations")
             found[i] = widths[name, place]
@@ -162,17 +173,6 @@ class Calibration:
         ]
         return max(bins) if bins else self.groups[""][-1].farthest
 
-    def clock_error(self, quantity: str, level: float, octaves: Any) -> Any:
-        """What a clock so many octaves away adds to the half width; zero at the clock that was measured.
-
-        Raises:
-            InputError: The level is too high for the errors that are known.
-        """
-        errors = self.clock_errors.get(quantity)
-        if errors is None or not len(errors):
-            return 0.0 * np.asarray(octaves)
-        return conformal_error(errors, level, "errors at other clocks") * np.abs(octaves)
-
     def to_json(self) -> dict[str, Any]:
         """Everything as plain lists and dictionaries."""
         return {
@@ -181,7 +181,6 @@ class Calibration:
                 name: [{"farthest": round(g.farthest, 4), "errors": _rounded(g.errors)} for g in bins]
                 for name, bins in self.groups.items()
             },
-            "clock_errors": _rounded(self.clock_errors),
         }
 
     @classmethod
@@ -191,7 +190,7 @@ class Calibration:
             name: tuple(ErrorGroup(float(g["farthest"]), _arrays(g["errors"])) for g in bins)
             for name, bins in value["groups"].items()
         }
-        return cls(Closeness.from_json(value["closeness"]), groups, _arrays(value["clock_errors"]))
+        return cls(Closeness.from_json(value["closeness"]), groups)
 
 
 def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, list[float]]:
@@ -220,25 +219,32 @@ class Parts:
 
     @classmethod
     def of(
-        cls, counts: FloatArray, predictions: OperationPredictions, measured: Collection[str], closeness: Closeness
+        cls,
+        counts: FloatArray,
+        predictions: OperationPredictions,
+        measured: NDArray[np.bool_],
+        distances: FloatArray,
     ) -> Self:
         """Look at a network.
 
         Args:
             counts: Calls of each operation.
             predictions: Of its operations.
-            measured: Digests of the operations that the predictor was trained on.
-            closeness: The same operations.
+            measured: Of each operation; see `Calibration.log_errors`.
+            distances: The same.
         """
         device_s = np.nan_to_num(counts * predictions.device_time_s)
         known = np.flatnonzero(~np.isnan(predictions.device_time_s))
-        operations = tuple(predictions.operations[i] for i in known)
         return cls(
-            operations,
+            tuple(predictions.operations[i] for i in known),
             device_s[known] / max(float(device_s.sum()), 1e-30),
-            np.array([operation.digest in measured for operation in operations], dtype=bool),
-            closeness.distances(operations),
+            measured[known],
+            distances[known],
         )
+
+    def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
+        """See `variances`."""
+        return variances(self.shares, calibration.sigma(quantity, self.operations, self.measured, self.distances))
 
 
 @dataclass(frozen=True)
@@ -253,10 +259,16 @@ class Difficulty:
     floor: float
     correlation: float
 
-    def of(self, shares: FloatArray, sigma: FloatArray) -> float:
-        """The standard deviation for operations with these shares and standard deviations."""
-        alike, apart = float((shares * sigma).sum()) ** 2, float(((shares * sigma) ** 2).sum())
-        return math.sqrt(self.floor**2 + self.correlation * alike + (1 - self.correlation) * apart)
+    def of(self, variances: FloatArray) -> FloatArray:
+        """The standard deviation of networks, from rows of what `variances` gives."""
+        alike, apart = variances.T
+        found: FloatArray = np.sqrt(self.floor**2 + self.correlation * alike + (1 - self.correlation) * apart)
+        return found
+
+
+def variances(shares: FloatArray, sigma: FloatArray) -> FloatArray:
+    """Variance of a sum with these shares and standard deviations: if all err alike, and if each errs for itself."""
+    return np.array([float((shares * sigma).sum()) ** 2, float(((shares * sigma) ** 2).sum())])
 
 
 @dataclass(frozen=True)
@@ -265,7 +277,7 @@ class NetworkCalibration:
 
     Args:
         difficulties: time, power and energy -> how it follows from the operations; that of the energy-delay product is
-            the sum of those of time and energy, which err together.
+            the sum of those of time and energy, which err together. None: errors count as they are.
         scores: Composition -> quantity -> sorted absolute log errors over difficulty.
         basis: What networks these were, in a few words.
     """
@@ -274,12 +286,17 @@ class NetworkCalibration:
     scores: Mapping[str, Mapping[str, FloatArray]]
     basis: str
 
+    @classmethod
+    def of_errors(cls, errors: Mapping[str, Sequence[float]], basis: str) -> Self:
+        """From quantity -> sorted absolute log errors, whatever the networks' difficulty."""
+        return cls({}, {"overlap": _arrays(errors)}, basis)
+
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
-        """The difficulty of a network, quantity by quantity."""
+        """The difficulty of a network, quantity by quantity; 1 where none was learned."""
+        if not self.difficulties:
+            return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
         found = {
-            quantity: difficulty.of(
-                parts.shares, calibration.sigma(quantity, parts.operations, parts.measured, parts.distances)
-            )
+            quantity: float(difficulty.of(parts.variances(calibration, quantity)))
             for quantity, difficulty in self.difficulties.items()
         }
         return {**found, "edp": found["time"] + found["energy"]}

@@ -77,8 +77,11 @@ class Closeness:
         return cls({str(kind): matrix[kinds == kind] for kind in np.unique(kinds)})
 
     def distances(self, operations: Sequence[Operation]) -> FloatArray:
-        """Mean distance of each operation to the three nearest of its kind; infinite where none was measured."""
-        found = np.full(len(operations), np.inf)
+        """Mean distance of each operation to the three nearest of its kind; infinite where none was measured.
+
+        Zero everywhere if nothing is remembered at all.
+        """
+        found = np.full(len(operations), np.inf if self.rows else 0.0)
         kinds = np.array([operation.kind for operation in operations])
         matrix = coordinates(operations) if operations else np.empty((0, len(COORDINATES)), np.float32)
         for kind in set(kinds.tolist()) & set(self.rows):

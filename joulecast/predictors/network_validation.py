@@ -171,6 +171,7 @@ def _network_error(
     counts, predictions = predict_network(predictor, network)
     totals = compose(counts, predictions, host, find_gpu(predictor.gpu).power_limit_w)
     added = plain_sum(counts, predictions)
+    measured = np.array([operation.digest in predictor.measured for operation in predictions.operations], dtype=bool)
     foreign = np.array([group_of(op, predictor.gpu) not in predictor.baseline.groups for op in predictions.operations])
     return NetworkError(
         measurement=measurement,
@@ -182,7 +183,7 @@ def _network_error(
         device_time_s=totals.device_time_s,
         host_time_s=totals.host_time_s,
         unmeasured_share=float(np.nansum((counts * predictions.device_time_s)[foreign])) / totals.device_time_s,
-        parts=Parts.of(counts, predictions, predictor.measured, closeness),
+        parts=Parts.of(counts, predictions, measured, closeness.distances(predictions.operations)),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
@@ -16,6 +16,7 @@ from ..operations import Operation
 from .closeness import Closeness
 from .features import FloatArray, roofline
 from .fitting import fit_own
+from .forest import LEAST_OPERATIONS
 from .metrics import errors_by, scores
 from .predictor import OperationPredictor
 from .recipe import OwnRecipe
@@ -132,11 +133,16 @@ def cross_validate(dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str
     return _held_out(dataset, mode, recipe, fold, campaign or "all campaigns")
 
 
-def leave_kinds_out(dataset: Dataset, mode: str, recipe: OwnRecipe) -> OperationErrors:
-    """Predict every operation by a predictor that has seen none of its kind: what stands in for it must do."""
+def leave_kinds_out(dataset: Dataset, mode: str, recipe: OwnRecipe) -> OperationErrors | None:
+    """Predict every operation by a predictor that has seen none of its kind: what stands in for it must do.
+
+    None where too little would remain of any kind's absence.
+    """
     operations = {m.operation for m in dataset.usable(mode)}
-    kinds = sorted({operation.kind for operation in operations})
-    return _held_out(dataset, mode, recipe, {o: kinds.index(o.kind) for o in operations}, "kinds left out")
+    of_kind = Counter(operation.kind for operation in operations)
+    kinds = sorted(kind for kind, count in of_kind.items() if len(operations) - count >= 2 * LEAST_OPERATIONS)
+    fold = {o: kinds.index(o.kind) for o in operations if o.kind in kinds}
+    return _held_out(dataset, mode, recipe, fold, "kinds left out") if fold else None
 
 
 def _held_out(

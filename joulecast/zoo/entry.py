@@ -8,7 +8,7 @@ unnoticed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations import Operation
 from ..predictors.baseline import Baseline
+from ..predictors.calibration import Calibration, NetworkCalibration
 from ..predictors.composition import HostModel
 from ..predictors.forest import ForestRegressor
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
@@ -46,7 +47,7 @@ class ModelCard:
         network_errors: Network -> relative errors of time and energy when left out.
         host: See HostModel.
         composition: Which composition is the default.
-        log_errors: Sorted absolute log errors on networks left out, for intervals.
+        coverage: How many cases lay within 90 % intervals that were not made from them, split by split.
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
@@ -64,13 +65,19 @@ class ModelCard:
     network_errors: Mapping[str, Mapping[str, float]]
     host: Mapping[str, Any]
     composition: str
-    log_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    coverage: tuple[Mapping[str, Any], ...] = ()
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
 
 
-def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCard, golden: list[Operation]) -> Path:
+def save_entry(
+    folder: str | Path,
+    predictor: OperationPredictor,
+    card: ModelCard,
+    golden: list[Operation],
+    network_errors: NetworkCalibration | None = None,
+) -> Path:
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
     Args:
@@ -78,6 +85,7 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
         predictor: With forests as regressors.
         card: Its card.
         golden: Operations for the golden prediction; the first eight are used.
+        network_errors: For intervals of networks.
     """
     if not isinstance(predictor.time, ForestRegressor) or not isinstance(predictor.power, ForestRegressor):
         raise ZooError("only a predictor that was just trained can be stored", given=type(predictor.time).__name__)
@@ -86,7 +94,12 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes(predictor.facts()),
+        "predictor.json": json_bytes(
+            {
+                **predictor.facts(),
+                "network_errors": None if network_errors is None else network_errors.to_json(),
+            }
+        ),
         regressor_file("time"): trees_of(predictor.time).to_bytes(),
         regressor_file("power"): trees_of(predictor.power).to_bytes(),
     }
@@ -131,6 +144,7 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             power=stored_regressor(files, "power"),
             measured=frozenset(facts["measured"]),
             transferred=tuple(facts["transferred"]),
+            calibration=None if facts.get("calibration") is None else Calibration.from_json(facts["calibration"]),
         )
         composition = card["composition"]
         if composition not in COMPOSITIONS:
@@ -140,7 +154,9 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             operations=predictor,
             host=HostModel.from_json(card["host"]),
             composition=composition,
-            log_errors={quantity: tuple(errors) for quantity, errors in card["log_errors"].items()},
+            network_errors=None
+            if facts.get("network_errors") is None
+            else NetworkCalibration.from_json(facts["network_errors"]),
         )
         golden = manifest["golden"]
         operations = golden_operations(golden["operations"])
