@@ -26,6 +26,9 @@ HEAVY = {
     "safetensors",
     "scipy",
     "xgboost",
+    "fastapi",
+    "uvicorn",
+    "pydantic",
 }
 # Rooms from the ground up; a room may import those before it, and itself.
 ROOMS = [
@@ -36,6 +39,8 @@ ROOMS = [
     "inputs",
     "networks",
     "resources",
+    "quantities",
+    "problems",
     "plotting",
     "hardware",
     "datasets",
@@ -43,6 +48,9 @@ ROOMS = [
     "predictors",
     "zoo",
     "api",
+    "wire",
+    "client",
+    "service",
     "cli",
 ]
 
