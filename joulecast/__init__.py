@@ -1,21 +1,26 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
-from .api import extract, predict, predict_operations
+from .api import best, extract, predict, predict_operations, sweep
 from .client import Client
 from .errors import JoulecastError
 from .networks import Network
 from .operations import Operation
 from .predictors.prediction import Prediction
+from .queries import Choice, Sweep
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Choice",
     "Client",
     "JoulecastError",
     "Network",
     "Operation",
     "Prediction",
+    "Sweep",
+    "best",
     "extract",
     "predict",
     "predict_operations",
+    "sweep",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .errors import InputError
@@ -12,6 +12,11 @@ from .operations import Operation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
 from .profiling import WHITELIST, network_of
+from .queries import Choice, Question, Sweep
+from .queries import best as best_of
+from .queries import sweep as sweep_of
+from .queries.constraints import Constraints
+from .queries.objectives import Tariff
 from .zoo import find_predictor
 
 if TYPE_CHECKING:
@@ -79,6 +84,7 @@ def predict(
     gpu: str | GPU,
     clock: float | None = None,
     *,
+    power_limit_w: float | None = None,
     mode: str = "inference",
     precision: str = "default",
     cache_length: int | None = None,
@@ -96,6 +102,7 @@ def predict(
         cache_length: Tokens that a transformer has cached.
         gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
         clock: Graphics clock in MHz; None for the GPU's default.
+        power_limit_w: Power cap in watts; None for the board's default. The clock falls until the GPU is within it.
         predictor: A zoo name or the folder of an entry; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         strict: Raise where an operation is not covered, instead of listing it.
@@ -105,7 +112,7 @@ def predict(
 
     Raises:
         UnknownNameError: No such model, GPU, mode, precision or predictor.
-        InputError: A clock that the GPU cannot hold, a precision that it does not have, a shape that cannot be.
+        InputError: A clock or a cap that the GPU cannot hold, a precision that it lacks, a shape that cannot be.
         ZooError: No predictor for this GPU, or a damaged one.
         UncoveredError: `strict`, and some operation is not covered.
         ExtractionError, MissingDependencyError: See `extract`.
@@ -117,14 +124,20 @@ def predict(
     """
     found = find_gpu(gpu)
     found.checked_clock_mhz(clock)
+    found.checked_power_limit_w(power_limit_w)
     network = network_of(model, input_shape, mode=mode, precision=precision, cache_length=cache_length)
     network_predictor = find_predictor(found, network.mode, predictor)
     _refuse_precisions(found, (entry.operation for entry in network))
-    return network_predictor.predict(network, clock, composition=composition, strict=strict)
+    return network_predictor.predict(network, clock, power_limit_w, composition=composition, strict=strict)
 
 
 def predict_operations(
-    operations: Iterable[Operation], gpu: str | GPU, clock: float | None = None, predictor: str | None = None
+    operations: Iterable[Operation],
+    gpu: str | GPU,
+    clock: float | None = None,
+    predictor: str | None = None,
+    *,
+    power_limit_w: float | None = None,
 ) -> OperationPredictions:
     """Predict single operations, each running alone in a loop.
 
@@ -133,6 +146,7 @@ def predict_operations(
         gpu: Name or alias from the catalogue.
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name or the folder of an entry; None for the GPU's default.
+        power_limit_w: Power cap in watts; None for the board's default.
 
     Returns:
         Arrays with one value per operation, in their order; NaN where an operation is not covered.
@@ -146,7 +160,132 @@ def predict_operations(
         raise InputError("operations to predict share one mode", given=", ".join(sorted(modes)) or "no operations")
     found = find_gpu(gpu)
     _refuse_precisions(found, listed)
-    return find_predictor(found, modes.pop(), predictor).operations.predict(listed, clock)
+    return find_predictor(found, modes.pop(), predictor).operations.predict(listed, clock, power_limit_w)
+
+
+def best(
+    model: Model,
+    input_shape: InputShape | None = None,
+    *,
+    objective: str = "energy",
+    gpus: str | GPU | Iterable[str | GPU] | None = None,
+    clocks: float | Iterable[float] | None = None,
+    power_limit_w: float | None = None,
+    mode: str = "inference",
+    precision: str | Sequence[str] = "default",
+    batch_sizes: Iterable[int] | None = None,
+    cache_length: int | None = None,
+    predictor: str | None = None,
+    max_time_s: float | None = None,
+    max_power_w: float | None = None,
+    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_kwh: float | None = None,
+    carbon: float | str | None = None,
+) -> list[Choice]:
+    """Choose the GPU and the clock for a job: the best clock of each GPU, precision and batch size, best first.
+
+    GPUs that lack the precision or the memory are left out, unless they were named alone; `sweep` lists them.
+
+    Args:
+        model: See `extract`, as for input_shape, mode and cache_length.
+        input_shape: Shape of the input, batch first, or of several inputs.
+        objective: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon; the least is best.
+        gpus: Names, aliases or files of GPUs; None for the whole catalogue.
+        clocks: Graphics clocks in MHz; None for at most 40 that the GPU can hold, its default among them.
+        power_limit_w: Power cap in watts; None for each board's default.
+        mode: inference or training.
+        precision: One, or several to choose from.
+        batch_sizes: First sizes of the input to choose from instead of its own.
+        cache_length: Tokens that a transformer has cached.
+        predictor: A zoo name or the folder of an entry; None for each GPU's default.
+        max_time_s: Deadline of an iteration.
+        max_power_w: Mean board power over an iteration.
+        price_per_hour: Of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
+        price_per_kwh: Of electricity, in the same currency.
+        carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+
+    Raises:
+        UnknownNameError: No such model, GPU, mode, precision, objective, country or predictor.
+        InputError: A clock that a named GPU cannot hold, a negative price, an objective without what it needs; no GPU
+            has the precision or the memory; or nothing keeps the constraints (says which one binds, and the nearest).
+        ZooError, ExtractionError, MissingDependencyError: See `predict`.
+
+    Example:
+        >>> best("resnet50", (32, 3, 224, 224), gpus=["A30", "T4"])[0].gpu  # doctest: +SKIP
+        'NVIDIA A30'
+    """
+    tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
+    question = Question.of(
+        model,
+        input_shape,
+        gpus=gpus,
+        clocks=clocks,
+        mode=mode,
+        precision=precision,
+        batch_sizes=batch_sizes,
+        cache_length=cache_length,
+        power_limit_w=power_limit_w,
+        predictor=predictor,
+    )
+    return best_of(question, objective, tariff, Constraints(max_time_s, max_power_w))
+
+
+def sweep(
+    model: Model,
+    input_shape: InputShape | None = None,
+    *,
+    objective: str = "energy",
+    gpus: str | GPU | Iterable[str | GPU] | None = None,
+    clocks: float | Iterable[float] | None = None,
+    power_limit_w: float | None = None,
+    mode: str = "inference",
+    precision: str | Sequence[str] = "default",
+    batch_sizes: Iterable[int] | None = None,
+    cache_length: int | None = None,
+    predictor: str | None = None,
+    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_kwh: float | None = None,
+    carbon: float | str | None = None,
+) -> Sweep:
+    """Predict a job on GPUs over their clocks: a table, its Pareto front, and plots.
+
+    Args:
+        model: See `best`, as for everything that is not said here.
+        input_shape: Shape of the input, batch first, or of several inputs.
+        objective: What the rows' values are, and what the plots mark the optimum of.
+        gpus: Names, aliases or files of GPUs; None for the whole catalogue.
+        clocks: Graphics clocks in MHz; None for at most 40 that the GPU can hold, its default among them.
+        power_limit_w: Power cap in watts; None for each board's default.
+        mode: inference or training.
+        precision: One, or several.
+        batch_sizes: First sizes of the input instead of its own.
+        cache_length: Tokens that a transformer has cached.
+        predictor: A zoo name or the folder of an entry; None for each GPU's default.
+        price_per_hour: Of any GPU, or a mapping from GPU to price.
+        price_per_kwh: Of electricity.
+        carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
+
+    Raises:
+        UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.
+
+    Example:
+        >>> sweep("resnet50", (32, 3, 224, 224), gpus="A30").best().clock_mhz  # doctest: +SKIP
+        900.0
+    """
+    tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
+    question = Question.of(
+        model,
+        input_shape,
+        gpus=gpus,
+        clocks=clocks,
+        mode=mode,
+        precision=precision,
+        batch_sizes=batch_sizes,
+        cache_length=cache_length,
+        power_limit_w=power_limit_w,
+        predictor=predictor,
+    )
+    return sweep_of(question, objective, tariff)
 
 
 def _refuse_precisions(gpu: GPU, operations: Iterable[Operation]) -> None:

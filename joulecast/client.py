@@ -70,6 +70,7 @@ class Client:
         gpu: str | GPU,
         clock: float | None = None,
         *,
+        power_limit_w: float | None = None,
         mode: str = "inference",
         precision: str = "default",
         cache_length: int | None = None,
@@ -87,6 +88,7 @@ class Client:
             "precision": precision,
             "gpu": _gpu_name(gpu),
             "clock_mhz": clock,
+            "power_limit_w": power_limit_w,
             "predictor": predictor,
             "composition": composition,
             "strict": strict,
@@ -100,6 +102,8 @@ class Client:
         gpu: str | GPU,
         clock: float | None = None,
         predictor: str | None = None,
+        *,
+        power_limit_w: float | None = None,
     ) -> OperationPredictions:
         """See `joulecast.predict_operations`.
 
@@ -109,7 +113,13 @@ class Client:
         listed = [operation.to_json() for operation in operations]
         if not listed:
             raise InputError("operations to predict share one mode", given="no operations")
-        question = {"operations": listed, "gpu": _gpu_name(gpu), "clock_mhz": clock, "predictor": predictor}
+        question = {
+            "operations": listed,
+            "gpu": _gpu_name(gpu),
+            "clock_mhz": clock,
+            "power_limit_w": power_limit_w,
+            "predictor": predictor,
+        }
         found: OperationPredictions = self._ask("predict_operations", question)
         return found
 

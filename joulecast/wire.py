@@ -19,6 +19,8 @@ from .networks import Dropped, Entry, Network
 from .operations import Operation
 from .predictors.prediction import Interval, OperationCost, Prediction
 from .predictors.predictor import OperationPredictions
+from .queries import Choice, LeftOut, Sweep
+from .queries.objectives import Tariff
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
 
@@ -26,18 +28,24 @@ _TAG = "$"
 _CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
+        Choice,
         Dropped,
         Entry,
         GPU,
         IdleCurve,
         Interval,
+        LeftOut,
         Network,
         OperationCost,
         OperationPredictions,
         Prediction,
+        Sweep,
+        Tariff,
         VoltageCurve,
     )
 }
+# Fields that stay behind, and take their default at the other end.
+_LEFT_BEHIND = frozenset({"work"})
 
 
 def pack(value: Any) -> Any:
@@ -63,7 +71,8 @@ def pack(value: Any) -> Any:
             return pack(value.item())
     name = type(value).__name__
     if is_dataclass(value) and _CLASSES.get(name) is type(value):
-        return {_TAG: name, **{field.name: pack(getattr(value, field.name)) for field in fields(value)}}
+        sent = [field.name for field in fields(value) if field.name not in _LEFT_BEHIND]
+        return {_TAG: name, **{each: pack(getattr(value, each)) for each in sent}}
     raise TypeError(f"{name} does not travel")
 
 

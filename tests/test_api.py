@@ -63,6 +63,21 @@ def test_energy_is_lowest_at_a_middle_clock():
     assert predictions[-1].interval() is not None
 
 
+@pytest.mark.parametrize("gpu", ["A30", "A100-PCIE-40GB"])
+def test_a_lower_cap_takes_longer_at_a_lower_clock(gpu):
+    caps = (None, 120.0, 100.0)
+    found = [joulecast.predict("resnet50", (32, 3, 224, 224), gpu, power_limit_w=cap) for cap in caps]
+    assert [p.time_s for p in found] == sorted(p.time_s for p in found)
+    assert [p.held_clock_mhz for p in found] == sorted((p.held_clock_mhz for p in found), reverse=True)
+    for cap, prediction in zip(caps[1:], found[1:], strict=True):
+        assert prediction.held_clock_mhz < prediction.clock_mhz
+        assert prediction.power_w <= 1.001 * cap == 1.001 * prediction.power_limit_w
+    default = joulecast.predict(
+        "resnet50", (32, 3, 224, 224), gpu, found[0].clock_mhz, power_limit_w=found[0].power_limit_w
+    )
+    assert default.to_json() == found[0].to_json()
+
+
 def test_modules_lists_and_files(tmp_path):
     module = nn.Sequential(nn.Conv2d(3, 64, 3), nn.ReLU())
     assert joulecast.predict(module, (32, 3, 56, 56), "A30").energy_j > 0

@@ -33,13 +33,13 @@ HEAVY = {
 # Rooms from the ground up; a room may import those before it, and itself.
 ROOMS = [
     "errors",
+    "units",
     "rules",
     "kinds",
     "operations",
     "inputs",
     "networks",
     "resources",
-    "quantities",
     "problems",
     "plotting",
     "hardware",
@@ -47,6 +47,7 @@ ROOMS = [
     "profiling",
     "predictors",
     "zoo",
+    "queries",
     "api",
     "wire",
     "client",

@@ -9,7 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import catalogue, collect, datasets, extract, predict, serve, train
+from . import best, catalogue, collect, datasets, extract, predict, serve, sweep, train
 
 app = typer.Typer(
     name="joulecast",
@@ -20,6 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command("predict")(predict.predict)
+app.command("best")(best.best)
+app.command("sweep")(sweep.sweep)
 app.command("extract")(extract.extract)
 app.command("collect", context_settings=collect.PASSED_ON)(collect.collect)
 app.command("train")(train.train)

@@ -8,7 +8,6 @@ import typer
 
 from ..errors import InputError
 from ..inputs import parse_shapes as parse_shapes
-from ..quantities import si as si
 
 if TYPE_CHECKING:
     from ..operations import Operation

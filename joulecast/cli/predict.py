@@ -9,6 +9,7 @@ import typer
 
 from ..errors import InputError
 from ..inputs import shape_text
+from ..units import si
 from .arguments import (
     AsCsv,
     AsJson,
@@ -21,7 +22,6 @@ from .arguments import (
     operation_text,
     parse_shapes,
     refuse_both,
-    si,
     table,
 )
 
@@ -38,6 +38,9 @@ def predict(
         str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")
     ] = "",
     clock: Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")] = None,
+    power_limit: Annotated[
+        float | None, typer.Option(help="Power cap in watts; the board's default if left out.")
+    ] = None,
     training: Training = False,
     precision: Precision = "default",
     cache_length: CacheLength = None,
@@ -64,6 +67,7 @@ def predict(
         parse_shapes(input_shape),
         gpu,
         clock,
+        power_limit_w=power_limit,
         mode="training" if training else "inference",
         precision=precision,
         cache_length=cache_length,
@@ -95,7 +99,7 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
     bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
     parts = [
         f"{prediction.network} {shape_text(prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
-        f"{prediction.clock_mhz:g} MHz",
+        f"{prediction.clock_mhz:g} MHz{_throttled_text(prediction)}",
         "",
         table(header, totals, frozenset({1})),
         *_incomplete(prediction),
@@ -110,6 +114,12 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         parts += ["", f"not covered, and not in the totals:\n{listed}"]
     parts += ["", *(f"note: {note}" for note in prediction.notes)] if prediction.notes else []
     return "\n".join(parts)
+
+
+def _throttled_text(prediction: Prediction) -> str:
+    if prediction.held_clock_mhz > 0.99 * prediction.clock_mhz:
+        return ""
+    return f" (held to {prediction.held_clock_mhz:.0f} MHz by its cap of {prediction.power_limit_w:g} W)"
 
 
 def _incomplete(prediction: Prediction) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from functools import cache
@@ -36,25 +37,22 @@ def _by_folded_name() -> Mapping[str, GPU]:
     return {_folded(name): gpu for gpu in gpus().values() for name in (gpu.name, *gpu.aliases)}
 
 
-def _versions(name: str) -> list[str]:
-    """Short names of the GPUs that `name` is the beginning of, word by word: "A100" -> "A100 PCIe 40GB", ..."""
-    return [
-        gpu.aliases[0]
-        for gpu in gpus().values()
-        if any(
-            _folded("".join(words[:count])) == _folded(name)
-            for words in (alias.split() for alias in (gpu.name, *gpu.aliases))
-            for count in range(1, len(words))
-        )
-    ]
+def _words(name: str) -> frozenset[str]:
+    return frozenset(re.split(r"[\s\-_]+", name.strip().lower()))
+
+
+def _versions(name: str) -> list[GPU]:
+    """The GPUs that go by all words of `name`: "A100" -> four of them, "A100 80GB" -> two."""
+    asked = _words(name)
+    return [gpu for gpu in gpus().values() if any(asked <= _words(alias) for alias in (gpu.name, *gpu.aliases))]
 
 
 def find_gpu(name: str | Path | GPU) -> GPU:
     """Find a GPU by name or alias, or read its description.
 
     Args:
-        name: A name or alias from the catalogue, where case, spaces and hyphens do not matter; or the path of a TOML
-            file that describes a GPU (docs/gpus.md).
+        name: A name or alias from the catalogue, where case, spaces and hyphens do not matter, or as many of its words
+            as only one GPU has; or the path of a TOML file that describes a GPU (docs/gpus.md).
 
     Raises:
         UnknownNameError: No GPU has that name, or several have.
@@ -68,10 +66,15 @@ def find_gpu(name: str | Path | GPU) -> GPU:
     if found is not None:
         return found
     versions = _versions(str(name)) if _folded(str(name)) else []
+    if len(versions) == 1:
+        return versions[0]
     if versions:
         # Bandwidth and power cap differ by up to a factor of two: not to be guessed.
         raise UnknownNameError(
-            "several GPUs go by this name", given=repr(name), allowed=", ".join(versions), hint="name one of them"
+            "several GPUs go by this name",
+            given=repr(name),
+            allowed=", ".join(gpu.aliases[0] for gpu in versions),
+            hint="name one of them",
         )
     known = [gpu.aliases[0] for gpu in gpus().values()]
     raise unknown_name(

@@ -9,6 +9,8 @@ from typing import Any
 
 from ..errors import InputError
 
+_LEAST_CAP = 0.1  # Of the default, where neither the range of caps nor idle power is known.
+
 
 @dataclass(frozen=True)
 class VoltageCurve:
@@ -179,3 +181,28 @@ class GPU:
                 hint=f"leave the clock out for the default, {self.boost_clock_mhz} MHz",
             )
         return float(clock_mhz)
+
+    def checked_power_limit_w(self, power_limit_w: float | None) -> float:
+        """The power cap to assume: the one given, or the board's default.
+
+        Where the catalogue does not know which caps can be set, they reach from idle power to the default.
+
+        Raises:
+            InputError: The board cannot be capped there.
+        """
+        if power_limit_w is None:
+            return float(self.power_limit_w)
+        idle_w = self.idle_power_w if self.idle_curve is None else self.idle_curve.at(self.min_clock_mhz)
+        lowest, highest = self.power_range_w or (idle_w or _LEAST_CAP * self.power_limit_w, self.power_limit_w)
+        if (
+            not isinstance(power_limit_w, int | float)
+            or isinstance(power_limit_w, bool)
+            or not (lowest <= power_limit_w <= highest)
+        ):
+            raise InputError(
+                f"{self.name} cannot be held to this power",
+                given=f"{power_limit_w} W" if isinstance(power_limit_w, int | float) else repr(power_limit_w),
+                allowed=f"{lowest:g} to {highest:g} W",
+                hint=f"leave the power limit out for the default, {self.power_limit_w:g} W",
+            )
+        return float(power_limit_w)

@@ -23,11 +23,12 @@ from ..networks import Network
 from ..operations import Operation
 from .baseline import smooth_max
 from .composition import Totals
+from .contract import launch_s
 from .features import FloatArray
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions
 from .tokens import ROLES, WIDTH, in_network
-from .transformer_examples import Operations, host_in_network_s, launching_s
+from .transformer_examples import Operations, host_in_network_s
 
 Range = tuple[float, float]
 
@@ -144,21 +145,23 @@ class AttentivePredictor:
         """What is covered: every kind, in the precisions of the GPU."""
         return tuple(f"all kinds in {precision}" for precision in self.gpu.peak_flops)
 
-    def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> OperationPredictions:
+    def predict(
+        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
+    ) -> OperationPredictions:
         """Predict operations on this GPU; see `OperationPredictor.predict`.
 
         Raises:
-            InputError: An operation of another mode, or a clock that the GPU cannot hold.
+            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
         for operation in operations:
             if operation.mode != self.mode:
                 raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
-        clock = self.gpu.checked_clock_mhz(clock_mhz)
+        clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         covered = self._covered(operations)
         values = np.full((5, len(operations)), np.nan)
         if covered.any():
             some = [operation for operation, known in zip(operations, covered, strict=True) if known]
-            values[:, covered] = self._predict_covered(some, clock)
+            values[:, covered] = self._predict_covered(some, clock, cap_w)
         time_s, power_w, device_s, dynamic_j, host_s = values
         return OperationPredictions(
             operations=tuple(operations),
@@ -170,21 +173,24 @@ class AttentivePredictor:
             host_time_s=host_s,
             source=tuple("modelled" if known else "missing" for known in covered),
             static_power_w=static_power_w(self.gpu, clock),
+            held_clock_mhz=np.where(covered, clock, np.nan),
         )
 
     def _covered(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         return np.array([o.precision == "tf32" or o.precision in self.gpu.peak_flops for o in operations], dtype=bool)
 
-    def _predict_covered(self, operations: Sequence[Operation], clock: float) -> FloatArray:
-        device_s, dynamic_j = self._costs(operations, self.learned.read(operations, self.gpu, clock), clock)
-        host_s = launching_s(operations, self.mode, self.learned.host_s)
+    def _predict_covered(self, operations: Sequence[Operation], clock: float, cap_w: float) -> FloatArray:
+        device_s, dynamic_j = self._costs(operations, self.learned.read(operations, self.gpu, clock), clock, cap_w)
+        host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         return np.array([time_s, static_power_w(self.gpu, clock) + dynamic_j / time_s, device_s, dynamic_j, host_s])
 
-    def _costs(self, operations: Sequence[Operation], read: Operations, clock: float) -> tuple[FloatArray, FloatArray]:
+    def _costs(
+        self, operations: Sequence[Operation], read: Operations, clock: float, cap_w: float
+    ) -> tuple[FloatArray, FloatArray]:
         device_s, dynamic_j = self.learned.costs(operations, read)
         works = np.array([not operation.is_identity for operation in operations], dtype=float)
-        most_w = self.gpu.power_limit_w - static_power_w(self.gpu, clock)
+        most_w = cap_w - static_power_w(self.gpu, clock)
         return device_s * works, np.minimum(dynamic_j, most_w * device_s) * works
 
     def predict_network(self, network: Network, clock_mhz: float | None = None) -> Totals:
@@ -204,7 +210,7 @@ class AttentivePredictor:
         operations = [entry.operation for entry in entries]
         counts = np.array([entry.count for entry in entries], dtype=float)
         read = self.learned.read(operations, self.gpu, clock)
-        device_s, dynamic_j = self._costs(operations, read, clock)
+        device_s, dynamic_j = self._costs(operations, read, clock, self.gpu.power_limit_w)
         host_s = host_in_network_s(operations, self.mode, self.learned.host_s)
         time, energy = self.learned.correction(read, counts, device_s, host_s)
         device, host = float(counts @ device_s), float(counts @ host_s)

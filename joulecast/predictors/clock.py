@@ -1,41 +1,228 @@
-"""What another graphics clock does to device time and dynamic energy, where only the default was measured.
+"""The clock law that all predictors share: what another clock, and a power cap, do to time and energy.
 
-Work that is bound by compute scales with the clock, work that is bound by memory does not; dynamic energy follows
-the square of the supply voltage. The voltage is flat up to a knee and then rises in a line; where nobody has
-measured it, that of the A100 is taken (EnergAIzer, arXiv 2604.20105: 694 mV up to about 1035 MHz, 894 mV at
-1410 MHz), relative to the boost clock. Static power is kept. The power cap is not modelled: a GPU that throttles
-at its default clock slows down later than this says.
+A predictor says what operations cost at one clock. Their time is split into parts that scale with the clock (computing,
+and the way between caches and SMs) and one that does not (DRAM), whose p-norm it is; their energy into what switches
+(proportional to the square of the supply voltage), what SMs draw while they are awake (the same, times clock and time),
+and what memory takes at any clock. From there both follow at every clock.
+
+The power cap comes last: a GPU that would draw more lowers its clock until it does not. It looks at power over tens of
+milliseconds, so a loop settles at the clock of its operation, and a network at one clock for all that is in it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
 from ..hardware import GPU
-from .baseline import DeviceCosts
-from .features import Roofline
+from ..operations import Operation
+from .baseline import smooth_max
+from .features import FloatArray
+from .physics import EnergyConstants, LeastTimes, relative_voltage, static_power_w
 
-_EXPONENT = 3.0  # p-norm of compute and memory time; they overlap, but not wholly.
-_KNEE = 1035 / 1410
-_RISE = (894 / 694 - 1) / (1 - _KNEE)
-
-
-def relative_voltage(clock_mhz: float, gpu: GPU) -> float:
-    """Supply voltage over that below the knee."""
-    return 1.0 + _RISE * max(0.0, clock_mhz / gpu.boost_clock_mhz - _KNEE)
+_STEPS = 14  # Halvings of the clock range: below 1 MHz.
+_ROUNDS, _TRIED = 3, 25  # The same for a network, in 24 parts three times: three arrays take less than 14 numbers.
+_LEAST_S = 1e-15
+_AT_CAP = 0.97  # Of the cap, from where a loop counts as throttled by it.
 
 
-def at_clock(costs: DeviceCosts, line: Roofline, gpu: GPU, clock_mhz: float) -> DeviceCosts:
-    """Device costs at another clock than the default.
+@dataclass(frozen=True)
+class Work:
+    """Operations as they run at one clock, one value each; NaN where nothing is known.
 
     Args:
-        costs: At the default clock.
-        line: Roofline at the default clock.
-        gpu: Whose clocks.
-        clock_mhz: The clock to go to.
+        gpu: Where.
+        clock_mhz: The clock that the rest holds at, one for each operation.
+        parts: Seconds of computing, memory and caches, such that their p-norm is the device time.
+        switching_j: Joules of computing.
+        awake_j: Joules of SMs that are awake.
+        memory_j: Joules of moving bytes.
+        most_mhz: The highest clock that each can hold under the default cap, where that was measured.
+        cap_w: The cap that it was measured under; at this and above, nothing is left to search for.
     """
-    slower = gpu.boost_clock_mhz / clock_mhz
-    before = (line.compute_s**_EXPONENT + line.memory_s**_EXPONENT) ** (1 / _EXPONENT)
-    after = ((line.compute_s * slower) ** _EXPONENT + line.memory_s**_EXPONENT) ** (1 / _EXPONENT)
-    stretch = after / before.clip(min=1e-15)
-    stretch[before <= 0] = 1.0
-    voltage = relative_voltage(clock_mhz, gpu) / relative_voltage(gpu.boost_clock_mhz, gpu)
-    return DeviceCosts(costs.time_s * stretch, costs.dynamic_energy_j * voltage**2)
+
+    gpu: GPU
+    clock_mhz: FloatArray
+    parts: LeastTimes
+    switching_j: FloatArray
+    awake_j: FloatArray
+    memory_j: FloatArray
+    most_mhz: FloatArray | float = np.inf
+    cap_w: float = np.inf
+
+    @classmethod
+    def of(
+        cls,
+        operations: Sequence[Operation],
+        gpu: GPU,
+        clock_mhz: float | FloatArray,
+        ratio: FloatArray,
+        constants: EnergyConstants,
+    ) -> Self:
+        """Work as physics has it, but slower by a ratio.
+
+        Args:
+            operations: What runs.
+            gpu: Where.
+            clock_mhz: One clock, or one for each operation.
+            ratio: Device time over the least that physics allows.
+            constants: What work costs.
+        """
+        boost = float(gpu.boost_clock_mhz)
+        clocks = np.broadcast_to(np.asarray(clock_mhz, dtype=float), (len(operations),))
+        least = LeastTimes.of(operations, gpu, boost).slowed(boost / clocks)
+        paid = constants.parts(operations, least, least.time_s * ratio, gpu, clocks)
+        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * np.array(list(asdict(constants).values()))).T
+        # (what computes and moves next to nothing has its nanosecond)
+        parts = replace(least, memory_s=np.where(least.overlapped_s < least.time_s, least.time_s, least.memory_s))
+        works = ratio > 0
+        return cls(
+            gpu, clocks, parts.times(ratio), (fp32_j + tensor_j) * works, awake_j * works, (hbm_j + gddr_j) * works
+        )
+
+    def scaled_to(self, device_s: FloatArray, dynamic_energy_j: FloatArray) -> Self:
+        """The same split of another device time and dynamic energy at the same clock."""
+        more = dynamic_energy_j / np.maximum(self.switching_j + self.awake_j + self.memory_j, 1e-30)
+        return replace(
+            self,
+            parts=self.parts.times(device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)),
+            switching_j=self.switching_j * more,
+            awake_j=self.awake_j * more,
+            memory_j=self.memory_j * more,
+        )
+
+    def among(self, covered: NDArray[np.bool_]) -> Self:
+        """The same among more operations, of which nothing is known: NaN. True stands for one of these."""
+
+        def spread(values: FloatArray) -> FloatArray:
+            found = np.full(len(covered), np.nan)
+            found[covered] = values
+            return found
+
+        return replace(
+            self,
+            clock_mhz=spread(self.clock_mhz),
+            parts=LeastTimes(*map(spread, (self.parts.compute_s, self.parts.memory_s, self.parts.cache_s))),
+            switching_j=spread(self.switching_j),
+            awake_j=spread(self.awake_j),
+            memory_j=spread(self.memory_j),
+            most_mhz=spread(np.broadcast_to(self.most_mhz, (int(covered.sum()),))),
+        )
+
+    def at(self, clock_mhz: float | FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Device seconds and dynamic joules at a clock, or at one for each operation."""
+        clock_mhz = np.minimum(clock_mhz, self.most_mhz)
+        slower = self.clock_mhz / clock_mhz
+        device_s = self.parts.slowed(slower).overlapped_s
+        logic = (relative_voltage(self.gpu, clock_mhz) / relative_voltage(self.gpu, self.clock_mhz)) ** 2
+        longer = device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
+        dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self.awake_j * longer / slower)
+        return device_s, dynamic_j
+
+    def held_mhz(self, clock_mhz: float, power_limit_w: float) -> FloatArray:
+        """The clock that each operation runs at in a loop of its own: as asked for, or as the cap allows."""
+
+        def within(clocks: FloatArray) -> NDArray[np.bool_]:
+            device_s, dynamic_j = self.at(clocks)
+            allowed_w = np.maximum(power_limit_w - static_power_w(self.gpu, clocks), 1.0)
+            return np.asarray(dynamic_j <= allowed_w * device_s)
+
+        high: FloatArray = np.minimum(np.full(len(self.clock_mhz), float(clock_mhz)), self.most_mhz)
+        if power_limit_w >= self.cap_w:
+            return high
+        fits = within(high)
+        if fits.all():
+            return high
+        low = np.full(len(high), min(float(self.gpu.min_clock_mhz), float(clock_mhz)))
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            is_within = within(middle)
+            low, high = np.where(is_within, middle, low), np.where(is_within, high, middle)
+        held: FloatArray = np.where(fits, np.minimum(clock_mhz, self.most_mhz), low)
+        return held
+
+    def held_together_mhz(
+        self, counts: FloatArray, clock_mhz: FloatArray | float, power_limit_w: float, host_s: float, static: float
+    ) -> FloatArray:
+        """The one clock that operations run at in a network, for each of the clocks that are asked for.
+
+        Args:
+            counts: Calls of each.
+            clock_mhz: One clock, or several networks' worth of them.
+            power_limit_w: The cap.
+            host_s: Seconds that the host needs for the network; while the GPU waits for it, it draws less.
+            static: Board power while the GPU waits over that of `static_power_w`; the same at all clocks.
+        """
+
+        def within(clocks: FloatArray) -> NDArray[np.bool_]:
+            device_s, dynamic_j = self.at(clocks[:, None])
+            time_s = smooth_max(np.nansum(counts * device_s, axis=1), host_s)
+            allowed_w = np.maximum(power_limit_w - static * static_power_w(self.gpu, clocks), 1.0)
+            return np.asarray(np.nansum(counts * dynamic_j, axis=1) <= allowed_w * time_s)
+
+        asked = np.asarray(clock_mhz, dtype=float)
+        if power_limit_w >= self.cap_w or within(asked.max().reshape(1))[0]:
+            return asked
+        # (from the same ends whatever is asked for, so that one clock and many come to the same)
+        low, high = float(self.gpu.min_clock_mhz), float(self.gpu.max_clock_mhz)
+        for _ in range(_ROUNDS):
+            tried = np.linspace(low, high, _TRIED)
+            above = int(np.searchsorted(~within(tried[1:-1]), True))
+            low, high = float(tried[above]), float(tried[above + 1])
+        held: FloatArray = np.minimum(asked, low)
+        return held
+
+
+def throttled_mhz(
+    operations: Sequence[Operation], gpu: GPU, device_s: FloatArray, constants: EnergyConstants, power_limit_w: float
+) -> FloatArray:
+    """The clock that each must have held, to have taken so long under a power cap: at most the default clock.
+
+    Args:
+        operations: What ran, each in a loop of its own.
+        gpu: Where, with nothing asked for but its default clock.
+        device_s: What each took.
+        constants: What work costs.
+        power_limit_w: The cap.
+    """
+    boost = float(gpu.boost_clock_mhz)
+    ratio = device_s / LeastTimes.of(operations, gpu, boost).time_s
+    # Whatever the clock was, it took that long: nothing in it scales.
+    least = LeastTimes.of(operations, gpu, boost)
+    still = replace(
+        Work.of(operations, gpu, boost, ratio, constants),
+        parts=LeastTimes(np.zeros(len(operations)), least.time_s * ratio, np.zeros(len(operations))),
+    )
+    return still.held_mhz(boost, power_limit_w)
+
+
+def measured_work(
+    operations: Sequence[Operation],
+    gpu: GPU,
+    device_s: FloatArray,
+    dynamic_energy_j: FloatArray,
+    power_w: FloatArray,
+    constants: EnergyConstants,
+) -> Work:
+    """Work that was measured at the default clock under the default cap.
+
+    Where a loop draws what the cap allows, what it held was a lower clock: the one that physics settles at. The
+    measured time and energy are those at that clock.
+
+    Args:
+        operations: What ran.
+        gpu: Where.
+        device_s: What each took.
+        dynamic_energy_j: What each drew above static power.
+        power_w: Board power while each ran.
+        constants: How that energy is split.
+    """
+    cap_w = gpu.power_limit_w
+    capped = power_w > _AT_CAP * cap_w
+    held = np.where(capped, throttled_mhz(operations, gpu, device_s, constants, cap_w), float(gpu.boost_clock_mhz))
+    work = Work.of(operations, gpu, held, np.ones(len(operations)), constants)
+    return replace(work.scaled_to(device_s, dynamic_energy_j), most_mhz=held, cap_w=cap_w)

@@ -68,10 +68,15 @@ class HostModel:
         best = np.flatnonzero(errors <= errors.min() + 1e-9)
         return cls(float(_OFFSETS_S[best].mean()), learned=True)
 
+    def calls_s(self, predictions: OperationPredictions) -> FloatArray:
+        """Seconds that the host needs for a call of each inside a network."""
+        calls_s: FloatArray = np.maximum(predictions.host_time_s + self.offset_s, _LEAST_HOST_S)
+        return calls_s
+
     def network_s(self, counts: FloatArray, predictions: OperationPredictions) -> tuple[float, float, float]:
         """Seconds of a network, of its device part and of its host part; what is missing is left out."""
         device = float(np.nansum(counts * predictions.device_time_s))
-        host = float(np.nansum(counts * np.maximum(predictions.host_time_s + self.offset_s, _LEAST_HOST_S)))
+        host = float(np.nansum(counts * self.calls_s(predictions)))
         return float(smooth_max(device, host)), device, host
 
     def to_json(self) -> dict[str, Any]:

@@ -10,13 +10,14 @@ Energy. Moving a byte and computing a FLOP cost energy, and so does an SM that i
 with V the supply voltage relative to that at the top clock, k the chip's process relative to 7 nm, e_memory by type of
 memory and e_unit by unit (fp32 pipes or tensor cores). Static power comes on top.
 
-Power cap. A GPU that would draw more than its cap lowers its clock until it does not.
+What another clock or a power cap changes in that, clock.py says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..hardware import GPU, find_gpu
 from ..operations import Operation
 from .features import FloatArray, by_precision, numbers_of, roofline
 
-_OVERLAP = 3.0
+_LEAST_S = 1e-9
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
 _SM_BYTES = 36.0
 _TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 x 128^2 FLOPs for 2 x 128 elements.
@@ -36,7 +37,11 @@ _STATIC_SHARE, _MOST_STATIC_W = 0.18, 80.0  # Of the cap: A30 0.20, A100 0.18 at
 _VOLTAGE_LIKE = (
     "NVIDIA A100-PCIE-40GB"  # Whose voltage curve is taken, relative to the boost clock, where none is known.
 )
-_STEPS = 14  # Halvings of the clock range: below 1 MHz.
+
+
+def _cubed(values: FloatArray) -> FloatArray:
+    # (numpy's power takes ten times as long, and a sweep over clocks does little else)
+    return values * values * values
 
 
 @dataclass(frozen=True)
@@ -68,14 +73,28 @@ class LeastTimes:
 
     @property
     def time_s(self) -> FloatArray:
-        """The p-norm of the three."""
-        total: FloatArray = self.compute_s**_OVERLAP + self.memory_s**_OVERLAP + self.cache_s**_OVERLAP
-        return np.maximum(total ** (1 / _OVERLAP), 1e-9)
+        """The p-norm of the three, at least a nanosecond."""
+        return np.maximum(self.overlapped_s, _LEAST_S)
+
+    @property
+    def overlapped_s(self) -> FloatArray:
+        """The p-norm of the three, p = 3."""
+        norm: FloatArray = np.cbrt(_cubed(self.compute_s) + _cubed(self.memory_s) + _cubed(self.cache_s))
+        return norm
+
+    def times(self, ratio: FloatArray) -> Self:
+        """Each of the three longer by a ratio, and so is their p-norm."""
+        return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
+
+
+@cache
+def _voltage_like() -> GPU:
+    return find_gpu(_VOLTAGE_LIKE)
 
 
 def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
     """Supply voltage at a clock over that at the boost clock."""
-    known = find_gpu(_VOLTAGE_LIKE) if gpu.voltage is None else gpu
+    known = _voltage_like() if gpu.voltage is None else gpu
     curve = known.voltage
     if curve is None:  # a catalogue that was changed
         return np.ones_like(np.atleast_1d(np.asarray(clock_mhz, dtype=float)))
@@ -84,11 +103,13 @@ def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
     return relative
 
 
-def static_power_w(gpu: GPU, clock_mhz: float) -> float:
-    """Board power with a context open and nothing to do."""
+def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
+    """Board power with a context open and nothing to do, at a clock or at each of an array of them."""
     if gpu.idle_curve is not None:
-        return gpu.idle_curve.at(clock_mhz)
-    return max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
+        watts = np.interp(clock_mhz, gpu.idle_curve.clock_mhz, gpu.idle_curve.power_w)
+        return watts if np.ndim(clock_mhz) else float(watts)
+    static_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
+    return np.full(np.shape(clock_mhz), static_w) if np.ndim(clock_mhz) else static_w
 
 
 def process_factor(gpu: GPU) -> float:
@@ -172,58 +193,5 @@ class EnergyConstants:
         return cls(**value)
 
 
-@dataclass(frozen=True)
-class Settled:
-    """Operations as they run under a power cap, one value each: seconds, joules, and the clock that is held."""
-
-    device_s: FloatArray
-    dynamic_energy_j: FloatArray
-    clock_mhz: FloatArray
-
-
-def settle(
-    operations: Sequence[Operation],
-    least: LeastTimes,
-    ratio: FloatArray,
-    gpu: GPU,
-    clock_mhz: float,
-    constants: EnergyConstants,
-    power_limit_w: float,
-) -> Settled:
-    """Lower the clock of each operation until its power is within the cap.
-
-    Args:
-        operations: What runs.
-        least: Its least times at the clock that is asked for.
-        ratio: Device time over least time; it stays when the clock falls.
-        gpu: Where.
-        clock_mhz: The clock that is asked for.
-        constants: What work costs.
-        power_limit_w: The cap.
-    """
-    allowed_w = max(power_limit_w - static_power_w(gpu, clock_mhz), 1.0)
-    asked_s, asked_mhz = least.time_s * ratio, float(clock_mhz)
-    fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (
-        constants.parts(operations, least, asked_s, gpu, asked_mhz) * np.array(list(asdict(constants).values()))
-    ).T
-    top = relative_voltage(gpu, asked_mhz)
-
-    def at(clock: FloatArray) -> tuple[FloatArray, FloatArray]:
-        device_s = least.slowed(asked_mhz / clock).time_s * ratio
-        logic = (relative_voltage(gpu, clock) / top) ** 2
-        awake = awake_j * clock * device_s / (asked_mhz * asked_s)
-        return device_s, hbm_j + gddr_j + logic * (fp32_j + tensor_j + awake)
-
-    high = np.full(len(operations), asked_mhz)
-    low = np.full(len(operations), min(float(gpu.min_clock_mhz), asked_mhz))
-    device_s, energy_j = at(high)
-    above = energy_j > allowed_w * device_s
-    if above.any():
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            device_s, energy_j = at(np.where(above, middle, asked_mhz))
-            too_much = energy_j > allowed_w * device_s
-            high, low = np.where(too_much, middle, high), np.where(too_much, low, middle)
-    held = np.where(above, low, asked_mhz)
-    device_s, energy_j = at(held)
-    return Settled(device_s, energy_j, held)
+PRIOR_ENERGY = EnergyConstants(4e-12, 0.6e-12, 70e-12, 170e-12, 1.2)
+"""What to assume where no power was measured."""

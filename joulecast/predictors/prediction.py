@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
 from ..operations import Operation
 from .composition import HostModel, Totals, compose, plain_sum
-from .features import roofline
+from .features import FloatArray, roofline
 from .predictor import OperationPredictions, PredictsOperations, Source
 
 Composition = Literal["overlap", "sum"]
@@ -72,12 +72,15 @@ class Prediction:
         input_shape: Of one iteration's input; None for a list of operations.
         mode: inference or training.
         gpu: Full name.
-        clock_mhz: Graphics clock that was assumed.
+        clock_mhz: Graphics clock that was asked for.
+        power_limit_w: Power cap that was asked for.
         predictor: Which zoo entry answered.
         composition: "overlap" of host and device, or plain "sum".
         time_s: Seconds per iteration.
         energy_j: Joules per iteration.
         device_time_s, host_time_s: What GPU and host need; the larger decides the time.
+        held_clock_mhz: Graphics clock that the GPU settles at: clock_mhz, or less where it would draw more than its
+            cap; where some operations throttle and others do not, the mean over device time.
         operations: Each with its share, in the order of the network.
         log_errors: Sorted absolute log errors on networks that were left out, by quantity; for the interval.
         notes: What to keep in mind about this prediction.
@@ -94,6 +97,8 @@ class Prediction:
     energy_j: float
     device_time_s: float
     host_time_s: float
+    power_limit_w: float
+    held_clock_mhz: float
     operations: tuple[OperationCost, ...]
     log_errors: Mapping[str, tuple[float, ...]]
     notes: tuple[str, ...] = ()
@@ -168,6 +173,8 @@ class Prediction:
             "mode": self.mode,
             "gpu": self.gpu,
             "clock_mhz": self.clock_mhz,
+            "held_clock_mhz": self.held_clock_mhz,
+            "power_limit_w": self.power_limit_w,
             "predictor": self.predictor,
             "composition": self.composition,
             "time_s": self.time_s,
@@ -265,6 +272,7 @@ class NetworkPredictor:
         self,
         network: Network,
         clock_mhz: float | None = None,
+        power_limit_w: float | None = None,
         *,
         composition: str | None = None,
         strict: bool = False,
@@ -274,48 +282,86 @@ class NetworkPredictor:
         Args:
             network: Operations of this predictor's mode.
             clock_mhz: Graphics clock; None for the GPU's default.
+            power_limit_w: Power cap; None for the board's default.
             composition: "overlap" or "sum"; None for the one that was better on networks left out.
             strict: Raise where an operation is not covered.
 
         Raises:
-            InputError: Another mode, a clock that the GPU cannot hold, an unknown composition, or a network of
-                which nothing is covered.
+            InputError: Another mode, a clock or a cap that the GPU cannot hold, an unknown composition, or a network
+                of which nothing is covered.
             UncoveredError: Strict, and some operations are not covered.
         """
         chosen = composition or self.composition
         if chosen not in COMPOSITIONS:
             raise InputError("unknown composition", given=repr(chosen), allowed=", ".join(COMPOSITIONS))
         gpu = self.operations.gpu
-        predictions = self.operations.predict([entry.operation for entry in network], clock_mhz)
+        clock, cap_w = gpu.checked_clock_mhz(clock_mhz), gpu.checked_power_limit_w(power_limit_w)
+        predictions = self.operations.predict([entry.operation for entry in network], clock, cap_w)
         self._refuse_uncovered(predictions, strict)
         counts = np.array([entry.count for entry in network], dtype=float)
         if chosen == "overlap":
-            totals = compose(counts, predictions, self.host, gpu.power_limit_w)
+            predictions = predictions.together(counts, self.host.calls_s(predictions), clock, cap_w)
+            totals = compose(counts, predictions, self.host, cap_w)
         else:
             totals = plain_sum(counts, predictions)
-        clock = gpu.checked_clock_mhz(clock_mhz)
+        told = self.summary(network, predictions, totals, clock, cap_w, chosen)
+        costs = tuple(_costs(network, predictions, totals, self._bounds(predictions, clock)))
+        return replace(told, held_clock_mhz=_held_mhz(counts, predictions, clock), operations=costs)
+
+    def summary(
+        self,
+        network: Network,
+        predictions: OperationPredictions,
+        totals: Totals,
+        clock_mhz: float,
+        power_limit_w: float,
+        composition: str,
+    ) -> Prediction:
+        """A prediction whose operations are left out, and which holds the clock that is asked for.
+
+        Args:
+            network: What was predicted.
+            predictions: Its operations; for what is covered.
+            totals: What they come to.
+            clock_mhz: Asked for.
+            power_limit_w: Power cap.
+            composition: How the totals were made.
+        """
+        gpu = self.operations.gpu
+        applies = self._errors_apply(predictions, composition, clock_mhz, power_limit_w)
         return Prediction(
             network=network.name,
             input_shape=network.input_shape,
             mode=network.mode,
             gpu=gpu.name,
-            clock_mhz=clock,
+            clock_mhz=clock_mhz,
             predictor=self.name,
-            composition="overlap" if chosen == "overlap" else "sum",
+            composition="overlap" if composition == "overlap" else "sum",
             time_s=totals.time_s,
             energy_j=totals.energy_j,
             device_time_s=totals.device_time_s,
             host_time_s=totals.host_time_s,
-            operations=tuple(_costs(network, predictions, totals, self._bounds(predictions, clock))),
-            log_errors=(self.log_errors or {}) if self._errors_apply(predictions, chosen, clock) else {},
-            notes=tuple(self._notes(network, gpu, clock)),
+            power_limit_w=power_limit_w,
+            held_clock_mhz=clock_mhz,
+            operations=(),
+            log_errors=(self.log_errors or {}) if applies else {},
+            notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w)),
         )
 
-    def _errors_apply(self, predictions: OperationPredictions, composition: str, clock_mhz: float) -> bool:
+    def _errors_apply(
+        self, predictions: OperationPredictions, composition: str, clock_mhz: float, power_limit_w: float
+    ) -> bool:
         """Whether this prediction is made as those were that the errors come from."""
         complete = "missing" not in predictions.source
-        clock_fits = self.any_gpu or clock_mhz == self.operations.gpu.boost_clock_mhz
-        return complete and composition == self.composition and clock_fits
+        return (
+            complete
+            and composition == self.composition
+            and (self.any_gpu or self._is_default(clock_mhz, power_limit_w))
+        )
+
+    def _is_default(self, clock_mhz: float, power_limit_w: float) -> bool:
+        gpu = self.operations.gpu
+        return clock_mhz == gpu.boost_clock_mhz and power_limit_w == gpu.power_limit_w
 
     def _bounds(self, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
         known = [o for o, s in zip(predictions.operations, predictions.source, strict=True) if s != "missing"]
@@ -350,17 +396,24 @@ class NetworkPredictor:
     def _coverage(self) -> str:
         return ", ".join(self.operations.coverage)
 
-    def _notes(self, network: Network, gpu: GPU, clock_mhz: float) -> Iterator[str]:
+    def _notes(self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float) -> Iterator[str]:
         if self.any_gpu:
             yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
-        elif clock_mhz != gpu.boost_clock_mhz:
-            yield "no interval: the clock was not measured, time and energy are scaled by physics without the power cap"
+        elif not self._is_default(clock_mhz, power_limit_w):
+            yield "no interval: no other clock or cap was measured; time and energy are scaled by physics"
         if not self.host.learned:
             yield "no network was measured on this GPU: host cost taken from the A30, no interval"
         dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]
         if dropped:
             names = ", ".join(f"{d.count} x {d.name}" for d in dropped)
             yield f"left out by the extraction: {names}"
+
+
+def _held_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: float) -> float:
+    busy_s = counts * np.nan_to_num(predictions.device_time_s)
+    if not busy_s.sum():
+        return clock_mhz
+    return float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum())
 
 
 def _costs(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -13,13 +13,17 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..operations import Operation
 from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
-from .clock import at_clock
+from .clock import Work, measured_work
 from .features import FEATURE_NAMES, FloatArray, Roofline, features
+from .physics import PRIOR_ENERGY, static_power_w
 
 Source = Literal["measured", "modelled", "missing"]
 
 INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
 """What a regressor gets: the features, and the baseline's loop time alone and over its host time."""
+
+
+_LEAST_S = 1e-15
 
 
 class PredictsOperations(Protocol):
@@ -40,11 +44,13 @@ class PredictsOperations(Protocol):
         """What it covers, in words."""
         ...
 
-    def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> OperationPredictions:
-        """Predict single operations at a graphics clock; None for the GPU's default.
+    def predict(
+        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
+    ) -> OperationPredictions:
+        """Predict single operations at a graphics clock under a power cap; None for the GPU's defaults.
 
         Raises:
-            InputError: An operation of another mode, or a clock that the GPU cannot hold.
+            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
         ...
 
@@ -67,6 +73,8 @@ class OperationPredictions:
         host_time_s: Seconds that launching the operation takes in a loop.
         source: measured (the predictor was trained on this very operation, at this clock), modelled, or missing.
         static_power_w: Board power while the GPU waits with its clocks up.
+        held_clock_mhz: The clock that each runs at: the one asked for, or less where the power cap bites.
+        work: What takes them to other clocks and caps, NaN where missing; None where the predictor knows no such law.
     """
 
     operations: tuple[Operation, ...]
@@ -78,6 +86,33 @@ class OperationPredictions:
     host_time_s: FloatArray
     source: tuple[Source, ...]
     static_power_w: float
+    held_clock_mhz: FloatArray
+    work: Work | None = None
+
+    def together(
+        self, counts: FloatArray, host_time_s: FloatArray, clock_mhz: float, power_limit_w: float
+    ) -> OperationPredictions:
+        """The same operations in one network: at the one clock that the power cap allows for their mix.
+
+        Args:
+            counts: Calls of each.
+            host_time_s: Seconds that the host needs for a call of each, in the network.
+            clock_mhz: The clock that is asked for.
+            power_limit_w: The cap.
+        """
+        if self.work is None:
+            return self
+        static = self.static_power_w / static_power_w(self.work.gpu, clock_mhz)
+        host_s = float(np.nansum(counts * host_time_s))
+        held = float(self.work.held_together_mhz(counts, clock_mhz, power_limit_w, host_s, static))
+        device_s, dynamic_j = self.work.at(held)
+        return replace(
+            self,
+            device_time_s=device_s,
+            dynamic_energy_j=dynamic_j,
+            held_clock_mhz=np.minimum(held, self.work.most_mhz),
+            static_power_w=static * static_power_w(self.work.gpu, held),
+        )
 
 
 def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
@@ -112,28 +147,35 @@ class OperationPredictor:
         """The groups that were measured."""
         return tuple(self.baseline.groups)
 
-    def predict(self, operations: Sequence[Operation], clock_mhz: float | None = None) -> OperationPredictions:
+    def predict(
+        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
+    ) -> OperationPredictions:
         """Predict operations on this predictor's GPU.
 
         Args:
             operations: Of this predictor's mode.
             clock_mhz: Graphics clock; None for the GPU's default.
+            power_limit_w: Power cap; None for the board's default, under which everything was measured.
 
         Raises:
-            InputError: An operation of another mode, or a clock that the GPU cannot hold.
+            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
         for operation in operations:
             if operation.mode != self.mode:
                 raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
-        clock = self.gpu.checked_clock_mhz(clock_mhz)
+        clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         groups = [self._group(operation) for operation in operations]
         covered = np.array([group is not None for group in groups], dtype=bool)
         some = [operation for operation, group in zip(operations, groups, strict=True) if group is not None]
-        values = np.full((5, len(operations)), np.nan)
+        values = np.full((6, len(operations)), np.nan)
+        work = None
         if some:
-            values[:, covered] = self._predict_covered(some, [group for group in groups if group is not None], clock)
-        time_s, power_w, device_s, dynamic_j, host_s = values
-        measured = self.measured if clock == self.gpu.boost_clock_mhz else frozenset()
+            own_groups = [group for group in groups if group is not None]
+            values[:, covered], work = self._predict_covered(some, own_groups, clock, cap_w)
+            work = work.among(covered)
+        time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
+        as_measured = clock == self.gpu.boost_clock_mhz and cap_w == self.gpu.power_limit_w
+        measured = self.measured if as_measured else frozenset()
         return OperationPredictions(
             operations=tuple(operations),
             time_s=time_s,
@@ -146,15 +188,23 @@ class OperationPredictor:
                 "missing" if group is None else "measured" if operation.digest in measured else "modelled"
                 for operation, group in zip(operations, groups, strict=True)
             ),
-            static_power_w=self.baseline.static_power_w,
+            static_power_w=self._static_power_w(clock),
+            held_clock_mhz=held_mhz,
+            work=work,
         )
+
+    def _static_power_w(self, clock_mhz: Any) -> Any:
+        default_w = static_power_w(self.gpu, float(self.gpu.boost_clock_mhz))
+        return self.baseline.static_power_w * static_power_w(self.gpu, clock_mhz) / default_w
 
     def _group(self, operation: Operation) -> str | None:
         if operation.precision != "tf32" and operation.precision not in self.gpu.peak_flops:
             return None
         return self.baseline.stand_in(operation, self.gpu)
 
-    def _predict_covered(self, operations: Sequence[Operation], groups: Sequence[str], clock: float) -> FloatArray:
+    def _predict_covered(
+        self, operations: Sequence[Operation], groups: Sequence[str], clock: float, cap_w: float
+    ) -> tuple[FloatArray, Work]:
         # At the default clock, where the measurements are; physics takes it from there.
         default = float(self.gpu.boost_clock_mhz)
         matrix, line = features(operations, self.gpu, default)
@@ -175,10 +225,14 @@ class OperationPredictor:
                 (costs.dynamic_energy_j, learned_costs.dynamic_energy_j),
             ):
                 whole[own] = part
-        if clock != default:
-            costs, before = at_clock(costs, line, self.gpu, clock), costs
-            loops = self._loops_at_clock(loops, before, costs, host_s)
-        return np.array([loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s])
+        active_w = self.baseline.static_power_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST_S)
+        work = measured_work(operations, self.gpu, costs.time_s, costs.dynamic_energy_j, active_w, PRIOR_ENERGY)
+        held_mhz = work.held_mhz(clock, cap_w)
+        if clock != default or cap_w != self.gpu.power_limit_w:
+            costs, before = DeviceCosts(*work.at(held_mhz)), costs
+            loops = self._loops_at_clock(loops, before, costs, host_s, held_mhz, cap_w)
+        values = [loops.time_s, loops.power_w, costs.time_s, costs.dynamic_energy_j, host_s, held_mhz]
+        return np.array(values), work
 
     def _by_constants(self, groups: Sequence[str], line: Roofline) -> tuple[Loops, DeviceCosts]:
         """What the baseline alone says."""
@@ -192,12 +246,20 @@ class OperationPredictor:
         inputs = regressor_inputs(matrix, loop_s, host_s)
         return Loops(loop_s * np.exp(self.time(inputs)), self.power(inputs) * self.gpu.power_limit_w)
 
-    def _loops_at_clock(self, loops: Loops, before: DeviceCosts, after: DeviceCosts, host_s: FloatArray) -> Loops:
+    def _loops_at_clock(
+        self,
+        loops: Loops,
+        before: DeviceCosts,
+        after: DeviceCosts,
+        host_s: FloatArray,
+        held_mhz: FloatArray,
+        cap_w: float,
+    ) -> Loops:
         # The host needs as long as before; where it decides, a slower device changes little.
         time_s = loops.time_s * smooth_max(after.time_s, host_s) / smooth_max(before.time_s, host_s)
         dynamic_j = (loops.power_w - self.baseline.static_power_w) * loops.time_s
         dynamic_j = dynamic_j * after.dynamic_energy_j / np.maximum(before.dynamic_energy_j, 1e-15)
-        power_w = np.minimum(self.baseline.static_power_w + dynamic_j / time_s, self.gpu.power_limit_w)
+        power_w = np.minimum(self._static_power_w(held_mhz) + dynamic_j / time_s, cap_w)
         return Loops(time_s, power_w)
 
     def facts(self) -> dict[str, Any]:

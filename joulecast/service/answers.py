@@ -63,6 +63,7 @@ class Answers:
             None,
             gpu,
             _clock(question.clock_mhz),
+            power_limit_w=question.power_limit_w,
             mode=network.mode,
             predictor=predictor,
             composition=question.composition,
@@ -75,7 +76,9 @@ class Answers:
         gpu = checked_gpu(question.gpu)
         predictor = checked_predictor(question.predictor, gpu, question.operations[0].mode)
         operations = [_entry(item).operation for item in question.operations]
-        return predict_operations(operations, gpu, _clock(question.clock_mhz), predictor)
+        return predict_operations(
+            operations, gpu, _clock(question.clock_mhz), predictor, power_limit_w=question.power_limit_w
+        )
 
     def predict_batch(self, question: BatchQuestion) -> list[BatchItem]:
         """Each for itself: one that is refused spoils no other."""

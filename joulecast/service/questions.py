@@ -100,6 +100,7 @@ class PredictQuestion(OnePrecision):
 
     gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
     clock_mhz: Clock | None = Field(None, description="Graphics clock; the GPU's default if left out.")
+    power_limit_w: Positive | None = Field(None, description="Power cap; the board's default if left out.")
     predictor: Name | None = Field(None, description="A zoo name; the GPU's default if left out.")
     composition: Composition | None = None
     strict: bool = Field(False, description="Refuse where an operation is not covered.")
@@ -143,6 +144,7 @@ class OperationsQuestion(_Strict):
     operations: Annotated[list[OperationItem], Field(min_length=1)]
     gpu: Name = Field(examples=["A30"])
     clock_mhz: Clock | None = None
+    power_limit_w: Positive | None = None
     predictor: Name | None = None
 
     model_config = ConfigDict(
@@ -199,6 +201,7 @@ class PredictQuery(_Query):
     precision: Precision = "default"
     gpu: Name = Field(examples=["A30"])
     clock_mhz: Clock | None = None
+    power_limit_w: Positive | None = None
     predictor: Name | None = None
     composition: Composition | None = None
     strict: bool = False

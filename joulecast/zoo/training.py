@@ -13,10 +13,10 @@ from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..networks import Network
 from ..operations import Operation
 from ..predictors.composition import HostModel
-from ..predictors.forest import fit_forest
+from ..predictors.fitting import fit_own
 from ..predictors.prediction import Composition, log_errors
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipe import ForestRecipe
+from ..predictors.recipe import OwnRecipe
 from ..predictors.validation import SPLITS, NetworkError, Validation, fit_host, validate
 from .catalogue import DEFAULT_PREDICTOR, entry_name
 from .entry import ModelCard, save_entry
@@ -40,7 +40,7 @@ def train(
     dataset: Dataset,
     dataset_folder: Path,
     mode: str,
-    recipe: ForestRecipe,
+    recipe: OwnRecipe,
     networks: Mapping[NetworkMeasurement, Network],
 ) -> Trained:
     """Validate a recipe on a dataset, then fit it on everything.
@@ -49,14 +49,14 @@ def train(
         dataset: Of one GPU.
         dataset_folder: Where it was loaded from, for its digest.
         mode: inference or training.
-        recipe: Settings of the forest.
+        recipe: See `fit_own`.
         networks: The operations of each measured network of this mode.
 
     Raises:
         DatasetError: Too few usable operations.
     """
     validation = validate(dataset, mode, recipe, networks)
-    predictor = fit_forest(dataset, mode, recipe)
+    predictor = fit_own(dataset, mode, recipe)
     if validation.networks:
         host = fit_host(predictor, [(m, networks[m]) for m in dataset.usable_networks(mode)], mode)
     else:
@@ -96,7 +96,7 @@ def _pairs(errors: tuple[NetworkError, ...], composition: Composition) -> dict[s
 def _card(
     dataset: Dataset,
     folder: Path,
-    recipe: ForestRecipe,
+    recipe: OwnRecipe,
     predictor: OperationPredictor,
     host: HostModel,
     validation: Validation,

@@ -186,11 +186,18 @@ def test_unknown_gpu_suggests_close_names():
         find_gpu("A3")
 
 
-@pytest.mark.parametrize(("name", "versions"), [("A100", 4), ("v100", 4), ("H100", 3), ("RTX PRO 6000", 2)])
+@pytest.mark.parametrize(
+    ("name", "versions"),
+    [("A100", 4), ("A100 80GB", 2), ("A100-SXM4", 2), ("v100", 4), ("H100", 3), ("RTX PRO 6000", 2)],
+)
 def test_a_name_of_several_lists_them(name, versions):
     with pytest.raises(UnknownNameError, match="several GPUs go by this name") as caught:
         find_gpu(name)
     assert len(caught.value.allowed.split(", ")) == versions
+
+
+def test_words_that_only_one_has_are_enough():
+    assert find_gpu("PRO 6000 Server") is find_gpu("RTX PRO 6000 Server")
 
 
 def test_precision_is_a_permission_or_a_type():
@@ -208,3 +215,19 @@ def test_clocks_out_of_range_are_refused(clock):
 
 def test_default_clock():
     assert find_gpu("A30").checked_clock_mhz(None) == 1440.0
+
+
+@pytest.mark.parametrize("cap", [0, 5, 166, -1, "low", float("nan"), True])
+def test_caps_out_of_range_are_refused(cap):
+    with pytest.raises(InputError, match="cannot be held to this power") as error:
+        find_gpu("A30").checked_power_limit_w(cap)
+    assert "165 W" in str(error.value)
+
+
+def test_caps_that_can_be_set():
+    assert find_gpu("A30").checked_power_limit_w(None) == 165.0
+    assert find_gpu("A10").checked_power_limit_w(100) == 100.0
+    with pytest.raises(InputError, match="100 to 150 W"):
+        find_gpu("A10").checked_power_limit_w(99)
+    # Its boards differ in what their makers allow.
+    assert find_gpu("RTX 5080").checked_power_limit_w(400) == 400.0

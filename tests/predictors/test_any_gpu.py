@@ -12,7 +12,7 @@ from joulecast import Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
-from joulecast.predictors.any_gpu_validation import validate_any_gpu
+from joulecast.predictors.any_gpu_validation import ALL, validate_any_gpu
 from joulecast.predictors.boosting import device_rows, fit_any_gpu
 from joulecast.predictors.physics import process_factor, relative_voltage, static_power_w
 from joulecast.predictors.recipe import BoostingRecipe
@@ -68,7 +68,8 @@ def test_a_lower_cap_lowers_the_clock_and_saves_energy(learned):
     gpu = find_gpu("A100-PCIE-40GB")
     operations = [Operation("linear", [(8192, 4096)], {"out_features": 4096})]
     whole = AnyGpuPredictor(gpu, "inference", learned).predict(operations)
-    capped = AnyGpuPredictor(replace(gpu, power_limit_w=150.0), "inference", learned).predict(operations)
+    capped = AnyGpuPredictor(gpu, "inference", learned).predict(operations, power_limit_w=150.0)
+    assert capped.held_clock_mhz[0] < whole.held_clock_mhz[0] <= gpu.boost_clock_mhz
     assert capped.device_time_s[0] > whole.device_time_s[0]
     assert capped.dynamic_energy_j[0] < whole.dynamic_energy_j[0]
     assert capped.power_w[0] == pytest.approx(150.0, rel=0.02)
@@ -95,7 +96,8 @@ def test_what_is_not_covered_is_missing(learned):
 def test_a_gpu_is_left_out_with_its_chip():
     datasets = [simulated_gpu(name) for name in ("A30", "A100-PCIE-40GB", "T4")]
     found = validate_any_gpu(datasets, (), RECIPE, folds=True)
-    assert {e.gpu for e in found.left_out} == {"NVIDIA A30", "NVIDIA A100-PCIE-40GB", "Tesla T4"}
+    assert (found.left_out[0].gpu, found.left_out[0].operations) == (ALL, 300)
+    assert {e.gpu for e in found.left_out[1:]} == {"NVIDIA A30", "NVIDIA A100-PCIE-40GB", "Tesla T4"}
     by_kind = {(e.gpu, e.kind): e for e in found.folds}
     assert by_kind["Tesla T4", "relu"].operations == 25
     assert by_kind["Tesla T4", "relu"].median < 0.1

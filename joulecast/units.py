@@ -1,4 +1,4 @@
-"""Quantities as people read them."""
+"""Quantities as people write them: three digits and an SI prefix."""
 
 from __future__ import annotations
 
@@ -17,3 +17,11 @@ def si(value: float | None, unit: str) -> str:
                 else f"{value / factor:.0f} {prefix}{unit}"
             )
     return f"{value:.3g} {unit}" if value else f"0 {unit}"
+
+
+def scaled(value: float, unit: str) -> tuple[float, str]:
+    """A factor and the prefixed unit that make a value at least 1: 0.002 s -> (1e-3, "ms")."""
+    for factor, prefix in SI_PREFIXES:
+        if abs(value) >= factor:
+            return factor, f"{prefix}{unit}"
+    return 1.0, unit

@@ -1,0 +1,115 @@
+"""`joulecast best`: which GPU, at which clock."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..inputs import shape_text
+from ..units import si
+from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, table
+from .queries import (
+    BatchSizes,
+    Carbon,
+    Clocks,
+    Gpus,
+    Objective,
+    PowerLimit,
+    Precisions,
+    PricePerHour,
+    PricePerKwh,
+    batch_sizes,
+    clocks_mhz,
+    gpu_names,
+    price_per_hour,
+    value_text,
+)
+
+if TYPE_CHECKING:
+    from ..queries import Choice
+
+
+def best(
+    model: Model,
+    input_shape: Shapes = None,
+    objective: Objective = "energy",
+    gpu: Gpus = None,
+    clocks: Clocks = None,
+    power_limit: PowerLimit = None,
+    training: Training = False,
+    precision: Precisions = None,
+    batches: BatchSizes = None,
+    cache_length: CacheLength = None,
+    max_time: Annotated[float | None, typer.Option(help="Deadline of an iteration in seconds.")] = None,
+    max_power: Annotated[float | None, typer.Option(help="Mean board power over an iteration in watts.")] = None,
+    price: PricePerHour = None,
+    kwh_price: PricePerKwh = None,
+    carbon: Carbon = None,
+    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    top: Annotated[int, typer.Option(min=0, help="How many choices to show; 0 for all.")] = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the GPU and the clock for a job, best first.
+
+    Shows the best clock of each GPU, precision and batch size.
+    """
+    from ..api import best as best_of
+
+    shapes = parse_shapes(input_shape)
+    choices = best_of(
+        model,
+        shapes,
+        objective=objective,
+        gpus=gpu_names(gpu),
+        clocks=clocks_mhz(clocks),
+        power_limit_w=power_limit,
+        mode="training" if training else "inference",
+        precision=precision or "default",
+        batch_sizes=batch_sizes(batches),
+        cache_length=cache_length,
+        predictor=predictor,
+        max_time_s=max_time,
+        max_power_w=max_power,
+        price_per_hour=price_per_hour(price),
+        price_per_kwh=kwh_price,
+        carbon=carbon,
+    )
+    if as_json:
+        typer.echo(json.dumps([choice.to_json() for choice in choices], indent=1))
+        return
+    mode = "training" if training else "inference"
+    typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {objective.replace('_', ' ')}\n")
+    typer.echo(_choices_text(choices, top))
+
+
+def _choices_text(choices: list[Choice], top: int) -> str:
+    shown = choices[: top or None]
+    several_precisions = len({choice.precision for choice in choices}) > 1
+    several_batches = len({choice.batch_size for choice in choices}) > 1
+    extra = shown[0].objective not in ("energy", "time", "edp")
+    header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "predictor"]
+    rows = [
+        [
+            "best" if place == 0 else "tied" if choice.tied else str(place + 1),
+            choice.alias,
+            f"{choice.clock_mhz:g}",
+            si(choice.time_s, "s"),
+            si(choice.power_w, "W"),
+            si(choice.energy_j, "J"),
+            si(choice.edp_js, "Js"),
+            choice.predictor,
+            *([choice.precision] if several_precisions else []),
+            *([str(choice.batch_size)] if several_batches else []),
+            *([value_text(choice)] if extra else []),
+        ]
+        for place, choice in enumerate(shown)
+    ]
+    header += ["precision"] if several_precisions else []
+    header += ["batch"] if several_batches else []
+    header += [shown[0].objective.replace("_", " ")] if extra else []
+    text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
+    if len(choices) > len(shown):
+        text += f"\nand {len(choices) - len(shown)} more"
+    return text

@@ -1,0 +1,109 @@
+"""Options that `best` and `sweep` share, and how to read them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import InputError
+from ..units import si
+
+if TYPE_CHECKING:
+    from ..queries import Choice
+
+Objective = Annotated[
+    str,
+    typer.Option(help="energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon; the least wins."),
+]
+Gpus = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu", help="A GPU to choose from; repeat it, or separate by commas. The whole catalogue if left out."
+    ),
+]
+Clocks = Annotated[
+    str | None,
+    typer.Option(help="Clocks in MHz: 900,1200 or 600:1440:120. At most 40 of each GPU's own if left out."),
+]
+Precisions = Annotated[
+    list[str] | None, typer.Option("--precision", help="default, fp32, tf32, fp16 or bf16; repeat it for several.")
+]
+PowerLimit = Annotated[
+    float | None, typer.Option("--power-limit", help="Power cap in watts; each board's default if left out.")
+]
+BatchSizes = Annotated[str | None, typer.Option("--batch-sizes", help="Batch sizes to choose from, such as 1,8,32.")]
+PricePerHour = Annotated[
+    list[str] | None,
+    typer.Option("--price-per-hour", help="Of any GPU (1.2), or of one (A30=0.7); repeat it, or separate by commas."),
+]
+PricePerKwh = Annotated[float | None, typer.Option("--price-per-kwh", help="Of electricity, in the same currency.")]
+Carbon = Annotated[str | None, typer.Option(help="Grams of CO2 per kWh, or a country such as DE.")]
+
+
+def gpu_names(texts: list[str] | None) -> list[str] | None:
+    """Names of GPUs, repeated or separated by commas."""
+    return [name.strip() for text in texts for name in text.split(",")] if texts else None
+
+
+def clocks_mhz(text: str | None) -> list[float] | None:
+    """Read "900,1200", or "600:1440:120" (first, last, step).
+
+    Raises:
+        InputError: It is neither.
+    """
+    if text is None:
+        return None
+    try:
+        if ":" in text:
+            first, last, step = (float(part) for part in text.split(":"))
+            if not (0 < first <= last and step > 0 and (last - first) / step < 10_000):
+                raise ValueError
+            return [first + i * step for i in range(int((last - first) / step + 1e-9) + 1)]
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(
+            "clocks are a list of MHz, or first:last:step", given=repr(text), allowed="900,1200 or 600:1440:120"
+        ) from error
+
+
+def batch_sizes(text: str | None) -> list[int] | None:
+    """Read "1,8,32".
+
+    Raises:
+        InputError: No list of positive integers.
+    """
+    if text is None:
+        return None
+    parts = [part.strip() for part in text.split(",")]
+    if not all(re.fullmatch(r"\d+", part) for part in parts):
+        raise InputError("batch sizes are positive integers", given=repr(text), allowed="such as 1,8,32")
+    return [int(part) for part in parts]
+
+
+def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
+    """Read prices such as "1.2" for any GPU, or "A30=0.7,T4=0.35".
+
+    Raises:
+        InputError: A price is no number.
+    """
+    if not texts:
+        return None
+    prices: dict[str, float] = {}
+    for part in (part for text in texts for part in text.split(",")):
+        name, _, price = part.rpartition("=")
+        try:
+            prices[name.strip()] = float(price)
+        except ValueError as error:
+            raise InputError(
+                "a price per hour is a number, or GPU=number", given=repr(part), allowed="such as 1.2 or A30=0.7"
+            ) from error
+    return prices
+
+
+def value_text(choice: Choice) -> str:
+    """The objective's value with its unit."""
+    from ..queries.objectives import OBJECTIVES
+
+    return si(choice.value, OBJECTIVES[choice.objective].unit)

@@ -1,0 +1,102 @@
+"""`joulecast sweep`: a job over GPUs and clocks, as table, CSV, JSON and plots."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..units import si
+from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, refuse_both, table
+from .queries import (
+    BatchSizes,
+    Carbon,
+    Clocks,
+    Gpus,
+    Objective,
+    PowerLimit,
+    Precisions,
+    PricePerHour,
+    PricePerKwh,
+    batch_sizes,
+    clocks_mhz,
+    gpu_names,
+    price_per_hour,
+)
+
+if TYPE_CHECKING:
+    from ..queries import Sweep
+
+
+def sweep(
+    model: Model,
+    input_shape: Shapes = None,
+    objective: Objective = "energy",
+    gpu: Gpus = None,
+    clocks: Clocks = None,
+    power_limit: PowerLimit = None,
+    training: Training = False,
+    precision: Precisions = None,
+    batches: BatchSizes = None,
+    cache_length: CacheLength = None,
+    price: PricePerHour = None,
+    kwh_price: PricePerKwh = None,
+    carbon: Carbon = None,
+    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    plot: Annotated[
+        list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML; repeat for several.")
+    ] = None,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
+) -> None:
+    """Predict a job on GPUs over their clocks: table, CSV, JSON and plots."""
+    from ..api import sweep as sweep_of
+
+    refuse_both(as_json, as_csv)
+    found = sweep_of(
+        model,
+        parse_shapes(input_shape),
+        objective=objective,
+        gpus=gpu_names(gpu),
+        clocks=clocks_mhz(clocks),
+        power_limit_w=power_limit,
+        mode="training" if training else "inference",
+        precision=precision or "default",
+        batch_sizes=batch_sizes(batches),
+        cache_length=cache_length,
+        predictor=predictor,
+        price_per_hour=price_per_hour(price),
+        price_per_kwh=kwh_price,
+        carbon=carbon,
+    )
+    for path in plot or []:
+        found.plot(path)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=1))
+    elif as_csv:
+        typer.echo(found.to_csv(), nl=False)
+    else:
+        typer.echo(_sweep_text(found))
+
+
+def _sweep_text(sweep: Sweep) -> str:
+    best, front = sweep.best(), set(map(id, sweep.pareto()))
+    rows = [
+        [
+            row.alias,
+            row.precision,
+            "-" if row.batch_size is None else str(row.batch_size),
+            f"{row.clock_mhz:g}",
+            si(row.time_s, "s"),
+            si(row.power_w, "W"),
+            si(row.energy_j, "J"),
+            si(row.edp_js, "Js"),
+            "best" if row is best else "front" if id(row) in front else "",
+        ]
+        for row in sweep
+    ]
+    header = ["GPU", "precision", "batch", "clock MHz", "time", "power", "energy", "EDP", ""]
+    left_out = [f"left out: {out.gpu} in {out.precision}: {out.reason}" for out in sweep.left_out]
+    return "\n".join([table(header, rows, frozenset(range(2, 8))), *left_out])

@@ -1,0 +1,129 @@
+"""Choice: one GPU at one clock in one precision for one job, and what it would cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..predictors.prediction import Interval
+
+LEVEL = 0.9
+"""Of the intervals of choices."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to run a job, per iteration.
+
+    Args:
+        gpu: Full name.
+        alias: Its short name.
+        clock_mhz: Graphics clock that is asked for.
+        default_clock_mhz: Of the GPU.
+        held_clock_mhz: Clock that the GPU holds on average; lower where its power cap bites.
+        power_limit_w: Power cap.
+        precision: As it was asked for: "default", fp32, tf32, fp16 or bf16.
+        mode: inference or training.
+        batch_size: Samples per iteration; None where the input does not tell.
+        time_s, energy_j: Per iteration.
+        interval: 90 % interval; None where no errors are known for such predictions.
+        objective: What choices were compared by.
+        value: Of the objective; lower is better. Its unit is in `OBJECTIVES`.
+        tied: Not the best, but its value lies within the interval of the best.
+        memory_bytes: Device memory that the job needs, estimated.
+        predictor: Which zoo entry answered.
+        measured: Whether something was measured on this GPU for it; otherwise it is known by its data sheet alone.
+        cost: Price of an iteration in the currency of the prices; None without prices.
+        carbon_g: Grams of CO2 equivalent of an iteration; None without an intensity.
+        notes: What to keep in mind.
+    """
+
+    gpu: str
+    alias: str
+    clock_mhz: float
+    default_clock_mhz: float
+    held_clock_mhz: float
+    power_limit_w: float
+    precision: str
+    mode: str
+    batch_size: int | None
+    time_s: float
+    energy_j: float
+    interval: Interval | None
+    objective: str
+    value: float
+    tied: bool
+    memory_bytes: int
+    predictor: str
+    measured: bool
+    cost: float | None = None
+    carbon_g: float | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def power_w(self) -> float:
+        """Mean board power over an iteration."""
+        return self.energy_j / self.time_s
+
+    @property
+    def edp_js(self) -> float:
+        """Energy-delay product."""
+        return self.energy_j * self.time_s
+
+    @property
+    def ed2p_js2(self) -> float:
+        """Energy times delay squared."""
+        return self.energy_j * self.time_s**2
+
+    @property
+    def time_per_sample_s(self) -> float | None:
+        """Seconds per sample; None where the batch size is not known."""
+        return None if self.batch_size is None else self.time_s / self.batch_size
+
+    @property
+    def energy_per_sample_j(self) -> float | None:
+        """Joules per sample; None where the batch size is not known."""
+        return None if self.batch_size is None else self.energy_j / self.batch_size
+
+    def to_json(self) -> dict[str, Any]:
+        """The choice as plain lists and dictionaries; quantities in SI units."""
+        interval = self.interval
+        return {
+            "gpu": self.gpu,
+            "alias": self.alias,
+            "clock_mhz": self.clock_mhz,
+            "default_clock_mhz": self.default_clock_mhz,
+            "held_clock_mhz": self.held_clock_mhz,
+            "power_limit_w": self.power_limit_w,
+            "precision": self.precision,
+            "mode": self.mode,
+            "batch_size": self.batch_size,
+            "time_s": self.time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+            "edp_js": self.edp_js,
+            "ed2p_js2": self.ed2p_js2,
+            "time_per_sample_s": self.time_per_sample_s,
+            "energy_per_sample_j": self.energy_per_sample_j,
+            "cost": self.cost,
+            "carbon_g": self.carbon_g,
+            "interval": None if interval is None else interval_to_json(interval),
+            "objective": self.objective,
+            "value": self.value,
+            "tied": self.tied,
+            "memory_bytes": self.memory_bytes,
+            "predictor": self.predictor,
+            "measured": self.measured,
+            "notes": list(self.notes),
+        }
+
+
+def interval_to_json(interval: Interval) -> dict[str, Any]:
+    """The interval as in a prediction's JSON."""
+    return {
+        "level": interval.level,
+        "time_s": list(interval.time_s),
+        "power_w": list(interval.power_w),
+        "energy_j": list(interval.energy_j),
+        "edp_js": list(interval.edp_js),
+    }

@@ -1,0 +1,63 @@
+"""What a choice has to keep, and what to say when none does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..errors import InputError
+from .evaluation import Curve
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """Limits of a choice; None where there is none.
+
+    Args:
+        max_time_s: Deadline of an iteration.
+        max_power_w: Mean board power over an iteration.
+    """
+
+    max_time_s: float | None = None
+    max_power_w: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_time_s", self.max_time_s), ("max_power_w", self.max_power_w)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
+                raise InputError(f"{name} is a positive number", given=repr(value), allowed="such as 0.05")
+
+    def kept(self, curve: Curve) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Which clocks of a curve keep them."""
+        keeps = np.ones(len(curve.clocks_mhz), dtype=bool)
+        if self.max_time_s is not None:
+            keeps &= curve.time_s <= self.max_time_s
+        if self.max_power_w is not None:
+            keeps &= curve.power_w <= self.max_power_w
+        return keeps
+
+    def nothing_kept(self, curves: Sequence[Curve]) -> InputError:
+        """The error for curves none of whose clocks keeps them: which constraint binds, and the nearest choice."""
+        time_s = np.concatenate([curve.time_s for curve in curves])
+        power_w = np.concatenate([curve.power_w for curve in curves])
+        names = [f"{curve.gpu.aliases[0]} at {clock:g} MHz" for curve in curves for clock in curve.clocks_mhz]
+        limits = [
+            (what, values, limit, unit)
+            for what, values, limit, unit in (
+                ("deadline", time_s, self.max_time_s, "s"),
+                ("power budget", power_w, self.max_power_w, "W"),
+            )
+            if limit is not None
+        ]
+        # By how much each choice is beyond its worst limit.
+        beyond = np.max([values / limit for _, values, limit, _ in limits], axis=0)
+        nearest = int(np.argmin(beyond))
+        alone = [what for what, values, limit, _ in limits if values.min() > limit]
+        binding = " and the ".join(alone) if alone else " and the ".join(what for what, *_ in limits) + " together"
+        return InputError(
+            f"no choice keeps the {binding}",
+            given=", ".join(f"{what} {limit:g} {unit}" for what, _, limit, unit in limits),
+            allowed="; ".join(f"least for the {what}: {values.min():.4g} {unit}" for what, values, _, unit in limits),
+            hint=f"nearest: {names[nearest]} with {time_s[nearest]:.4g} s and {power_w[nearest]:.4g} W",
+        )

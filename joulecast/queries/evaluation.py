@@ -1,0 +1,65 @@
+"""One job on one GPU, over clocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..hardware import GPU
+from ..predictors.features import FloatArray
+from ..predictors.over_clocks import OverClocks, predict_over_clocks
+from ..predictors.prediction import NetworkPredictor
+from .memory import MemoryNeed
+from .question import Variant
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One job on one GPU over clocks, ascending.
+
+    Args:
+        gpu: Where.
+        variant: What.
+        memory: What it needs.
+        over: The predictions, as arrays.
+    """
+
+    gpu: GPU
+    variant: Variant
+    memory: MemoryNeed
+    over: OverClocks
+
+    @property
+    def clocks_mhz(self) -> FloatArray:
+        """Asked for."""
+        return self.over.clocks_mhz
+
+    @property
+    def time_s(self) -> FloatArray:
+        """Per iteration."""
+        return self.over.time_s
+
+    @property
+    def energy_j(self) -> FloatArray:
+        """Per iteration."""
+        return self.over.energy_j
+
+    @property
+    def power_w(self) -> FloatArray:
+        """Mean board power over an iteration."""
+        return self.energy_j / self.time_s
+
+
+def curve(
+    predictor: NetworkPredictor,
+    variant: Variant,
+    memory: MemoryNeed,
+    clocks_mhz: FloatArray,
+    power_limit_w: float | None,
+) -> Curve:
+    """Predict a job on a predictor's GPU at each of some clocks.
+
+    Raises:
+        InputError: The GPU cannot hold a clock or the cap.
+    """
+    over = predict_over_clocks(predictor, variant.network, clocks_mhz.tolist(), power_limit_w)
+    return Curve(predictor.operations.gpu, variant, memory, over)

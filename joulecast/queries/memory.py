@@ -1,0 +1,87 @@
+"""Device memory that a job needs, as far as a list of operations tells.
+
+Inference: weights, the caches of attention, and the inputs and output of the operation that has the largest of them.
+Training: weights and their gradients, whatever the optimizer keeps, the outputs that the backward needs, and the same
+again for the largest operation. On top comes what CUDA and PyTorch take for themselves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..hardware import GPU
+from ..networks import Entry, Network
+from ..operations import ELEMENT_BYTES
+from ..rules import size
+
+# A context with the kernels of cuDNN and cuBLAS, and their workspaces: an allowance, not a measurement.
+_CONTEXT_BYTES = 768 * 2**20
+# Their output takes the place of an input that nobody else needs: either the one or the other is kept.
+_IN_PLACE = frozenset({"relu", "relu6", "add", "dropout", "stochastic_depth", "cat", "gradient_accumulation"})
+_MOMENTS = {"adam_step": 2, "adamw_step": 2}  # Tensors per parameter that the optimizer keeps.
+_STEPS = frozenset({"sgd_step", *_MOMENTS})
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """Bytes that a job needs, by what they hold.
+
+    Args:
+        weights_bytes: Parameters, and in training their gradients and what the optimizer keeps.
+        activations_bytes: Inputs and outputs that live at once, caches among them.
+        context_bytes: What CUDA and PyTorch take.
+    """
+
+    weights_bytes: int
+    activations_bytes: int
+    context_bytes: int = _CONTEXT_BYTES
+
+    @property
+    def total_bytes(self) -> int:
+        """All together."""
+        return self.weights_bytes + self.activations_bytes + self.context_bytes
+
+    def fits(self, gpu: GPU) -> bool:
+        """Whether a GPU has as much."""
+        return self.total_bytes <= gpu.memory_bytes
+
+
+def memory_need(network: Network) -> MemoryNeed:
+    """Estimate the device memory of one iteration of a network."""
+    weights = sum(_weights_bytes(entry) for entry in network)
+    # A step over all parameters touches weights, gradients and moments, which are counted already.
+    largest = max((_touched_bytes(entry) for entry in network if entry.operation.kind not in _STEPS), default=0)
+    if network.mode == "training":
+        kept = sum(_kept_bytes(entry) for entry in network)
+        moments = max(_MOMENTS.get(entry.operation.kind, 0) for entry in network)
+        return MemoryNeed((2 + moments) * weights, kept + largest)
+    return MemoryNeed(weights, largest + sum(_cached_bytes(entry) for entry in network))
+
+
+def _weights_bytes(entry: Entry) -> int:
+    """A module that is called twice has its weights once; where modules are not known, every call has its own."""
+    modules = len(entry.by_module) if entry.module_paths else entry.count
+    return modules * entry.operation.parameters * ELEMENT_BYTES[entry.operation.precision]
+
+
+def _touched_bytes(entry: Entry) -> int:
+    operation = entry.operation
+    return (operation.input_size + size(operation.output_shape)) * ELEMENT_BYTES[operation.precision]
+
+
+def _kept_bytes(entry: Entry) -> int:
+    operation = entry.operation
+    if operation.kind in _IN_PLACE or operation.kind in _STEPS:
+        return 0
+    return entry.count * size(operation.output_shape) * ELEMENT_BYTES[operation.precision]
+
+
+def _cached_bytes(entry: Entry) -> int:
+    """Keys and values of attention that were there before: more of them than queries."""
+    operation = entry.operation
+    if operation.kind != "attention":
+        return 0
+    queries, keys, values = operation.input_shapes[:3]
+    if keys[-2] <= queries[-2]:
+        return 0
+    return entry.count * (size(keys) + size(values)) * ELEMENT_BYTES[operation.precision]

@@ -1,0 +1,155 @@
+"""What choices are compared by. All objectives are to be as low as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError, unknown_name
+from ..hardware import find_gpu
+from .carbon import carbon_intensity
+
+_S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
+
+
+@dataclass(frozen=True)
+class Tariff:
+    """What an hour of a GPU, a kilowatt-hour and its generation cost.
+
+    Args:
+        price_per_hour: Of each GPU by its full name; "" stands for all others. Empty where time is free.
+        price_per_kwh: Of electricity; None where it is free or within the price per hour.
+        carbon_g_per_kwh: Intensity of the grid; None where nobody asks.
+    """
+
+    price_per_hour: Mapping[str, float]
+    price_per_kwh: float | None = None
+    carbon_g_per_kwh: float | None = None
+
+    @classmethod
+    def of(
+        cls,
+        price_per_hour: float | Mapping[str, float] | None,
+        price_per_kwh: float | None,
+        carbon: float | str | None,
+    ) -> Tariff:
+        """Check prices and look the country up.
+
+        Raises:
+            InputError: A price or an intensity that is negative or no number.
+            UnknownNameError: No such GPU or country.
+        """
+        if price_per_hour is None:
+            by_gpu: dict[str, float] = {}
+        elif isinstance(price_per_hour, Mapping):
+            by_gpu = {
+                find_gpu(name).name if name else "": _not_negative("price per hour", price)
+                for name, price in price_per_hour.items()
+            }
+        else:
+            by_gpu = {"": _not_negative("price per hour", price_per_hour)}
+        return cls(
+            by_gpu,
+            None if price_per_kwh is None else _not_negative("price per kWh", price_per_kwh),
+            None if carbon is None else carbon_intensity(carbon),
+        )
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether anything costs money."""
+        return bool(self.price_per_hour) or self.price_per_kwh is not None
+
+    def hourly(self, gpu: str) -> float | None:
+        """Price of an hour of a GPU; None where others have one and this has not."""
+        if not self.price_per_hour:
+            return 0.0
+        return self.price_per_hour.get(gpu, self.price_per_hour.get(""))
+
+    def cost(self, time_s: Any, energy_j: Any, gpu: str) -> Any:
+        """Price of iterations: their share of an hour, and their electricity; None where it is not known."""
+        hourly = self.hourly(gpu)
+        if not self.has_prices or hourly is None:
+            return None
+        return hourly * time_s / _S_PER_HOUR + (self.price_per_kwh or 0.0) * energy_j / _J_PER_KWH
+
+    def carbon_g(self, energy_j: Any) -> Any:
+        """Grams of CO2 equivalent of some joules; None where the intensity is not known."""
+        return None if self.carbon_g_per_kwh is None else self.carbon_g_per_kwh * energy_j / _J_PER_KWH
+
+
+def _not_negative(what: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+        raise InputError(f"a {what} is a number of at least 0", given=repr(value), allowed="such as 1.5")
+    return float(value)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an objective may need to know beside time and energy."""
+
+    gpu: str
+    batch_size: int | None
+    tariff: Tariff
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Something to have as little of as possible.
+
+    Args:
+        name: As it is asked for.
+        unit: Of its values.
+        of: From seconds and joules of an iteration (numbers or arrays) to its value; grows with both.
+    """
+
+    name: str
+    unit: str
+    of: Callable[[Any, Any, Job], Any]
+
+
+OBJECTIVES: Mapping[str, Objective] = {
+    objective.name: objective
+    for objective in (
+        Objective("energy", "J", lambda time_s, energy_j, job: energy_j),
+        Objective("time", "s", lambda time_s, energy_j, job: time_s),
+        Objective("edp", "Js", lambda time_s, energy_j, job: energy_j * time_s),
+        Objective("ed2p", "Js2", lambda time_s, energy_j, job: energy_j * time_s**2),
+        Objective("energy_per_sample", "J", lambda time_s, energy_j, job: energy_j / job.batch_size),
+        Objective("time_per_sample", "s", lambda time_s, energy_j, job: time_s / job.batch_size),
+        Objective("cost", "", lambda time_s, energy_j, job: job.tariff.cost(time_s, energy_j, job.gpu)),
+        Objective("carbon", "g", lambda time_s, energy_j, job: job.tariff.carbon_g(energy_j)),
+    )
+}
+"""Name -> objective."""
+
+
+def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
+    """The objective of a name, if what it needs is there.
+
+    Raises:
+        UnknownNameError: No such objective.
+        InputError: It needs prices, an intensity or a batch size.
+    """
+    if name not in OBJECTIVES:
+        raise unknown_name("objective", name, OBJECTIVES)
+    if name == "cost" and not tariff.has_prices:
+        raise InputError(
+            "the objective cost needs prices",
+            given="none",
+            allowed="price_per_hour (a number, or one for each GPU), price_per_kwh, or both",
+            hint="joulecast knows no prices; give yours",
+        )
+    if name == "carbon" and tariff.carbon_g_per_kwh is None:
+        raise InputError(
+            "the objective carbon needs the intensity of the grid",
+            given="none",
+            allowed="carbon: grams of CO2 per kWh, or a country such as DE",
+        )
+    if name.endswith("_per_sample") and not has_batch:
+        raise InputError(
+            f"the objective {name} needs a batch size",
+            given="a list of operations without an input shape",
+            hint="give a model and its input shape, batch first",
+        )
+    return OBJECTIVES[name]

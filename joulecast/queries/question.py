@@ -1,0 +1,159 @@
+"""Question: a job, and the ways to run it that are to be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..hardware import GPU, find_gpu, gpus
+from ..inputs import Inputs, InputShape
+from ..networks import Network
+from ..operations import real_precision
+from ..profiling import network_of
+
+if TYPE_CHECKING:
+    from ..profiling.sources import InputShape as ModelInput
+    from ..profiling.sources import Model
+
+
+@dataclass(frozen=True)
+class Variant:
+    """The job in one precision and batch size.
+
+    Args:
+        network: Its operations.
+        precision: As it was asked for.
+        batch_size: Samples per iteration; None where the input does not tell.
+    """
+
+    network: Network
+    precision: str
+    batch_size: int | None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be compared.
+
+    Args:
+        variants: The job in each precision and batch size.
+        gpus: Where it could run.
+        named: Whether the GPUs were asked for by name; then one that cannot do it is an error, not left out.
+        clocks: MHz to look at; None for a grid of each GPU's own.
+        power_limit_w: Power cap of each GPU; None for its default.
+        predictor: A zoo name or the folder of an entry; None for each GPU's default.
+    """
+
+    variants: tuple[Variant, ...]
+    gpus: tuple[GPU, ...]
+    named: bool
+    clocks: tuple[float, ...] | None = None
+    power_limit_w: float | None = None
+    predictor: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        model: Model,
+        input_shape: ModelInput | None,
+        *,
+        gpus: str | GPU | Iterable[str | GPU] | None = None,
+        clocks: float | Iterable[float] | None = None,
+        mode: str = "inference",
+        precision: str | Sequence[str] = "default",
+        batch_sizes: Iterable[int] | None = None,
+        cache_length: int | None = None,
+        power_limit_w: float | None = None,
+        predictor: str | None = None,
+    ) -> Question:
+        """Read what `joulecast.best` and `joulecast.sweep` take.
+
+        Raises:
+            InputError, UnknownNameError, ExtractionError, MissingDependencyError: See `joulecast.best`.
+        """
+        chosen, named = _gpus(gpus)
+        return cls(
+            variants=tuple(_variants(model, input_shape, mode, precision, batch_sizes, cache_length)),
+            gpus=chosen,
+            named=named,
+            clocks=_clocks(clocks),
+            power_limit_w=power_limit_w,
+            predictor=predictor,
+        )
+
+    @property
+    def has_batch(self) -> bool:
+        """Whether samples can be counted."""
+        return all(variant.batch_size is not None for variant in self.variants)
+
+
+def _gpus(asked: str | GPU | Iterable[str | GPU] | None) -> tuple[tuple[GPU, ...], bool]:
+    if asked is None:
+        return tuple(gpus().values()), False
+    names = [asked] if isinstance(asked, str | GPU) else list(asked)
+    if not names:
+        raise InputError("there is nothing to choose from", given="gpus = []", hint="leave gpus out for the catalogue")
+    return tuple({gpu.name: gpu for gpu in map(find_gpu, names)}.values()), True
+
+
+def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:
+    if asked is None:
+        return None
+    clocks = tuple(asked) if isinstance(asked, Iterable) else (asked,)
+    if not clocks:
+        raise InputError("there is nothing to choose from", given="clocks = []", hint="leave clocks out for a grid")
+    for clock in clocks:
+        if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 < clock < float("inf"):
+            raise InputError("a clock is a positive number of MHz", given=repr(clock), allowed="such as 900")
+    return clocks
+
+
+def _variants(
+    model: Model,
+    input_shape: Any,
+    mode: str,
+    precision: str | Sequence[str],
+    batch_sizes: Iterable[int] | None,
+    cache_length: int | None,
+) -> Iterable[Variant]:
+    precisions = [precision] if isinstance(precision, str) else list(dict.fromkeys(precision))
+    if not precisions:
+        raise InputError("there is nothing to choose from", given="precision = []", allowed="such as ['fp32', 'fp16']")
+    for each in precisions:
+        real_precision("conv2d", each)
+    shapes = [input_shape] if batch_sizes is None else [_with_batch(input_shape, n) for n in _batches(batch_sizes)]
+    for shape in shapes:
+        for each in precisions:
+            network = network_of(model, shape, mode=mode, precision=each, cache_length=cache_length)
+            yield Variant(network, each, batch_size_of(network.input_shape))
+
+
+def _batches(asked: Iterable[int]) -> list[int]:
+    sizes = list(dict.fromkeys(asked))
+    if not sizes or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sizes):
+        raise InputError("batch sizes are positive integers", given=repr(sizes), allowed="such as [1, 8, 32]")
+    return sizes
+
+
+def _with_batch(input_shape: Any, batch_size: int) -> InputShape:
+    """The same input with another first size."""
+    if input_shape is None:
+        raise InputError(
+            "other batch sizes need a model and its input shape", given="none", allowed="a shape, batch first"
+        )
+    shape = Inputs.of(input_shape).shape
+    if isinstance(shape, Mapping):
+        return {name: (batch_size, *item[1:]) for name, item in shape.items()}
+    if all(isinstance(item, int) for item in shape):
+        return (batch_size, *shape[1:])
+    return tuple((batch_size, *item[1:]) for item in shape if not isinstance(item, int))
+
+
+def batch_size_of(input_shape: InputShape | None) -> int | None:
+    """First size of the first input."""
+    if input_shape is None:
+        return None
+    first = Inputs.of(input_shape).all[0].shape
+    return first[0] if first else None

@@ -1,0 +1,140 @@
+"""Sweep: a job on many GPUs, clocks and precisions, as a table."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..inputs import InputShape, shape_to_json
+from .choice import Choice
+from .objectives import Job, Tariff, find_objective
+
+_COLUMNS = (
+    "gpu",
+    "clock_mhz",
+    "held_clock_mhz",
+    "power_limit_w",
+    "precision",
+    "mode",
+    "batch_size",
+    "time_s",
+    "power_w",
+    "energy_j",
+    "edp_js",
+    "ed2p_js2",
+    "time_per_sample_s",
+    "energy_per_sample_j",
+    "cost",
+    "carbon_g",
+    "memory_bytes",
+    "predictor",
+    "measured",
+)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A GPU that was not looked at in some precision and batch size, and why."""
+
+    gpu: str
+    precision: str
+    batch_size: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A job over GPUs, clocks, precisions and batch sizes.
+
+    Args:
+        network: Name of the job.
+        input_shape: Of its input, before other batch sizes were asked for; None for a list of operations.
+        mode: inference or training.
+        objective: What the rows' values are.
+        rows: By GPU, precision and batch size; the clock ascending in each.
+        tariff: Prices that the rows were made with.
+        left_out: GPUs that cannot run it.
+    """
+
+    network: str
+    input_shape: InputShape | None
+    mode: str
+    objective: str
+    rows: tuple[Choice, ...]
+    tariff: Tariff
+    left_out: tuple[LeftOut, ...] = ()
+
+    def __iter__(self) -> Iterator[Choice]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def best(self, objective: str | None = None) -> Choice:
+        """The row with the least of an objective; None for the sweep's own.
+
+        Raises:
+            UnknownNameError, InputError: No such objective, or one that needs prices that were not given.
+        """
+        name = objective or self.objective
+        wanted = find_objective(name, self.tariff, all(row.batch_size is not None for row in self.rows))
+
+        def value(row: Choice) -> float:
+            found = wanted.of(row.time_s, row.energy_j, Job(row.gpu, row.batch_size, self.tariff))
+            return float("inf") if found is None else float(found)
+
+        return min(self.rows, key=value)
+
+    def pareto(self) -> tuple[Choice, ...]:
+        """The rows that no other beats in both time and energy, quickest first."""
+        front: list[Choice] = []
+        for row in sorted(self.rows, key=lambda row: (row.time_s, row.energy_j)):
+            if not front or row.energy_j < front[-1].energy_j:
+                front.append(row)
+        return tuple(front)
+
+    def curves(self) -> tuple[tuple[Choice, ...], ...]:
+        """The rows of each GPU, precision and batch size, the one with the least of the objective first."""
+        groups: dict[tuple[str, str, int | None], list[Choice]] = {}
+        for row in self.rows:
+            groups.setdefault((row.gpu, row.precision, row.batch_size), []).append(row)
+        return tuple(sorted(map(tuple, groups.values()), key=lambda rows: min(row.value for row in rows)))
+
+    def to_json(self) -> dict[str, Any]:
+        """The sweep as plain lists and dictionaries; quantities in SI units."""
+        return {
+            "network": self.network,
+            "input_shape": shape_to_json(self.input_shape),
+            "mode": self.mode,
+            "objective": self.objective,
+            "rows": [row.to_json() for row in self.rows],
+            "left_out": [
+                {"gpu": out.gpu, "precision": out.precision, "batch_size": out.batch_size, "reason": out.reason}
+                for out in self.left_out
+            ],
+        }
+
+    def to_csv(self) -> str:
+        """The rows as CSV; empty where a value is not known."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(_COLUMNS)
+        for row in self.rows:
+            values = (getattr(row, column) for column in _COLUMNS)
+            writer.writerow(["" if v is None else repr(v) if isinstance(v, float) else v for v in values])
+        return text.getvalue()
+
+    def plot(self, path: str | Path) -> Path:
+        """Draw the sweep as PNG, SVG or self-contained HTML, by the ending of the path.
+
+        Raises:
+            InputError: Another ending.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        from .figures import draw
+
+        return draw(self, Path(path))

@@ -1,0 +1,66 @@
+"""The best choice and the sweep against brute force: `predict` at every clock."""
+
+from __future__ import annotations
+
+import pytest
+
+import joulecast
+from joulecast.hardware import find_gpu
+from joulecast.predictors.over_clocks import predict_over_clocks
+from joulecast.queries.clocks import clock_grid_mhz
+from joulecast.zoo import find_predictor
+
+JOB = ("resnet18", (8, 3, 64, 64))
+GPUS = ("A30", "T4", "H100 SXM")
+VALUES = {
+    "energy": lambda p: p.energy_j,
+    "time": lambda p: p.time_s,
+    "edp": lambda p: p.edp_js,
+    "ed2p": lambda p: p.energy_j * p.time_s**2,
+    "energy_per_sample": lambda p: p.energy_j / 8,
+}
+
+
+@pytest.mark.parametrize("objective", VALUES)
+def test_best_is_the_least_of_all_predictions(objective):
+    value, clocks = VALUES[objective], (510, 900, 1200, 1410)
+    predictions = [joulecast.predict(*JOB, gpu, clock) for gpu in GPUS for clock in clocks]
+    least = min(predictions, key=value)
+    choices = joulecast.best(*JOB, objective=objective, gpus=GPUS, clocks=clocks)
+    assert (choices[0].gpu, choices[0].clock_mhz) == (least.gpu, least.clock_mhz)
+    assert choices[0].value == pytest.approx(value(least), rel=1e-6)
+    assert [choice.value for choice in choices] == sorted(choice.value for choice in choices)
+    assert len(choices) == len(GPUS)
+
+
+def test_the_front_is_a_front():
+    sweep = joulecast.sweep(*JOB, gpus=GPUS, clocks=(510, 900, 1200, 1410))
+    front = sweep.pareto()
+    for row in sweep:
+        beaten = any(f.time_s <= row.time_s and f.energy_j <= row.energy_j and f is not row for f in front)
+        assert beaten != (row in front)
+
+
+@pytest.mark.parametrize("name", ["A30", "P4", "RTX 5090", "MI300X"])
+def test_the_grid_holds_ends_and_default(name):
+    gpu = find_gpu(name)
+    grid = clock_grid_mhz(gpu)
+    assert len(grid) <= 40
+    assert grid.tolist() == sorted(set(grid.tolist()))
+    assert {float(gpu.boost_clock_mhz), float(gpu.max_clock_mhz)} <= set(grid.tolist())
+    assert gpu.min_clock_mhz <= grid[0] < gpu.min_clock_mhz + 15
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cap_w"), [("A30", None), ("A30", 120), ("T4", None), ("H100 SXM", 400), ("2080 Ti", 150)]
+)
+def test_many_clocks_at_once_are_single_predictions(gpu, cap_w):
+    network = joulecast.extract("resnet50", (32, 3, 224, 224))
+    predictor = find_predictor(gpu, "inference")
+    clocks = clock_grid_mhz(find_gpu(gpu))[::6]
+    together = predict_over_clocks(predictor, network, clocks, cap_w)
+    for place, clock in enumerate(clocks):
+        one = predictor.predict(network, float(clock), cap_w)
+        assert together.time_s[place] == pytest.approx(one.time_s, rel=1e-9)
+        assert together.energy_j[place] == pytest.approx(one.energy_j, rel=1e-9)
+        assert together.held_clocks_mhz[place] == pytest.approx(one.held_clock_mhz, rel=1e-9)
