@@ -12,6 +12,7 @@ from ..hardware import GPU
 from ..predictors.features import FloatArray
 from ..predictors.prediction import Interval
 from ..zoo import find_predictor
+from ..zoo.measured import measured_gpus
 from .choice import LEVEL, Choice
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
@@ -109,6 +110,7 @@ class _Candidates:
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
         interval = _interval(best_curve, best_place)
+        known = measured_gpus()
         high = -np.inf if interval is None else self._highest_value(interval, best_curve)
 
         def make(each: Curve, place: int) -> Choice:
@@ -133,7 +135,7 @@ class _Candidates:
                 tied=value <= high and not (each is best_curve and place == best_place),
                 memory_bytes=each.memory.total_bytes,
                 predictor=told.predictor,
-                measured=not each.over.predictor.any_gpu,
+                measured=told.gpu in known,
                 cost=self.tariff.cost(told.time_s, told.energy_j, told.gpu),
                 carbon_g=self.tariff.carbon_g(told.energy_j),
                 notes=told.notes,
