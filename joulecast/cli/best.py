@@ -82,6 +82,8 @@ def best(
     mode = "training" if training else "inference"
     typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {objective.replace('_', ' ')}\n")
     typer.echo(_choices_text(choices, top))
+    for out in choices.left_out if gpu else ():
+        typer.echo(f"left out: {out.gpu} in {out.precision}: {out.reason}")
 
 
 def _choices_text(choices: list[Choice], top: int) -> str:

@@ -11,16 +11,17 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.features import FloatArray
 from ..predictors.prediction import Interval
-from ..zoo import find_predictor
+from ..zoo import entries, find_predictor
+from ..zoo.catalogue import ANY_GPU
 from ..zoo.measured import measured_gpus
-from .choice import LEVEL, Choice
+from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
 from .evaluation import Curve, curve
 from .memory import MemoryNeed, memory_need, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
-from .sweep import LeftOut, Sweep
+from .sweep import Sweep
 
 _FREE = Tariff({})
 
@@ -30,7 +31,7 @@ def best(
     objective: str = "energy",
     tariff: Tariff = _FREE,
     constraints: Constraints | None = None,
-) -> list[Choice]:
+) -> Choices:
     """The best clock of each GPU, precision and batch size, best first.
 
     Raises:
@@ -50,7 +51,7 @@ def best(
         raise limits.nothing_kept(found.curves)
     points.sort(key=lambda point: point[0])
     make = found.maker(*points[0][1:])
-    return [make(each, place) for _, each, place in points]
+    return Choices((make(each, place) for _, each, place in points), found.left_out)
 
 
 def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
@@ -72,7 +73,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
         objective=objective,
         rows=tuple(make(each, place) for each in found.curves for place in range(len(each.clocks_mhz))),
         tariff=tariff,
-        left_out=tuple(found.left_out),
+        left_out=found.left_out,
     )
 
 
@@ -82,7 +83,7 @@ class _Candidates:
 
     curves: Sequence[Curve]
     values: Sequence[FloatArray]
-    left_out: Sequence[LeftOut]
+    left_out: tuple[LeftOut, ...]
     objective: Objective
     tariff: Tariff
 
@@ -105,7 +106,7 @@ class _Candidates:
             objective.of(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff))
             for each in curves
         ]
-        return cls(curves, values, left_out, objective, tariff)
+        return cls(curves, values, tuple(left_out), objective, tariff)
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
@@ -175,7 +176,11 @@ def _curve_or_reason(
         return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
     if tariff.has_prices and tariff.hourly(gpu.name) is None:
         return "has no price per hour"
-    found = curve(find_predictor(gpu, variant.network.mode, question.predictor), variant, need, clocks, cap_w)
+    mode = variant.network.mode
+    found = curve(find_predictor(gpu, mode, question.predictor), variant, need, clocks, cap_w)
+    if found.over.missing and question.predictor is None and ANY_GPU in entries():
+        # What the GPU's own predictor has not learned, such as half precision, the one for any GPU may.
+        found = curve(find_predictor(gpu, mode, ANY_GPU), variant, need, clocks, cap_w)
     if found.over.missing:
         # (its totals would be too low, and it would win for what it does not count)
         return f"{found.over.predictor.name} does not cover {found.over.missing} of {len(variant.network)} operations"

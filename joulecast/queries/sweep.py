@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..inputs import InputShape, shape_to_json
-from .choice import Choice
+from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
 
 _COLUMNS = (
@@ -34,16 +34,6 @@ _COLUMNS = (
     "predictor",
     "measured",
 )
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A GPU that was not looked at in some precision and batch size, and why."""
-
-    gpu: str
-    precision: str
-    batch_size: int | None
-    reason: str
 
 
 @dataclass(frozen=True)
