@@ -32,7 +32,7 @@ class Choice:
         tied: Not the best, but its value lies within the interval of the best.
         memory_bytes: Device memory that the job needs, estimated.
         predictor: Which zoo entry answered.
-        measured: Whether something was measured on this GPU for it; otherwise it is known by its data sheet alone.
+        measured: Whether anything was measured on this GPU; otherwise it is known by its data sheet alone.
         cost: Price of an iteration in the currency of the prices; None without prices.
         carbon_g: Grams of CO2 equivalent of an iteration; None without an intensity.
         notes: What to keep in mind.

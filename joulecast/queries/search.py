@@ -12,11 +12,12 @@ from ..hardware import GPU
 from ..predictors.features import FloatArray
 from ..predictors.prediction import Interval
 from ..zoo import find_predictor
+from ..zoo.measured import measured_gpus
 from .choice import LEVEL, Choice
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
 from .evaluation import Curve, curve
-from .memory import MemoryNeed, memory_need
+from .memory import MemoryNeed, memory_need, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
 from .sweep import LeftOut, Sweep
@@ -109,6 +110,7 @@ class _Candidates:
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
         interval = _interval(best_curve, best_place)
+        known = measured_gpus()
         high = -np.inf if interval is None else self._highest_value(interval, best_curve)
 
         def make(each: Curve, place: int) -> Choice:
@@ -133,7 +135,7 @@ class _Candidates:
                 tied=value <= high and not (each is best_curve and place == best_place),
                 memory_bytes=each.memory.total_bytes,
                 predictor=told.predictor,
-                measured=not each.over.predictor.any_gpu,
+                measured=told.gpu in known,
                 cost=self.tariff.cost(told.time_s, told.energy_j, told.gpu),
                 carbon_g=self.tariff.carbon_g(told.energy_j),
                 notes=told.notes,
@@ -170,7 +172,7 @@ def _curve_or_reason(
     if not len(clocks):
         return f"holds {gpu.min_clock_mhz} to {gpu.max_clock_mhz} MHz"
     if not need.fits(gpu):
-        return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {gpu.memory_bytes / 2**30:.1f} GiB"
+        return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
     if tariff.has_prices and tariff.hourly(gpu.name) is None:
         return "has no price per hour"
     found = curve(find_predictor(gpu, variant.network.mode, question.predictor), variant, need, clocks, cap_w)
@@ -185,13 +187,13 @@ def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError
     for out in left_out:
         by_reason.setdefault(out.reason, []).append(out.gpu)
     needs = [memory_need(variant.network).total_bytes for variant in question.variants]
-    largest = max(question.gpus, key=lambda gpu: gpu.memory_bytes)
+    largest = max(question.gpus, key=usable_bytes)
     reasons = [f"{gpus[0]}{f' and {len(gpus) - 1} more' if gpus[1:] else ''}: {why}" for why, gpus in by_reason.items()]
-    if min(needs) > largest.memory_bytes:
+    if min(needs) > usable_bytes(largest):
         return InputError(
             "this job fits in no memory",
             given=f"{min(needs) / 2**30:.1f} GiB, by estimate",
-            allowed=f"at most {largest.memory_bytes / 2**30:.1f} GiB, on the {largest.aliases[0]}",
+            allowed=f"at most {usable_bytes(largest) / 2**30:.1f} GiB, on the {largest.aliases[0]}",
             hint="a smaller batch, a smaller precision, or several GPUs, which joulecast does not model yet",
         )
     return InputError(
