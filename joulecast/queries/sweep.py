@@ -13,7 +13,7 @@ from ..inputs import InputShape, shape_to_json
 from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
 
-_COLUMNS = (
+COLUMNS = (
     "gpu",
     "clock_mhz",
     "held_clock_mhz",
@@ -112,9 +112,9 @@ class Sweep:
         """The rows as CSV; empty where a value is not known."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer.writerow(COLUMNS)
         for row in self.rows:
-            values = (getattr(row, column) for column in _COLUMNS)
+            values = (getattr(row, column) for column in COLUMNS)
             writer.writerow(["" if v is None else repr(v) if isinstance(v, float) else v for v in values])
         return text.getvalue()
 
