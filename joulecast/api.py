@@ -195,7 +195,8 @@ def best(
         power_limit_w: Power cap in watts; None for each board's default.
         mode: inference or training.
         precision: One, or several to choose from.
-        batch_sizes: First sizes of the input to choose from instead of its own.
+        batch_sizes: First sizes of the input to choose from instead of its own. Several are compared per sample,
+            whatever the objective; the deadline and the power budget stay those of an iteration.
         cache_length: Tokens that a transformer has cached.
         predictor: A zoo name or the folder of an entry; None for each GPU's default.
         max_time_s: Deadline of an iteration.

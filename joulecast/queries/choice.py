@@ -29,7 +29,8 @@ class Choice:
         time_s, energy_j: Per iteration.
         interval: 90 % interval; None where no errors are known for such predictions.
         objective: What choices were compared by.
-        value: Of the objective; lower is better. Its unit is in `OBJECTIVES`.
+        value: Of the objective, the lower the better; per sample where batch sizes are compared. Its unit is in
+            `OBJECTIVES`.
         tied: Not the best, but its value lies within the interval of the best.
         memory_bytes: Device memory that the job needs, estimated.
         predictor: Which zoo entry answered.

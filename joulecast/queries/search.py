@@ -86,6 +86,7 @@ class _Candidates:
     left_out: tuple[LeftOut, ...]
     objective: Objective
     tariff: Tariff
+    per_sample: bool
 
     @classmethod
     def of(cls, question: Question, objective: Objective, tariff: Tariff) -> _Candidates:
@@ -102,11 +103,12 @@ class _Candidates:
                     left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, found))
         if not curves:
             raise _nothing_runs(question, left_out)
+        per_sample = question.has_several_batches
         values = [
-            objective.of(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff))
+            objective.value(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff, per_sample))
             for each in curves
         ]
-        return cls(curves, values, tuple(left_out), objective, tariff)
+        return cls(curves, values, tuple(left_out), objective, tariff, per_sample)
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
@@ -116,8 +118,8 @@ class _Candidates:
 
         def make(each: Curve, place: int) -> Choice:
             told = each.over.at(place)
-            job = Job(told.gpu, each.variant.batch_size, self.tariff)
-            value = float(self.objective.of(told.time_s, told.energy_j, job))
+            job = self._job(each)
+            value = float(self.objective.value(told.time_s, told.energy_j, job))
             return Choice(
                 gpu=told.gpu,
                 alias=each.gpu.aliases[0],
@@ -146,10 +148,15 @@ class _Candidates:
 
     def _highest_value(self, interval: Interval, each: Curve) -> float:
         """The high end of the objective's interval."""
+        job = self._job(each)
         if self.objective.name == "edp":
-            return interval.edp_js[1]
-        job = Job(each.gpu.name, each.variant.batch_size, self.tariff)
-        return float(self.objective.of(interval.time_s[1], interval.energy_j[1], job))
+            # Its own interval is narrower than the product of both.
+            per = (job.batch_size or 1) ** 2 if self.per_sample else 1
+            return interval.edp_js[1] / per
+        return float(self.objective.value(interval.time_s[1], interval.energy_j[1], job))
+
+    def _job(self, each: Curve) -> Job:
+        return Job(each.gpu.name, each.variant.batch_size, self.tariff, self.per_sample)
 
 
 def _interval(each: Curve, place: int) -> Interval | None:

@@ -49,6 +49,12 @@ def test_per_sample_compares_batch_sizes():
     for choice in choices:
         assert choice.value == choice.energy_per_sample_j == pytest.approx(choice.energy_j / choice.batch_size)
     assert choices[0].batch_size > 1
+    # Whatever the objective, batch sizes are compared by what a sample takes.
+    for choice in best(objective="edp", batch_sizes=[1, 64], gpus="A30"):
+        assert choice.value == pytest.approx(choice.time_per_sample_s * choice.energy_per_sample_j)
+    energy = best(batch_sizes=[1, 8, 64], gpus="A30")
+    assert [choice.value for choice in energy] == [choice.value for choice in choices]
+    assert joulecast.sweep(*JOB, gpus="A30", clocks=(900,), batch_sizes=[1, 64]).best("time").batch_size == 64
 
 
 def test_constraints_hold():
