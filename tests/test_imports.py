@@ -30,6 +30,7 @@ HEAVY = {
 # Rooms from the ground up; a room may import those before it, and itself.
 ROOMS = [
     "errors",
+    "units",
     "rules",
     "kinds",
     "operations",

@@ -30,8 +30,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Top = Annotated[int, typer.Option(min=0, help="How many operations to show; 0 for all.")]
 
-SI_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
-
 
 def parse_shapes(texts: list[str] | None) -> Any:
     """Read one shape, several, or several by name ("input_ids=8,128").
@@ -62,20 +60,6 @@ def parse_shape(text: str) -> tuple[int, ...]:
     if not all(re.fullmatch(r"\d+", part) for part in parts) or any(int(part) < 1 for part in parts):
         raise InputError("a shape is a list of positive integers", given=repr(text), allowed="such as 32,3,224,224")
     return tuple(map(int, parts))
-
-
-def si(value: float | None, unit: str) -> str:
-    """A quantity with three digits and an SI prefix: "21.4 ms"; a dash where it is missing."""
-    if value is None:
-        return "-"
-    for factor, prefix in SI_PREFIXES:
-        if abs(value) >= factor * 0.9995:
-            return (
-                f"{value / factor:.3g} {prefix}{unit}"
-                if abs(value / factor) < 999.5
-                else f"{value / factor:.0f} {prefix}{unit}"
-            )
-    return f"{value:.3g} {unit}" if value else f"0 {unit}"
 
 
 def table(header: list[str], rows: list[list[str]], right: frozenset[int] = frozenset()) -> str:

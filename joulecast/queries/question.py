@@ -42,6 +42,7 @@ class Question:
         gpus: Where it could run.
         named: Whether the GPUs were asked for by name; then one that cannot do it is an error, not left out.
         clocks: MHz to look at; None for a grid of each GPU's own.
+        power_limit_w: Power cap of each GPU; None for its default.
         predictor: A zoo name or the folder of an entry; None for each GPU's default.
     """
 
@@ -49,6 +50,7 @@ class Question:
     gpus: tuple[GPU, ...]
     named: bool
     clocks: tuple[float, ...] | None = None
+    power_limit_w: float | None = None
     predictor: str | None = None
 
     @classmethod
@@ -63,6 +65,7 @@ class Question:
         precision: str | Sequence[str] = "default",
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
+        power_limit_w: float | None = None,
         predictor: str | None = None,
     ) -> Question:
         """Read what `joulecast.best` and `joulecast.sweep` take.
@@ -76,6 +79,7 @@ class Question:
             gpus=chosen,
             named=named,
             clocks=_clocks(clocks),
+            power_limit_w=power_limit_w,
             predictor=predictor,
         )
 

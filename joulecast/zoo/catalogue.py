@@ -43,9 +43,12 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
     if predictor is not None and (Path(predictor) / "manifest.json").is_file():
         return Path(predictor)
     zoo = shipped("zoo")
+    if predictor is None:
+        # (looked for by name: listing the whole zoo takes longer than a prediction)
+        for name in (entry_name(gpu, DEFAULT_PREDICTOR, mode), ANY_GPU):
+            if (zoo / name / MANIFEST).is_file():
+                return zoo / name
     name = entry_name(gpu, DEFAULT_PREDICTOR, mode) if predictor is None else predictor
-    if predictor is None and name not in entries(zoo):
-        name = ANY_GPU
     if "/" not in name:
         name = entry_name(gpu, name, mode)
     known = entries(zoo)
