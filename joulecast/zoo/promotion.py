@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,5 +87,5 @@ def _group(label: str) -> str:
     return re.split(r" \d+(?:x\d+)* ", label, maxsplit=1)[0]
 
 
-def _error(errors: dict[str, float] | object, quantities: set[str]) -> float:
-    return float(np.mean([abs(np.log1p(errors[name])) for name in quantities]))  # type: ignore[index]
+def _error(errors: Mapping[str, float], quantities: Set[str]) -> float:
+    return float(np.mean([abs(np.log1p(errors[name])) for name in quantities]))

@@ -1,7 +1,7 @@
 """Where zoo entries come from and go to: a folder, a zip file, an HTTP(S) or S3 location, or an MLflow registry.
 
-All but the registry look alike: `index.json`, which names the entries with the sha256 of their manifests, and one folder
-per entry. Nothing that a source says is believed: names, sizes and digests are checked before a file is used.
+All but the registry look alike: `index.json`, which names the entries with the sha256 of their manifests, and one
+folder per entry. Nothing that a source says is believed: names, sizes and digests are checked before a file is used.
 """
 
 from __future__ import annotations
