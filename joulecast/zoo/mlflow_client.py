@@ -102,13 +102,15 @@ def experiment(mlflow: Any, uri: str | None) -> str:
 
 @contextlib.contextmanager
 def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
-    missing = {name: value for name, value in defaults.items() if name not in os.environ}
-    os.environ.update(missing)
+    before = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+    os.environ.update({**defaults, **before})
     try:
         yield
     finally:
-        for name in missing:
-            os.environ.pop(name, None)
+        # MLflow writes down there, too, which server and experiment it was given last.
+        for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in before]:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 @contextlib.contextmanager

@@ -76,7 +76,10 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
         else:
             source, run = _logged(mlflow, folder, card, uri, run_id)
             # With all its tags in one request: a version is never without them.
-            version = str(client.create_model_version(name, source, run_id=run, tags=_tags(card, digest)).version)
+            made = client.create_model_version(
+                name, source, run_id=run, tags=_tags(card, digest), model_id=source.removeprefix("models:/")
+            )
+            version = str(made.version)
         return Registered(name, version, _set_alias(client, name, version))
 
 

@@ -56,6 +56,7 @@ class FolderSource:
     def write(self, files: Mapping[str, bytes]) -> None:
         """See `Source.write`."""
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
             for path, data in files.items():
                 target = self._folder / checked_path(path)
                 target.parent.mkdir(parents=True, exist_ok=True)

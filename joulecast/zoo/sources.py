@@ -184,6 +184,7 @@ def push(folder: Path, name: str, where: str) -> None:
     if not NAME.fullmatch(name):
         raise InputError("this can be no name of an entry", given=name, allowed="such as a30/forest-inference")
     source = open_source(where)
+    source.write({})  # makes a folder that is not there yet, and tells what is read only
     manifest, files = stored_files(folder)
     data = (folder / MANIFEST).read_bytes()
     with _changing(source) as index:
