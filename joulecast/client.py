@@ -14,6 +14,7 @@ from .operations import Operation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
 from .problems import ERROR_CLASSES, TYPE_PREFIX
+from .queries import Choice, Sweep
 
 _LOCAL = "http://127.0.0.1:8000"
 
@@ -142,6 +143,81 @@ class Client:
         found: Network = self._ask("extract", {**subject, "precision": precision, "optimizer": optimizer})
         return found
 
+    def best(
+        self,
+        model: ServiceModel,
+        input_shape: InputShape | None = None,
+        *,
+        objective: str = "energy",
+        gpus: str | GPU | Iterable[str | GPU] | None = None,
+        clocks: float | Iterable[float] | None = None,
+        power_limit_w: float | None = None,
+        mode: str = "inference",
+        precision: str | Sequence[str] = "default",
+        batch_sizes: Iterable[int] | None = None,
+        cache_length: int | None = None,
+        predictor: str | None = None,
+        max_time_s: float | None = None,
+        max_power_w: float | None = None,
+        price_per_hour: float | Mapping[str, float] | None = None,
+        price_per_kwh: float | None = None,
+        carbon: float | str | None = None,
+    ) -> list[Choice]:
+        """See `joulecast.best`.
+
+        Raises:
+            JoulecastError: What `joulecast.best` would raise; or ServiceError.
+        """
+        question = {
+            **_subject(model, input_shape, mode, cache_length),
+            "objective": objective,
+            **_choices(gpus, clocks, precision, batch_sizes),
+            "power_limit_w": power_limit_w,
+            "predictor": predictor,
+            "max_time_s": max_time_s,
+            "max_power_w": max_power_w,
+            "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+            "price_per_kwh": price_per_kwh,
+            "carbon": carbon,
+        }
+        return list(self._ask("best", question))
+
+    def sweep(
+        self,
+        model: ServiceModel,
+        input_shape: InputShape | None = None,
+        *,
+        objective: str = "energy",
+        gpus: str | GPU | Iterable[str | GPU] | None = None,
+        clocks: float | Iterable[float] | None = None,
+        power_limit_w: float | None = None,
+        mode: str = "inference",
+        precision: str | Sequence[str] = "default",
+        batch_sizes: Iterable[int] | None = None,
+        cache_length: int | None = None,
+        predictor: str | None = None,
+        price_per_hour: float | Mapping[str, float] | None = None,
+        price_per_kwh: float | None = None,
+        carbon: float | str | None = None,
+    ) -> Sweep:
+        """See `joulecast.sweep`.
+
+        Raises:
+            JoulecastError: What `joulecast.sweep` would raise; or ServiceError.
+        """
+        question = {
+            **_subject(model, input_shape, mode, cache_length),
+            "objective": objective,
+            **_choices(gpus, clocks, precision, batch_sizes),
+            "power_limit_w": power_limit_w,
+            "predictor": predictor,
+            "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+            "price_per_kwh": price_per_kwh,
+            "carbon": carbon,
+        }
+        found: Sweep = self._ask("sweep", question)
+        return found
+
     def gpus(self) -> list[dict[str, Any]]:
         """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
 
@@ -214,6 +290,21 @@ def _gpu_name(gpu: str | GPU) -> str:
     if isinstance(gpu, str):
         return gpu
     return gpu.name
+
+
+def _choices(
+    gpus: str | GPU | Iterable[str | GPU] | None,
+    clocks: float | Iterable[float] | None,
+    precision: str | Sequence[str],
+    batch_sizes: Iterable[int] | None,
+) -> dict[str, Any]:
+    """What is to be compared, as lists."""
+    return {
+        "gpus": None if gpus is None else [_gpu_name(g) for g in ([gpus] if isinstance(gpus, str | GPU) else gpus)],
+        "clocks_mhz": None if clocks is None else list(clocks) if isinstance(clocks, Iterable) else [clocks],
+        "precision": precision if isinstance(precision, str) else list(precision),
+        "batch_sizes": None if batch_sizes is None else list(batch_sizes),
+    }
 
 
 def _subject(model: Any, input_shape: Any, mode: str, cache_length: int | None) -> dict[str, Any]:

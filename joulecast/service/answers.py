@@ -10,15 +10,31 @@ from typing import Any, TypeVar
 
 from ..api import predict, predict_operations
 from ..errors import InputError, JoulecastError, MissingDependencyError
-from ..inputs import shape_from_json
+from ..hardware import gpus
+from ..inputs import InputShape, shape_from_json, shape_to_json
 from ..networks import Dropped, Entry, Network
 from ..predictors.prediction import Prediction
 from ..predictors.predictor import OperationPredictions
 from ..profiling import named_network, network_of
+from ..queries import Choice, Question, Sweep
+from ..queries import best as best_of
+from ..queries import sweep as sweep_of
+from ..queries.clocks import MOST_CLOCKS
+from ..queries.constraints import Constraints
+from ..queries.objectives import Tariff
 from .caches import BoundedCache
-from .guards import checked_gpu, checked_model, checked_predictor
+from .guards import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere
 from .problems import ServiceError, problem_of
-from .questions import BatchQuestion, ExtractQuestion, OperationItem, OperationsQuestion, PredictQuestion, Subject
+from .questions import (
+    BatchQuestion,
+    BestQuestion,
+    ExtractQuestion,
+    OperationItem,
+    OperationsQuestion,
+    PredictQuestion,
+    Subject,
+    SweepQuestion,
+)
 from .rendering import table_csv
 from .settings import Settings
 
@@ -92,33 +108,73 @@ class Answers:
                 items.append(BatchItem(None, error))
         return items
 
+    def sweep(self, question: SweepQuestion) -> Sweep:
+        """See `joulecast.sweep`."""
+        return sweep_of(*self._comparison(question))
+
+    def best(self, question: BestQuestion) -> list[Choice]:
+        """See `joulecast.best`."""
+        constraints = Constraints(question.max_time_s, question.max_power_w)
+        return best_of(*self._comparison(question), constraints)
+
+    def _comparison(self, question: SweepQuestion) -> tuple[Question, str, Tariff]:
+        """What is to be compared, by what, at which prices."""
+        chosen = None if question.gpus is None else list(map(checked_gpu, question.gpus))
+        precisions = [question.precision] if isinstance(question.precision, str) else question.precision
+        clocks = question.clocks_mhz
+        per_gpu = MOST_CLOCKS if clocks is None else len(clocks)
+        count = len(chosen or gpus()) * per_gpu * len(precisions) * len(question.batch_sizes or "1")
+        if count > self._settings.max_choices:
+            raise too_large("there are too many choices to compare", count, self._settings.max_choices)
+        price = question.price_per_hour
+        tariff = Tariff.of(
+            {checked_gpu(name).name: each for name, each in price.items()} if isinstance(price, dict) else price,
+            question.price_per_kwh,
+            question.carbon,
+        )
+        asked = Question.of(
+            question.model if question.operations is None else self._listed(question, question.operations, "default"),
+            shape_from_json(question.input_shape),
+            gpus=chosen,
+            clocks=None if clocks is None else [_clock(clock) or clock for clock in clocks],
+            mode=question.mode,
+            precision=question.precision,
+            batch_sizes=question.batch_sizes,
+            cache_length=question.cache_length,
+            power_limit_w=question.power_limit_w,
+            predictor=checked_predictor_anywhere(question.predictor),
+            extract=self._extract,
+        )
+        return asked, question.objective, tariff
+
     def _network(self, subject: Subject, precision: str, optimizer: str | None = None) -> Network:
         if subject.operations is not None:
             return self._listed(subject, subject.operations, precision)
-        # (the question has one of both)
-        model = str(subject.model)
-        key = [model, subject.input_shape, subject.mode, precision, subject.cache_length, optimizer]
-        text = json.dumps(key)
-        known = self.networks.get(text)
+        return self._extract(
+            # (the question has one of both)
+            str(subject.model),
+            shape_from_json(subject.input_shape),
+            mode=subject.mode,
+            precision=precision,
+            cache_length=subject.cache_length,
+            optimizer=optimizer,
+        )
+
+    def _extract(self, model: str | Network, input_shape: InputShape | None, **options: Any) -> Network:
+        """The operations of a model by name, from memory where they were asked for before."""
+        if isinstance(model, Network):
+            return network_of(model, None, mode=options["mode"], precision=options["precision"])
+        key = json.dumps([model, shape_to_json(input_shape), sorted(options.items())])
+        known = self.networks.get(key)
         if known is None:
-            known = self._named(checked_model(model), subject, precision, optimizer)
+            known = self._named(checked_model(model), input_shape, options)
             self._refuse_many(len(known))
-            self.networks.put(text, known)
+            self.networks.put(key, known)
         return known
 
-    def _named(self, model: str, subject: Subject, precision: str, optimizer: str | None) -> Network:
-        shape = shape_from_json(subject.input_shape)
-
+    def _named(self, model: str, input_shape: InputShape | None, options: dict[str, Any]) -> Network:
         def network(may_trace: bool) -> Network:
-            return named_network(
-                model,
-                shape,
-                mode=subject.mode,
-                precision=precision,
-                cache_length=subject.cache_length,
-                optimizer=optimizer,
-                may_trace=may_trace,
-            )
+            return named_network(model, input_shape, **options, may_trace=may_trace)
 
         try:
             return _refusing_overflow(network, False)

@@ -26,7 +26,7 @@ from ..zoo import find_predictor
 from . import page, routes
 from .answers import Answers
 from .caching import AnswerCache
-from .gate import Gate
+from .gate import OPEN_PATHS, Gate
 from .logs import log
 from .metrics import Metrics, resident_bytes
 from .problems import ServiceError, not_found, problem_response, validation_problem
@@ -114,6 +114,8 @@ def _describe(app: FastAPI) -> None:
         if app.state.settings.tokens:
             document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
             document["security"] = [{"token": []}]
+            for path in OPEN_PATHS & document["paths"].keys():
+                document["paths"][path]["get"]["security"] = []
         app.openapi_schema = document
         return document
 

@@ -59,3 +59,18 @@ def checked_predictor(name: str | None, gpu: GPU | None, mode: str) -> str | Non
     if not _PREDICTOR.fullmatch(name) or full not in known:
         raise unknown_name("predictor", name[:_LONGEST], known, hint="/v1/zoo lists them")
     return full
+
+
+def checked_predictor_anywhere(name: str | None) -> str | None:
+    """The name of a zoo entry, or of a predictor that some GPU has an entry of.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
+    if name is None:
+        return None
+    known = entries()
+    short = {entry.partition("/")[2].rpartition("-")[0] for entry in known}
+    if not _PREDICTOR.fullmatch(name) or name not in {*known, *short}:
+        raise unknown_name("predictor", name[:_LONGEST], known, hint="/v1/zoo lists them")
+    return name

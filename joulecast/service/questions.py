@@ -9,9 +9,11 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validat
 
 from ..inputs import parse_shapes
 from ..operations import MODES, PRECISIONS, RequestedPrecision
+from ..queries.objectives import OBJECTIVES
 
 _LARGEST = 2**31 - 1
 Size = Annotated[int, Field(ge=1, le=_LARGEST, strict=True)]
+TextSize = Annotated[int, Field(ge=1, le=_LARGEST)]
 Shape = Annotated[list[Size], Field(max_length=8)]
 InputShape = (
     Annotated[list[Size], Field(min_length=1, max_length=8)]
@@ -24,9 +26,10 @@ Mode = Annotated[str, WithJsonSchema({"type": "string", "enum": list(MODES)})]
 Precision = Annotated[str, WithJsonSchema({"type": "string", "enum": list(get_args(RequestedPrecision))})]
 OperationPrecision = Annotated[str, WithJsonSchema({"type": "string", "enum": list(PRECISIONS)})]
 Composition = Annotated[str, WithJsonSchema({"type": "string", "enum": ["overlap", "sum"]})]
+Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECTIVES)})]
+Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)]
 Number = (
     Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 )
@@ -128,6 +131,56 @@ class PredictQuestion(OnePrecision):
     )
 
 
+class SweepQuestion(Subject):
+    """Where, at which clock and in which precision a job could run; see `joulecast.sweep`."""
+
+    objective: Objective = "energy"
+    gpus: Annotated[list[Name], Field(max_length=100)] | None = Field(
+        None, description="Names or aliases; the whole catalogue if left out.", examples=[["A30", "H100 SXM"]]
+    )
+    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = Field(
+        None, description="Up to 40 that each GPU can hold, if left out."
+    )
+    power_limit_w: Positive | None = None
+    precision: Precision | Annotated[list[Precision], Field(max_length=5)] = "default"
+    batch_sizes: Annotated[list[Size], Field(max_length=100)] | None = None
+    predictor: Name | None = None
+    price_per_hour: Price | Annotated[dict[Name, Price], Field(max_length=100)] | None = Field(
+        None, description="Of any GPU, or by GPU."
+    )
+    price_per_kwh: Price | None = None
+    carbon: Price | Name | None = Field(None, description="Grams of CO2 per kWh, or a country such as DE.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpus": ["A30", "H100 SXM"]}]
+        }
+    )
+
+
+class BestQuestion(SweepQuestion):
+    """The best choices for a job; see `joulecast.best`."""
+
+    max_time_s: Positive | None = Field(None, description="Deadline of an iteration.")
+    max_power_w: Positive | None = Field(None, description="Mean board power over an iteration.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"model": "resnet50", "input_shape": [32, 3, 224, 224]},
+                {
+                    "model": "bert_base",
+                    "input_shape": [8, 128],
+                    "objective": "cost",
+                    "price_per_hour": {"A30": 0.5, "L4": 0.7, "H100 SXM": 3.0},
+                    "precision": ["fp32", "fp16"],
+                    "max_time_s": 0.05,
+                },
+            ]
+        }
+    )
+
+
 class ExtractQuestion(OnePrecision):
     """The operations of a model; see `joulecast.extract`."""
 
@@ -185,7 +238,7 @@ class _Query(BaseModel):
         examples=[["32,3,224,224"]],
     )
     mode: Mode = "inference"
-    cache_length: Annotated[int, Field(ge=1, le=_LARGEST)] | None = None
+    cache_length: TextSize | None = None
     format: Format | None = Field(None, description="json or csv; or ask by the header Accept.")
 
     def fields(self) -> dict[str, Any]:
@@ -205,6 +258,30 @@ class PredictQuery(_Query):
     predictor: Name | None = None
     composition: Composition | None = None
     strict: bool = False
+
+
+class SweepQuery(_Query):
+    """See SweepQuestion; prices by GPU need a body."""
+
+    objective: Objective = "energy"
+    gpus: Annotated[list[Name], Field(max_length=100)] | None = None
+    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = None
+    power_limit_w: Positive | None = None
+    precision: Annotated[list[Precision], Field(max_length=5)] | None = None
+    batch_sizes: (
+        Annotated[list[Annotated[int, Field(ge=1, le=_LARGEST)]], Field(min_length=1, max_length=100)] | None
+    ) = None
+    predictor: Name | None = None
+    price_per_hour: Price | None = None
+    price_per_kwh: Price | None = None
+    carbon: Price | Name | None = None
+
+
+class BestQuery(SweepQuery):
+    """See BestQuestion."""
+
+    max_time_s: Positive | None = None
+    max_power_w: Positive | None = None
 
 
 class ExtractQuery(_Query):

@@ -15,6 +15,7 @@ from .. import __version__
 from ..errors import UnknownNameError
 from ..networks import Network
 from ..predictors.prediction import Prediction
+from ..queries import Sweep
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
@@ -23,14 +24,27 @@ from .guards import checked_gpu
 from .problems import MEDIA_TYPE, ServiceError
 from .questions import (
     BatchQuestion,
+    BestQuery,
+    BestQuestion,
     ExtractQuery,
     ExtractQuestion,
     Format,
     OperationsQuestion,
     PredictQuery,
     PredictQuestion,
+    SweepQuery,
+    SweepQuestion,
 )
-from .rendering import json_bytes, media_type_of, network_csv, operations_csv, operations_json, rendered
+from .rendering import (
+    choices_csv,
+    choices_json,
+    json_bytes,
+    media_type_of,
+    network_csv,
+    operations_csv,
+    operations_json,
+    rendered,
+)
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _CODES = {
@@ -111,6 +125,32 @@ async def predict_operations(
 ) -> Response:
     """Predict single operations, each running alone in a loop."""
     return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, operations_csv)
+
+
+@questions.get("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
+async def sweep_by_name(request: Request, query: Annotated[SweepQuery, Query()]) -> Response:
+    """Predict a model that has a name on GPUs over their clocks."""
+    question = SweepQuestion(**query.fields())
+    return await _ask(request, query.format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
+
+
+@questions.post("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
+async def sweep(request: Request, question: SweepQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+    """Predict a job on GPUs over their clocks, in one precision or several."""
+    return await _ask(request, format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
+
+
+@questions.get("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
+async def best_by_name(request: Request, query: Annotated[BestQuery, Query()]) -> Response:
+    """Choose the GPU and the clock for a model that has a name."""
+    question = BestQuestion(**query.fields())
+    return await _ask(request, query.format, lambda a: a.best(question), choices_json, choices_csv)
+
+
+@questions.post("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
+async def best(request: Request, question: BestQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+    """Choose the GPU and the clock for a job: the best clock of each GPU, best first."""
+    return await _ask(request, format, lambda a: a.best(question), choices_json, choices_csv)
 
 
 @questions.get("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])

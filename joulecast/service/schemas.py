@@ -59,6 +59,8 @@ class SummaryAnswer(_Open):
     mode: str
     gpu: str
     clock_mhz: float
+    held_clock_mhz: float
+    power_limit_w: float
     predictor: str
     composition: str
     time_s: float
@@ -89,6 +91,47 @@ class BatchAnswer(_Open):
     """As many results as requests, in their order."""
 
     results: list[BatchItemAnswer]
+
+
+class ChoiceAnswer(_Open):
+    """One GPU at one clock in one precision."""
+
+    gpu: str
+    alias: str
+    clock_mhz: float
+    held_clock_mhz: float = Field(description="Less than clock_mhz where the power cap bites.")
+    precision: str
+    mode: str
+    batch_size: int | None
+    time_s: float
+    power_w: float
+    energy_j: float
+    edp_js: float
+    interval: IntervalAnswer | None
+    objective: str
+    value: float | None = Field(description="Of the objective; the least is best.")
+    tied: bool = Field(description="Not the best, but within the interval of the best.")
+    memory_bytes: int
+    predictor: str
+    measured: bool = Field(description="False: nothing was ever measured on this GPU.")
+    notes: list[str]
+
+
+class BestAnswer(_Open):
+    """The best clock of each GPU, precision and batch size, best first."""
+
+    choices: list[ChoiceAnswer]
+
+
+class SweepAnswer(_Open):
+    """All clocks of each GPU, precision and batch size."""
+
+    network: str
+    input_shape: Any
+    mode: str
+    objective: str
+    rows: list[ChoiceAnswer]
+    left_out: list[dict[str, Any]]
 
 
 class SingleOperationAnswer(_Open):

@@ -105,3 +105,34 @@ def test_only_known_classes_come_over_the_wire():
     for hostile in ({"$": "Path", "x": 1}, {"$": "Interval"}, {"$": "map", "items": 3}, {"x": 1}, {"$": []}):
         with pytest.raises(InputError):
             wire.unpack(hostile)
+
+
+COMPARED = {
+    "two GPUs": ({"gpus": ["A30", "T4"]}, {}),
+    "clocks and precisions": ({"gpus": "A30", "clocks": [900, 1440], "precision": ["fp32", "default"]}, {}),
+    "batch sizes and prices": (
+        {"gpus": ["A30", "L4"], "batch_sizes": [1, 8], "objective": "cost", "price_per_hour": {"A30": 1.0, "L4": 0.5}},
+        {"max_time_s": 0.1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "limits"), COMPARED.values(), ids=COMPARED.keys())
+def test_choices_are_equal(client, options, limits):
+    job = ("resnet18", (8, 3, 64, 64))
+    here, there = joulecast.sweep(*job, **options), client.sweep(*job, **options)
+    assert there == here
+    assert there.pareto() == here.pareto()
+    assert client.best(*job, **options, **limits) == joulecast.best(*job, **options, **limits)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"gpus": []}, {"max_time_s": 1e-9}, {"objective": "cost"}, {"price_per_kwh": -1.0}, {"carbon": "Narnia"}],
+)
+def test_errors_of_choices_are_equal(client, options):
+    with pytest.raises(JoulecastError) as here:
+        joulecast.best("resnet18", (8, 3, 64, 64), **options)
+    with pytest.raises(type(here.value)) as there:
+        client.best("resnet18", (8, 3, 64, 64), **options)
+    assert str(there.value) == str(here.value)
