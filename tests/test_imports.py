@@ -26,6 +26,9 @@ HEAVY = {
     "safetensors",
     "scipy",
     "xgboost",
+    "fastapi",
+    "uvicorn",
+    "pydantic",
 }
 # Rooms from the ground up; a room may import those before it, and itself.
 ROOMS = [
@@ -37,6 +40,7 @@ ROOMS = [
     "inputs",
     "networks",
     "resources",
+    "problems",
     "plotting",
     "hardware",
     "datasets",
@@ -45,6 +49,9 @@ ROOMS = [
     "zoo",
     "queries",
     "api",
+    "wire",
+    "client",
+    "service",
     "cli",
 ]
 

@@ -80,15 +80,19 @@ def best(
         typer.echo(json.dumps([choice.to_json() for choice in choices], indent=1))
         return
     mode = "training" if training else "inference"
-    typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {objective.replace('_', ' ')}\n")
+    per_sample = " per sample" if len({choice.batch_size for choice in choices}) > 1 else ""
+    words = objective.replace("_", " ").removesuffix(" per sample" if per_sample else "")
+    typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
     typer.echo(_choices_text(choices, top))
+    for out in choices.left_out if gpu else ():
+        typer.echo(f"left out: {out.gpu} in {out.precision}: {out.reason}")
 
 
 def _choices_text(choices: list[Choice], top: int) -> str:
     shown = choices[: top or None]
     several_precisions = len({choice.precision for choice in choices}) > 1
     several_batches = len({choice.batch_size for choice in choices}) > 1
-    extra = shown[0].objective not in ("energy", "time", "edp")
+    extra = several_batches or shown[0].objective not in ("energy", "time", "edp")
     header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "predictor"]
     rows = [
         [
@@ -108,7 +112,7 @@ def _choices_text(choices: list[Choice], top: int) -> str:
     ]
     header += ["precision"] if several_precisions else []
     header += ["batch"] if several_batches else []
-    header += [shown[0].objective.replace("_", " ")] if extra else []
+    header += [shown[0].objective.replace("_", " ") + (" per sample" if several_batches else "")] if extra else []
     text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"

@@ -9,7 +9,10 @@ import typer
 from .arguments import table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..hardware import GPU
+    from ..zoo.measured import Measured
 
 zoo_app = typer.Typer(help="The trained predictors.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -28,9 +31,12 @@ def list_gpus(
     from ..errors import UnknownNameError
     from ..hardware import find_gpu, gpus
     from ..zoo import entries
+    from ..zoo.measured import measured_gpus
 
     if words and words[0] == "show":
-        typer.echo(_all_figures(find_gpu(" ".join(words[1:]))))
+        gpu = find_gpu(" ".join(words[1:]))
+        known = measured_gpus().get(gpu.name, "nothing for the zoo: predicted from its data sheet")
+        typer.echo(f"{_all_figures(gpu)}\n\nmeasured: {known}")
         return
     chosen = [gpu for gpu in gpus().values() if all(word.lower() in _searched(gpu) for word in words or [])]
     if not chosen:
@@ -41,7 +47,7 @@ def list_gpus(
             allowed=f"parts of names, chips and generations ({', '.join(generations)})",
             hint="`joulecast gpus` lists all",
         )
-    trained = entries()
+    trained, measured = entries(), measured_gpus()
     rows = []
     for gpu in chosen:
         mine = [name.split("/", 1)[1] for name in trained if name.startswith(f"{gpu.slug}/")]
@@ -55,7 +61,7 @@ def list_gpus(
                 str(gpu.boost_clock_mhz),
                 f"{gpu.power_limit_w:g}",
                 " ".join(precision for precision in gpu.peak_flops if precision != "fp32"),
-                ", ".join(_measured(gpu, bool(mine))) or "-",
+                *_measured(gpu, measured),
                 ", ".join(mine) or "-",
             ]
         )
@@ -68,24 +74,27 @@ def list_gpus(
         "default",
         "cap W",
         "beside fp32",
-        "measured",
+        "operations",
+        "networks",
         "predictors",
     ]
-    typer.echo(table(header, rows, frozenset({2, 3, 5, 6})))
-    typer.echo("\n`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources")
+    typer.echo(table(header, rows, frozenset({2, 3, 5, 6, 8, 9})))
+    typer.echo(
+        "\noperations, networks: how many were measured for the zoo (t: times only); the others go by the data sheet\n"
+        "`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources"
+    )
 
 
 def _searched(gpu: GPU) -> str:
     return " ".join((gpu.name, *gpu.aliases, gpu.architecture, gpu.chip, gpu.compute_capability)).lower()
 
 
-def _measured(gpu: GPU, trained: bool) -> list[str]:
-    """What was measured: operations where there is a dataset or a predictor made of one, and the curves."""
-    from ..resources import shipped
-
-    dataset = trained or (shipped("datasets") / gpu.slug).is_dir()
-    found = {"operations": dataset, "voltage": gpu.voltage, "idle": gpu.idle_curve}
-    return [what for what, there in found.items() if there]
+def _measured(gpu: GPU, measured: Mapping[str, Measured]) -> tuple[str, str]:
+    """How many operations and networks predictors have learned from."""
+    data = measured.get(gpu.name)
+    if data is None:
+        return "-", "-"
+    return f"{data.operations or '-'}{'' if data.has_power else ' t'}", str(data.networks or "-")
 
 
 def _all_figures(gpu: GPU) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InputError, unknown_name
@@ -86,11 +86,19 @@ def _not_negative(what: str, value: object) -> float:
 
 @dataclass(frozen=True)
 class Job:
-    """What an objective may need to know beside time and energy."""
+    """What an objective may need to know beside time and energy.
+
+    Args:
+        gpu: Full name.
+        batch_size: Samples per iteration, where known.
+        tariff: Prices and intensity.
+        per_sample: Whether iterations of different batch sizes are compared: by what one sample takes.
+    """
 
     gpu: str
     batch_size: int | None
     tariff: Tariff
+    per_sample: bool = False
 
 
 @dataclass(frozen=True)
@@ -100,12 +108,19 @@ class Objective:
     Args:
         name: As it is asked for.
         unit: Of its values.
-        of: From seconds and joules of an iteration (numbers or arrays) to its value; grows with both.
+        of: From seconds and joules (numbers or arrays) to its value; grows with both.
     """
 
     name: str
     unit: str
     of: Callable[[Any, Any, Job], Any]
+
+    def value(self, time_s: Any, energy_j: Any, job: Job) -> Any:
+        """The value of an iteration, or of one of its samples; None where a price is missing."""
+        if job.per_sample and job.batch_size is not None:
+            time_s, energy_j = time_s / job.batch_size, energy_j / job.batch_size
+            job = replace(job, batch_size=1)
+        return self.of(time_s, energy_j, job)
 
 
 OBJECTIVES: Mapping[str, Objective] = {

@@ -76,11 +76,16 @@ def _table(rows: Sequence[Choice], objective: str) -> str:
             si(row.power_w, "W"),
             si(row.energy_j, "J"),
             si(row.edp_js, "Js"),
-            *([si(row.value, OBJECTIVES[objective].unit)] if extra else []),
+            *([_value(row)] if extra else []),
             "measurements" if row.measured else "data sheet",
         ]
         lines.append(_line("td", cells))
     return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+
+
+def _value(row: Choice) -> str:
+    unit = OBJECTIVES[row.objective].unit
+    return si(row.value, unit) if unit else f"{row.value:.3g}"
 
 
 def _line(tag: str, cells: Iterable[str]) -> str:

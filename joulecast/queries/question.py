@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,21 +67,27 @@ class Question:
         cache_length: int | None = None,
         power_limit_w: float | None = None,
         predictor: str | None = None,
+        extract: Callable[..., Network] = network_of,
     ) -> Question:
-        """Read what `joulecast.best` and `joulecast.sweep` take.
+        """Read what `joulecast.best` and `joulecast.sweep` take; `extract` lists the operations of a model.
 
         Raises:
             InputError, UnknownNameError, ExtractionError, MissingDependencyError: See `joulecast.best`.
         """
         chosen, named = _gpus(gpus)
         return cls(
-            variants=tuple(_variants(model, input_shape, mode, precision, batch_sizes, cache_length)),
+            variants=tuple(_variants(extract, model, input_shape, mode, precision, batch_sizes, cache_length)),
             gpus=chosen,
             named=named,
             clocks=_clocks(clocks),
             power_limit_w=power_limit_w,
             predictor=predictor,
         )
+
+    @property
+    def has_several_batches(self) -> bool:
+        """Whether batch sizes are compared, which only makes sense per sample."""
+        return len({variant.batch_size for variant in self.variants}) > 1
 
     @property
     def has_batch(self) -> bool:
@@ -111,6 +117,7 @@ def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:
 
 
 def _variants(
+    extract: Callable[..., Network],
     model: Model,
     input_shape: Any,
     mode: str,
@@ -126,7 +133,7 @@ def _variants(
     shapes = [input_shape] if batch_sizes is None else [_with_batch(input_shape, n) for n in _batches(batch_sizes)]
     for shape in shapes:
         for each in precisions:
-            network = network_of(model, shape, mode=mode, precision=each, cache_length=cache_length)
+            network = extract(model, shape, mode=mode, precision=each, cache_length=cache_length)
             yield Variant(network, each, batch_size_of(network.input_shape))
 
 

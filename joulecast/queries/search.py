@@ -11,15 +11,17 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.features import FloatArray
 from ..predictors.prediction import Interval
-from ..zoo import find_predictor
-from .choice import LEVEL, Choice
+from ..zoo import entries, find_predictor
+from ..zoo.catalogue import ANY_GPU
+from ..zoo.measured import measured_gpus
+from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
 from .evaluation import Curve, curve
-from .memory import MemoryNeed, memory_need
+from .memory import MemoryNeed, memory_need, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
-from .sweep import LeftOut, Sweep
+from .sweep import Sweep
 
 _FREE = Tariff({})
 
@@ -29,7 +31,7 @@ def best(
     objective: str = "energy",
     tariff: Tariff = _FREE,
     constraints: Constraints | None = None,
-) -> list[Choice]:
+) -> Choices:
     """The best clock of each GPU, precision and batch size, best first.
 
     Raises:
@@ -49,7 +51,7 @@ def best(
         raise limits.nothing_kept(found.curves)
     points.sort(key=lambda point: point[0])
     make = found.maker(*points[0][1:])
-    return [make(each, place) for _, each, place in points]
+    return Choices((make(each, place) for _, each, place in points), found.left_out)
 
 
 def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
@@ -71,7 +73,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
         objective=objective,
         rows=tuple(make(each, place) for each in found.curves for place in range(len(each.clocks_mhz))),
         tariff=tariff,
-        left_out=tuple(found.left_out),
+        left_out=found.left_out,
     )
 
 
@@ -81,9 +83,10 @@ class _Candidates:
 
     curves: Sequence[Curve]
     values: Sequence[FloatArray]
-    left_out: Sequence[LeftOut]
+    left_out: tuple[LeftOut, ...]
     objective: Objective
     tariff: Tariff
+    per_sample: bool
 
     @classmethod
     def of(cls, question: Question, objective: Objective, tariff: Tariff) -> _Candidates:
@@ -100,21 +103,23 @@ class _Candidates:
                     left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, found))
         if not curves:
             raise _nothing_runs(question, left_out)
+        per_sample = question.has_several_batches
         values = [
-            objective.of(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff))
+            objective.value(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff, per_sample))
             for each in curves
         ]
-        return cls(curves, values, left_out, objective, tariff)
+        return cls(curves, values, tuple(left_out), objective, tariff, per_sample)
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
         interval = _interval(best_curve, best_place)
+        known = measured_gpus()
         high = -np.inf if interval is None else self._highest_value(interval, best_curve)
 
         def make(each: Curve, place: int) -> Choice:
             told = each.over.at(place)
-            job = Job(told.gpu, each.variant.batch_size, self.tariff)
-            value = float(self.objective.of(told.time_s, told.energy_j, job))
+            job = self._job(each)
+            value = float(self.objective.value(told.time_s, told.energy_j, job))
             return Choice(
                 gpu=told.gpu,
                 alias=each.gpu.aliases[0],
@@ -133,7 +138,7 @@ class _Candidates:
                 tied=value <= high and not (each is best_curve and place == best_place),
                 memory_bytes=each.memory.total_bytes,
                 predictor=told.predictor,
-                measured=not each.over.predictor.any_gpu,
+                measured=told.gpu in known,
                 cost=self.tariff.cost(told.time_s, told.energy_j, told.gpu),
                 carbon_g=self.tariff.carbon_g(told.energy_j),
                 notes=told.notes,
@@ -143,10 +148,15 @@ class _Candidates:
 
     def _highest_value(self, interval: Interval, each: Curve) -> float:
         """The high end of the objective's interval."""
+        job = self._job(each)
         if self.objective.name == "edp":
-            return interval.edp_js[1]
-        job = Job(each.gpu.name, each.variant.batch_size, self.tariff)
-        return float(self.objective.of(interval.time_s[1], interval.energy_j[1], job))
+            # Its own interval is narrower than the product of both.
+            per = (job.batch_size or 1) ** 2 if self.per_sample else 1
+            return interval.edp_js[1] / per
+        return float(self.objective.value(interval.time_s[1], interval.energy_j[1], job))
+
+    def _job(self, each: Curve) -> Job:
+        return Job(each.gpu.name, each.variant.batch_size, self.tariff, self.per_sample)
 
 
 def _interval(each: Curve, place: int) -> Interval | None:
@@ -170,10 +180,14 @@ def _curve_or_reason(
     if not len(clocks):
         return f"holds {gpu.min_clock_mhz} to {gpu.max_clock_mhz} MHz"
     if not need.fits(gpu):
-        return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {gpu.memory_bytes / 2**30:.1f} GiB"
+        return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
     if tariff.has_prices and tariff.hourly(gpu.name) is None:
         return "has no price per hour"
-    found = curve(find_predictor(gpu, variant.network.mode, question.predictor), variant, need, clocks, cap_w)
+    mode = variant.network.mode
+    found = curve(find_predictor(gpu, mode, question.predictor), variant, need, clocks, cap_w)
+    if found.over.missing and question.predictor is None and ANY_GPU in entries():
+        # What the GPU's own predictor has not learned, such as half precision, the one for any GPU may.
+        found = curve(find_predictor(gpu, mode, ANY_GPU), variant, need, clocks, cap_w)
     if found.over.missing:
         # (its totals would be too low, and it would win for what it does not count)
         return f"{found.over.predictor.name} does not cover {found.over.missing} of {len(variant.network)} operations"
@@ -185,13 +199,13 @@ def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError
     for out in left_out:
         by_reason.setdefault(out.reason, []).append(out.gpu)
     needs = [memory_need(variant.network).total_bytes for variant in question.variants]
-    largest = max(question.gpus, key=lambda gpu: gpu.memory_bytes)
+    largest = max(question.gpus, key=usable_bytes)
     reasons = [f"{gpus[0]}{f' and {len(gpus) - 1} more' if gpus[1:] else ''}: {why}" for why, gpus in by_reason.items()]
-    if min(needs) > largest.memory_bytes:
+    if min(needs) > usable_bytes(largest):
         return InputError(
             "this job fits in no memory",
             given=f"{min(needs) / 2**30:.1f} GiB, by estimate",
-            allowed=f"at most {largest.memory_bytes / 2**30:.1f} GiB, on the {largest.aliases[0]}",
+            allowed=f"at most {usable_bytes(largest) / 2**30:.1f} GiB, on the {largest.aliases[0]}",
             hint="a smaller batch, a smaller precision, or several GPUs, which joulecast does not model yet",
         )
     return InputError(

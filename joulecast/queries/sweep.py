@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from ..inputs import InputShape, shape_to_json
-from .choice import Choice
+from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
 
-_COLUMNS = (
+COLUMNS = (
     "gpu",
     "clock_mhz",
     "held_clock_mhz",
@@ -34,16 +34,6 @@ _COLUMNS = (
     "predictor",
     "measured",
 )
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A GPU that was not looked at in some precision and batch size, and why."""
-
-    gpu: str
-    precision: str
-    batch_size: int | None
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -83,8 +73,10 @@ class Sweep:
         name = objective or self.objective
         wanted = find_objective(name, self.tariff, all(row.batch_size is not None for row in self.rows))
 
+        per_sample = len({row.batch_size for row in self.rows}) > 1
+
         def value(row: Choice) -> float:
-            found = wanted.of(row.time_s, row.energy_j, Job(row.gpu, row.batch_size, self.tariff))
+            found = wanted.value(row.time_s, row.energy_j, Job(row.gpu, row.batch_size, self.tariff, per_sample))
             return float("inf") if found is None else float(found)
 
         return min(self.rows, key=value)
@@ -122,9 +114,9 @@ class Sweep:
         """The rows as CSV; empty where a value is not known."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer.writerow(COLUMNS)
         for row in self.rows:
-            values = (getattr(row, column) for column in _COLUMNS)
+            values = (getattr(row, column) for column in COLUMNS)
             writer.writerow(["" if v is None else repr(v) if isinstance(v, float) else v for v in values])
         return text.getvalue()
 
