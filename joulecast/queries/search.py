@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -141,7 +141,7 @@ class _Candidates:
                 measured=told.gpu in known,
                 cost=self.tariff.cost(told.time_s, told.energy_j, told.gpu),
                 carbon_g=self.tariff.carbon_g(told.energy_j),
-                notes=told.notes,
+                notes=each.notes(told),
             )
 
         return make
@@ -185,9 +185,11 @@ def _curve_or_reason(
         return "has no price per hour"
     mode = variant.network.mode
     found = curve(find_predictor(gpu, mode, question.predictor), variant, need, clocks, cap_w)
-    if found.over.missing and question.predictor is None and ANY_GPU in entries():
+    own = found.over.predictor
+    if found.over.missing and question.predictor is None and not own.any_gpu and ANY_GPU in entries():
         # What the GPU's own predictor has not learned, such as half precision, the one for any GPU may.
         found = curve(find_predictor(gpu, mode, ANY_GPU), variant, need, clocks, cap_w)
+        found = replace(found, stands_in_for=own.name)
     if found.over.missing:
         # (its totals would be too low, and it would win for what it does not count)
         return f"{found.over.predictor.name} does not cover {found.over.missing} of {len(variant.network)} operations"

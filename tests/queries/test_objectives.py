@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import joulecast
@@ -123,6 +125,23 @@ def test_gpus_without_the_precision_are_left_out_of_several():
 def test_bad_input(options, error, says):
     with pytest.raises(error, match=says):
         best(**options)
+
+
+def test_what_the_own_predictor_lacks_is_left_to_the_one_for_any_gpu():
+    choice = best(gpus="A30", precision="bf16")[0]
+    assert choice.predictor == "any-gpu/boosting"
+    assert "does not cover this" in choice.notes[0]
+    assert choice.measured  # though not in this precision
+    named = best(gpus="A30", predictor="any-gpu/boosting", precision="bf16")[0]
+    assert named.energy_j == choice.energy_j
+
+
+def test_gpus_from_files_stand_beside_those_of_the_catalogue(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    choices = best(gpus=[str(tmp_path / "mine.toml"), "T4"], objective="cost", price_per_hour=1.0)
+    assert {choice.alias for choice in choices} == {"A10G", "T4"}
+    assert not next(choice for choice in choices if choice.alias == "A10G").measured
 
 
 def test_two_limits_that_can_be_kept_only_one_by_one_bind_together():
