@@ -22,6 +22,9 @@ _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a da
 _Recipes = Annotated[
     list[Path], typer.Option("--recipe", help="A recipe, such as predictors/forest.toml; may be given several times.")
 ]
+_Quick = Annotated[
+    bool, typer.Option("--quick", help="Any GPU: test on one fold and on chips with measured networks only.")
+]
 _Modes = Annotated[list[str] | None, typer.Option("--mode", help="inference or training; both if left out.")]
 _Tracking = Annotated[
     str | None, typer.Option("--tracking-uri", help="MLflow server or store; SQLite here if left out.")
@@ -35,6 +38,7 @@ def train(
     mode: _Modes = None,
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entries into.")] = Path("zoo"),
     tracking_uri: _Tracking = None,
+    quick: _Quick = False,
     no_track: _NoTrack = False,
     register: Annotated[bool, typer.Option("--register", help="Register the entries in MLflow, too.")] = False,
 ) -> None:
@@ -53,7 +57,7 @@ def train(
     for name, one in settings.items():
         way = WAYS[type(one)]
         scores[name] = []
-        for trained in way.train(loaded, mode or (), one):
+        for trained in way.train(loaded, mode or (), one, quick):
             entry = trained.save(zoo)
             typer.echo(f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}")
             scores[name] += found
@@ -71,6 +75,7 @@ def evaluate(
     recipe: _Recipes,
     mode: _Modes = None,
     out: Annotated[Path, typer.Option(help="Folder for REPORT.md and its plots.")] = Path("benchmarks/report"),
+    quick: _Quick = False,
     remarks: Annotated[Path | None, typer.Option(help="Markdown to put into the report.")] = None,
     tracking_uri: _Tracking = None,
     no_track: _NoTrack = False,
@@ -87,7 +92,7 @@ def evaluate(
     scores: dict[str, list[Score]] = {}
     for name, one in settings.items():
         way = WAYS[type(one)]
-        validations = way.validate(loaded, mode or (), one)
+        validations = way.validate(loaded, mode or (), one, quick)
         scores[name] = [score for validation in validations for score in way.scores(validation)]
         report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
