@@ -45,6 +45,7 @@ class AnyGpuCard:
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
+        provenance: The commit that it was trained at.
     """
 
     name: str
@@ -60,6 +61,7 @@ class AnyGpuCard:
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

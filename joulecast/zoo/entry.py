@@ -8,7 +8,7 @@ unnoticed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.serving import regressor_file, stored_regressor, trees_of
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
+from .left_out import LEFT_OUT
 from .rendering import markdown
 
 PREDICTOR = "forest"
@@ -51,6 +52,8 @@ class ModelCard:
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
+        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
+        provenance: The commit that it was trained at.
     """
 
     name: str
@@ -69,6 +72,8 @@ class ModelCard:
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
+    kind_errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 def save_entry(
@@ -76,6 +81,7 @@ def save_entry(
     predictor: OperationPredictor,
     card: ModelCard,
     golden: list[Operation],
+    left_out: Mapping[str, Mapping[str, float]],
     network_errors: NetworkCalibration | None = None,
 ) -> Path:
     """Write an entry; what lay in its place is replaced once the new one is whole.
@@ -85,6 +91,7 @@ def save_entry(
         predictor: With forests as regressors.
         card: Its card.
         golden: Operations for the golden prediction; the first eight are used.
+        left_out: Errors of single operations in cross-validation, to compare predictors by.
         network_errors: For intervals of networks.
     """
     if not isinstance(predictor.time, ForestRegressor) or not isinstance(predictor.power, ForestRegressor):
@@ -100,6 +107,7 @@ def save_entry(
                 "network_errors": None if network_errors is None else network_errors.to_json(),
             }
         ),
+        LEFT_OUT: json_bytes(left_out),
         regressor_file("time"): trees_of(predictor.time).to_bytes(),
         regressor_file("power"): trees_of(predictor.power).to_bytes(),
     }

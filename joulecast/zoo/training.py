@@ -20,9 +20,11 @@ from ..predictors.operation_validation import errors_on_repeats
 from ..predictors.prediction import Composition
 from ..predictors.predictor import OperationPredictor
 from ..predictors.recipe import OwnRecipe
-from ..predictors.validation import SPLITS, NetworkError, Validation, fit_host, validate
+from ..predictors.validation import SPLITS, NetworkError, OperationErrors, Validation, fit_host, validate
 from .catalogue import DEFAULT_PREDICTOR, entry_name
 from .entry import ModelCard, save_entry
+from .left_out import operations_left_out
+from .provenance import git_commit
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,10 @@ class Trained:
 
     def save(self, zoo: Path) -> Path:
         """Write the entry into a zoo folder."""
-        return save_entry(zoo / self.card.name, self.predictor, self.card, list(self.golden), self.network_errors)
+        left_out = operations_left_out(self.validation)
+        return save_entry(
+            zoo / self.card.name, self.predictor, self.card, list(self.golden), left_out, self.network_errors
+        )
 
 
 def train(
@@ -132,7 +137,18 @@ def _card(
         coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
         limits=tuple(_limits(predictor, host)),
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        kind_errors={errors.campaign: _by_kind(errors) for errors in validation.operations},
+        provenance={"git_commit": git_commit()},
     )
+
+
+def _by_kind(errors: OperationErrors) -> dict[str, dict[str, float]]:
+    found = {}
+    for kind, (time, power) in errors.tables()["kind"].items():
+        found[kind] = {"count": time["count"], "time_median": time["median"], "time_mean": time["mean"]}
+        if power:
+            found[kind] |= {"power_median": power["median"], "power_mean": power["mean"]}
+    return found
 
 
 def _precisions(dataset: Dataset, predictor: OperationPredictor) -> Iterator[str]:
