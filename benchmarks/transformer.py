@@ -24,13 +24,14 @@ from joulecast.hardware import GPU, find_gpu
 from joulecast.operations import Operation
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
 from joulecast.predictors.attentive import Attentive, AttentivePredictor
-from joulecast.predictors.boosting import DeviceRow, Networks, device_rows, fit_any_gpu
+from joulecast.predictors.boosting import DeviceRow, device_rows, fit_any_gpu
 from joulecast.predictors.composition import HostModel, compose, plain_sum
+from joulecast.predictors.contract import Networks
 from joulecast.predictors.features import FloatArray
-from joulecast.predictors.physics import LeastTimes
+from joulecast.predictors.physics import PRIOR_ENERGY, LeastTimes
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.predictors.relative import relative_features
-from joulecast.predictors.transformer_examples import ENERGY, OperationExamples, network_example
+from joulecast.predictors.transformer_examples import OperationExamples, network_example
 from joulecast.predictors.transformer_files import from_safetensors, to_safetensors
 from joulecast.predictors.transformer_fit import FittedTransformer, fit_transformer
 from joulecast.predictors.transformer_losses import torch_encoder
@@ -169,7 +170,7 @@ def rows_left_out(data: Data, train: list[DeviceRow], test: list[DeviceRow], sto
 def fit_trees(data: Data, rows: list[DeviceRow]) -> Learned:
     """XGBoost. Times are learned from operations only; energies are those that the transformer starts from, because
     fitted to the networks of one GPU they are far off on others."""
-    return replace(fit_any_gpu(data.datasets, data.own_networks, BoostingRecipe(), rows), energy=ENERGY)
+    return replace(fit_any_gpu(data.datasets, data.own_networks, BoostingRecipe(), rows), energy=PRIOR_ENERGY)
 
 
 def networks_left_out(data: Data, store: Path) -> dict[str, object]:
@@ -189,8 +190,8 @@ def networks_left_out(data: Data, store: Path) -> dict[str, object]:
 def names_left_out(data: Data, fitted: FittedTransformer, rows: list[DeviceRow]) -> list[dict[str, object]]:
     """Networks whose names were left out on all GPUs, when networks were learned; not their operations."""
     recipe, learned = TransformerRecipe(), fitted.learned
-    examples = OperationExamples.of(rows, learned.vocabulary, ENERGY)
-    measured = {id(n): network_example(*n, learned.vocabulary, ENERGY, learned.host_s) for n in data.networks}
+    examples = OperationExamples.of(rows, learned.vocabulary, PRIOR_ENERGY)
+    measured = {id(n): network_example(*n, learned.vocabulary, PRIOR_ENERGY, learned.host_s) for n in data.networks}
     names = sorted({m.network for _, m, _ in data.networks})
     found = []
     for group in range(NAME_GROUPS):

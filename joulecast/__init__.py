@@ -1,6 +1,7 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
 from .api import best, extract, predict, predict_operations, sweep
+from .client import Client
 from .errors import JoulecastError
 from .networks import Network
 from .operations import Operation
@@ -11,6 +12,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Choice",
+    "Client",
     "JoulecastError",
     "Network",
     "Operation",

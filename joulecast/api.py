@@ -170,6 +170,7 @@ def best(
     objective: str = "energy",
     gpus: str | GPU | Iterable[str | GPU] | None = None,
     clocks: float | Iterable[float] | None = None,
+    power_limit_w: float | None = None,
     mode: str = "inference",
     precision: str | Sequence[str] = "default",
     batch_sizes: Iterable[int] | None = None,
@@ -191,6 +192,7 @@ def best(
         objective: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon; the least is best.
         gpus: Names, aliases or files of GPUs; None for the whole catalogue.
         clocks: Graphics clocks in MHz; None for at most 40 that the GPU can hold, its default among them.
+        power_limit_w: Power cap in watts; None for each board's default.
         mode: inference or training.
         precision: One, or several to choose from.
         batch_sizes: First sizes of the input to choose from instead of its own.
@@ -222,6 +224,7 @@ def best(
         precision=precision,
         batch_sizes=batch_sizes,
         cache_length=cache_length,
+        power_limit_w=power_limit_w,
         predictor=predictor,
     )
     return best_of(question, objective, tariff, Constraints(max_time_s, max_power_w))
@@ -234,6 +237,7 @@ def sweep(
     objective: str = "energy",
     gpus: str | GPU | Iterable[str | GPU] | None = None,
     clocks: float | Iterable[float] | None = None,
+    power_limit_w: float | None = None,
     mode: str = "inference",
     precision: str | Sequence[str] = "default",
     batch_sizes: Iterable[int] | None = None,
@@ -251,6 +255,7 @@ def sweep(
         objective: What the rows' values are, and what the plots mark the optimum of.
         gpus: Names, aliases or files of GPUs; None for the whole catalogue.
         clocks: Graphics clocks in MHz; None for at most 40 that the GPU can hold, its default among them.
+        power_limit_w: Power cap in watts; None for each board's default.
         mode: inference or training.
         precision: One, or several.
         batch_sizes: First sizes of the input instead of its own.
@@ -277,6 +282,7 @@ def sweep(
         precision=precision,
         batch_sizes=batch_sizes,
         cache_length=cache_length,
+        power_limit_w=power_limit_w,
         predictor=predictor,
     )
     return sweep_of(question, objective, tariff)

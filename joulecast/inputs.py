@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -91,6 +92,37 @@ class Inputs:
             [[list(item.shape), item.dtype] for item in self.positional],
             {name: [list(item.shape), item.dtype] for name, item in self.named},
         ]
+
+
+def parse_shapes(texts: list[str] | None) -> Any:
+    """Read one shape, several, or several by name ("input_ids=8,128").
+
+    Raises:
+        InputError: A text is no shape, or only some have a name.
+    """
+    if not texts:
+        return None
+    named = [text.partition("=") for text in texts if "=" in text]
+    if not named:
+        shapes = [parse_shape(text) for text in texts]
+        return shapes[0] if len(shapes) == 1 else shapes
+    if len(named) < len(texts) or len({name for name, _, _ in named}) < len(named):
+        raise InputError(
+            "inputs go by name or by position", given=" ".join(texts), allowed="each name once, or no names"
+        )
+    return {name.strip(): parse_shape(text) for name, _, text in named}
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Read a shape such as "32,3,224,224" or "32x3x224x224".
+
+    Raises:
+        InputError: The text is no list of positive integers.
+    """
+    parts = re.split(r"\s*[,x]\s*", text.strip(" ()[]"))
+    if not all(re.fullmatch(r"\d+", part) for part in parts) or any(int(part) < 1 for part in parts):
+        raise InputError("a shape is a list of positive integers", given=repr(text), allowed="such as 32,3,224,224")
+    return tuple(map(int, parts))
 
 
 def shape_to_json(shape: InputShape | None) -> Any:

@@ -185,3 +185,27 @@ def call(capsys):
         return caught.value.code, output.out, output.err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory):
+    """A service in a process of its own, as it comes."""
+    pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
+    from service_process import start
+
+    running = start(tmp_path_factory.mktemp("service"))
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="session")
+def narrow(tmp_path_factory):
+    """A service with tokens and tight limits."""
+    pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
+    from service_process import NARROW, TOKEN, start
+
+    tokens = f"another-token-entirely {TOKEN}"
+    running = start(tmp_path_factory.mktemp("narrow"), *NARROW, JOULECAST_SERVE_TOKENS=tokens)
+    running.headers = {"Authorization": f"Bearer {TOKEN}"}
+    yield running
+    running.stop()

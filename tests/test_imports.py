@@ -26,16 +26,21 @@ HEAVY = {
     "safetensors",
     "scipy",
     "xgboost",
+    "fastapi",
+    "uvicorn",
+    "pydantic",
 }
 # Rooms from the ground up; a room may import those before it, and itself.
 ROOMS = [
     "errors",
+    "units",
     "rules",
     "kinds",
     "operations",
     "inputs",
     "networks",
     "resources",
+    "problems",
     "plotting",
     "hardware",
     "datasets",
@@ -44,6 +49,9 @@ ROOMS = [
     "zoo",
     "queries",
     "api",
+    "wire",
+    "client",
+    "service",
     "cli",
 ]
 

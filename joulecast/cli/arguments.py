@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..errors import InputError
+from ..inputs import parse_shapes as parse_shapes
 
 if TYPE_CHECKING:
     from ..operations import Operation
@@ -29,53 +29,6 @@ CacheLength = Annotated[int | None, typer.Option(help="Tokens that a transformer
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Top = Annotated[int, typer.Option(min=0, help="How many operations to show; 0 for all.")]
-
-SI_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
-
-
-def parse_shapes(texts: list[str] | None) -> Any:
-    """Read one shape, several, or several by name ("input_ids=8,128").
-
-    Raises:
-        InputError: A text is no shape, or only some have a name.
-    """
-    if not texts:
-        return None
-    named = [text.partition("=") for text in texts if "=" in text]
-    if not named:
-        shapes = [parse_shape(text) for text in texts]
-        return shapes[0] if len(shapes) == 1 else shapes
-    if len(named) < len(texts) or len({name for name, _, _ in named}) < len(named):
-        raise InputError(
-            "inputs go by name or by position", given=" ".join(texts), allowed="each name once, or no names"
-        )
-    return {name.strip(): parse_shape(text) for name, _, text in named}
-
-
-def parse_shape(text: str) -> tuple[int, ...]:
-    """Read a shape such as "32,3,224,224" or "32x3x224x224".
-
-    Raises:
-        InputError: The text is no list of positive integers.
-    """
-    parts = re.split(r"\s*[,x]\s*", text.strip(" ()[]"))
-    if not all(re.fullmatch(r"\d+", part) for part in parts) or any(int(part) < 1 for part in parts):
-        raise InputError("a shape is a list of positive integers", given=repr(text), allowed="such as 32,3,224,224")
-    return tuple(map(int, parts))
-
-
-def si(value: float | None, unit: str) -> str:
-    """A quantity with three digits and an SI prefix: "21.4 ms"; a dash where it is missing."""
-    if value is None:
-        return "-"
-    for factor, prefix in SI_PREFIXES:
-        if abs(value) >= factor * 0.9995:
-            return (
-                f"{value / factor:.3g} {prefix}{unit}"
-                if abs(value / factor) < 999.5
-                else f"{value / factor:.0f} {prefix}{unit}"
-            )
-    return f"{value:.3g} {unit}" if value else f"0 {unit}"
 
 
 def table(header: list[str], rows: list[list[str]], right: frozenset[int] = frozenset()) -> str:

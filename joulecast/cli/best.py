@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..inputs import shape_text
-from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, si, table
+from ..units import si
+from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, table
 from .queries import (
     BatchSizes,
     Carbon,
     Clocks,
     Gpus,
     Objective,
+    PowerLimit,
     Precisions,
     PricePerHour,
     PricePerKwh,
@@ -35,6 +37,7 @@ def best(
     objective: Objective = "energy",
     gpu: Gpus = None,
     clocks: Clocks = None,
+    power_limit: PowerLimit = None,
     training: Training = False,
     precision: Precisions = None,
     batches: BatchSizes = None,
@@ -61,6 +64,7 @@ def best(
         objective=objective,
         gpus=gpu_names(gpu),
         clocks=clocks_mhz(clocks),
+        power_limit_w=power_limit,
         mode="training" if training else "inference",
         precision=precision or "default",
         batch_sizes=batch_sizes(batches),
@@ -89,7 +93,7 @@ def _choices_text(choices: list[Choice], top: int) -> str:
     rows = [
         [
             "best" if place == 0 else "tied" if choice.tied else str(place + 1),
-            choice.gpu,
+            choice.alias,
             f"{choice.clock_mhz:g}",
             si(choice.time_s, "s"),
             si(choice.power_w, "W"),

@@ -9,7 +9,10 @@ import typer
 from .arguments import table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..hardware import GPU
+    from ..zoo.measured import Measured
 
 zoo_app = typer.Typer(help="The trained predictors.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -28,6 +31,7 @@ def list_gpus(
     from ..errors import UnknownNameError
     from ..hardware import find_gpu, gpus
     from ..zoo import entries
+    from ..zoo.measured import measured_gpus
 
     if words and words[0] == "show":
         typer.echo(_all_figures(find_gpu(" ".join(words[1:]))))
@@ -41,7 +45,7 @@ def list_gpus(
             allowed=f"parts of names, chips and generations ({', '.join(generations)})",
             hint="`joulecast gpus` lists all",
         )
-    trained = entries()
+    trained, measured = entries(), measured_gpus()
     rows = []
     for gpu in chosen:
         mine = [name.split("/", 1)[1] for name in trained if name.startswith(f"{gpu.slug}/")]
@@ -55,7 +59,7 @@ def list_gpus(
                 str(gpu.boost_clock_mhz),
                 f"{gpu.power_limit_w:g}",
                 " ".join(precision for precision in gpu.peak_flops if precision != "fp32"),
-                ", ".join(_measured(gpu, bool(mine))) or "-",
+                _measured(gpu, measured) or "-",
                 ", ".join(mine) or "-",
             ]
         )
@@ -79,13 +83,11 @@ def _searched(gpu: GPU) -> str:
     return " ".join((gpu.name, *gpu.aliases, gpu.architecture, gpu.chip, gpu.compute_capability)).lower()
 
 
-def _measured(gpu: GPU, trained: bool) -> list[str]:
-    """What was measured: operations where there is a dataset or a predictor made of one, and the curves."""
-    from ..resources import shipped
-
-    dataset = trained or (shipped("datasets") / gpu.slug).is_dir()
-    found = {"operations": dataset, "voltage": gpu.voltage, "idle": gpu.idle_curve}
-    return [what for what, there in found.items() if there]
+def _measured(gpu: GPU, measured: Mapping[str, Measured]) -> str:
+    """What predictors have learned from, and the curves."""
+    curves = {"voltage": gpu.voltage, "idle power": gpu.idle_curve}
+    data = [str(measured[gpu.name])] if gpu.name in measured else []
+    return ", ".join([*data, *(what for what, curve in curves.items() if curve is not None)])
 
 
 def _all_figures(gpu: GPU) -> str:

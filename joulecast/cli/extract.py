@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..inputs import shape_text
+from ..units import si
 from .arguments import (
     AsCsv,
     AsJson,
@@ -22,7 +23,6 @@ from .arguments import (
     operation_text,
     parse_shapes,
     refuse_both,
-    si,
     table,
 )
 from .tree import tree_text

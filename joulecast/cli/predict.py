@@ -9,6 +9,7 @@ import typer
 
 from ..errors import InputError
 from ..inputs import shape_text
+from ..units import si
 from .arguments import (
     AsCsv,
     AsJson,
@@ -21,7 +22,6 @@ from .arguments import (
     operation_text,
     parse_shapes,
     refuse_both,
-    si,
     table,
 )
 

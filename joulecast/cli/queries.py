@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from .arguments import si
+from ..units import si
 
 if TYPE_CHECKING:
     from ..queries import Choice
@@ -29,6 +29,9 @@ Clocks = Annotated[
 ]
 Precisions = Annotated[
     list[str] | None, typer.Option("--precision", help="default, fp32, tf32, fp16 or bf16; repeat it for several.")
+]
+PowerLimit = Annotated[
+    float | None, typer.Option("--power-limit", help="Power cap in watts; each board's default if left out.")
 ]
 BatchSizes = Annotated[str | None, typer.Option("--batch-sizes", help="Batch sizes to choose from, such as 1,8,32.")]
 PricePerHour = Annotated[

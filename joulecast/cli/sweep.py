@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, refuse_both, si, table
+from ..units import si
+from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, refuse_both, table
 from .queries import (
     BatchSizes,
     Carbon,
     Clocks,
     Gpus,
     Objective,
+    PowerLimit,
     Precisions,
     PricePerHour,
     PricePerKwh,
@@ -34,6 +36,7 @@ def sweep(
     objective: Objective = "energy",
     gpu: Gpus = None,
     clocks: Clocks = None,
+    power_limit: PowerLimit = None,
     training: Training = False,
     precision: Precisions = None,
     batches: BatchSizes = None,
@@ -58,6 +61,7 @@ def sweep(
         objective=objective,
         gpus=gpu_names(gpu),
         clocks=clocks_mhz(clocks),
+        power_limit_w=power_limit,
         mode="training" if training else "inference",
         precision=precision or "default",
         batch_sizes=batch_sizes(batches),
@@ -81,7 +85,7 @@ def _sweep_text(sweep: Sweep) -> str:
     best, front = sweep.best(), set(map(id, sweep.pareto()))
     rows = [
         [
-            row.gpu,
+            row.alias,
             row.precision,
             "-" if row.batch_size is None else str(row.batch_size),
             f"{row.clock_mhz:g}",

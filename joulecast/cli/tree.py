@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from .arguments import si, table
+from ..units import si
+from .arguments import table
 
 if TYPE_CHECKING:
     from ..networks import Network

@@ -18,6 +18,7 @@ from ..hardware import GPU
 from ..operations import Operation
 from .baseline import smooth_max
 from .clock import Work
+from .contract import Correction, launch_s
 from .features import FloatArray
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
@@ -82,10 +83,9 @@ class Learned:
         kind, family = operation.kind, operation.row.family
         return self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
 
-    def launch_s(self, operations: Sequence[Operation], mode: str) -> FloatArray:
-        """Seconds that launching each takes in a loop."""
-        known = self.host_s[mode]
-        return np.array([known.get(operation.kind, known[""]) for operation in operations])
+    def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
+        """See `Correction.factors`; the trees leave energies as physics says."""
+        return self.ratio(operations, relative_features(operations, gpu)), np.ones(len(operations))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class AnyGpuPredictor:
 
     gpu: GPU
     mode: str
-    learned: Learned
+    learned: Correction
 
     @property
     def coverage(self) -> tuple[str, ...]:
@@ -115,10 +115,23 @@ class AnyGpuPredictor:
         Raises:
             InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
+        clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
+        return self._predict(operations, clock, cap_w)
+
+    def uncapped(self, operations: Sequence[Operation]) -> OperationPredictions:
+        """Predict operations at the default clock as if there was no power cap.
+
+        Networks that settle at a clock of their own start from here; it spares the search for that of each operation.
+
+        Raises:
+            InputError: An operation of another mode.
+        """
+        return self._predict(operations, float(self.gpu.boost_clock_mhz), np.inf)
+
+    def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         for operation in operations:
             if operation.mode != self.mode:
                 raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
-        clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         covered = np.array(
             [o.precision == "tf32" or o.precision in self.gpu.peak_flops for o in operations], dtype=bool
         )
@@ -146,15 +159,17 @@ class AnyGpuPredictor:
 
     def work(self, operations: Sequence[Operation]) -> Work:
         """What operations cost at the default clock without a cap, all of them covered; see clock.py."""
-        ratio = self.learned.ratio(operations, relative_features(operations, self.gpu))
+        ratio, energy_ratio = self.learned.factors(operations, self.gpu)
         works = np.array([not operation.is_identity for operation in operations], dtype=float)
         clock = float(self.gpu.boost_clock_mhz)
-        return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
+        work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
+        device_s, dynamic_j = work.at(clock)
+        return work.scaled_to(device_s, dynamic_j * energy_ratio)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         held_mhz = work.held_mhz(clock, cap_w)
         device_s, dynamic_j = work.at(held_mhz)
-        host_s = self.learned.launch_s(operations, self.mode)
+        host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s
         return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])

@@ -1,36 +1,46 @@
 """How good a predictor for any GPU is: on operations and on GPUs that it has not seen, and on networks.
 
 Splits are honest: an operation lies in one fold on all GPUs, in both modes and all precisions, and a GPU that is left
-out takes along every GPU with the same chip. Networks are never learned from but for the energies and the host
-cost, and for those each network's name is left out in turn.
+out takes along every GPU with the same chip. What is learned from networks is learned twice for each: without its name
+and without all networks of its chip, and without its name only.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
 from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
-from .any_gpu import AnyGpuPredictor, Learned
-from .boosting import DeviceRow, Networks, device_rows, fit_any_gpu, fit_energies
+from .any_gpu import AnyGpuPredictor
+from .any_gpu_fitting import fit_networks, fit_operations
+from .boosting import DeviceRow, device_rows
 from .composition import HostModel, compose, plain_sum
+from .contract import Correction, Networks
 from .features import FloatArray
 from .physics import LeastTimes
 from .predictor import OperationPredictions
-from .recipe import BoostingRecipe
-from .relative import relative_features
+from .recipe import AnyGpuRecipe
+from .splits import fold_of
 from .validation import counts_of
 
 SPLITS = (
     "Operations: k-fold over unique operations; one lies in one fold on all GPUs, in both modes and all precisions; "
-    "and each GPU left out together with those of the same chip. Networks: predicted by trees that have seen no "
-    "measurement of a GPU with their chip, with energies and host cost learned without any network of their name."
+    "and each GPU left out together with those of the same chip. Networks: operations learned without any measurement "
+    "of a GPU with their chip, and energies, host cost and corrections either without any network of that chip "
+    "(nothing known of the chip) or with those of other names (networks known of the chip); never with their own name."
 )
+
+ALL = "all GPUs"
+"""Stands for the GPU, and "all" for the kind and mode, in the errors over all operations together."""
+
+Known = Literal["nothing", "networks"]
+"""What was known of a network's chip: nothing, or networks of other names."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +58,11 @@ class KindErrors:
 
 @dataclass(frozen=True)
 class NetworkErrors:
-    """One measured network, predicted by trees that had not seen its GPU; relative errors."""
+    """One measured network, predicted by what was learned of operations on other chips; relative errors."""
 
     gpu: str
     measurement: NetworkMeasurement
+    known: Known
     time: float
     energy: float
     power: float
@@ -71,9 +82,9 @@ class AnyGpuValidation:
     """All that is known about how good a recipe is.
 
     Args:
-        folds: Operations that the trees had not seen on any GPU; empty where that was not asked for.
-        left_out: Operations on GPUs that the trees had not seen.
-        networks: See NetworkErrors.
+        folds: Operations that were not seen on any GPU; empty where that was not asked for.
+        left_out: Operations on GPUs that were not seen.
+        networks: Each network twice, see `Known`.
     """
 
     folds: tuple[KindErrors, ...]
@@ -81,8 +92,8 @@ class AnyGpuValidation:
     networks: tuple[NetworkErrors, ...]
 
     def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
-        """Sorted absolute log errors on networks by quantity, for intervals."""
-        mine = [e for e in self.networks if e.measurement.mode == mode]
+        """Sorted absolute log errors by quantity on networks of chips of which nothing was known, for intervals."""
+        mine = [e for e in self.networks if e.measurement.mode == mode and e.known == "nothing"]
         quantities: Mapping[str, Callable[[NetworkErrors], float]] = {
             "time": lambda e: 1 + e.time,
             "energy": lambda e: 1 + e.energy,
@@ -96,7 +107,7 @@ class AnyGpuValidation:
         }
 
 
-def _log_ratio(learned: Learned, rows: Sequence[DeviceRow]) -> FloatArray:
+def _log_ratio(learned: Correction, rows: Sequence[DeviceRow]) -> FloatArray:
     """Log of predicted over measured device time, at default clocks."""
     found = np.empty(len(rows))
     groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
@@ -105,39 +116,38 @@ def _log_ratio(learned: Learned, rows: Sequence[DeviceRow]) -> FloatArray:
     for (gpu, _), places in groups.items():
         operations = [rows[i].operation for i in places]
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
-        predicted = least.time_s * learned.ratio(operations, relative_features(operations, gpu))
+        predicted = least.time_s * learned.factors(operations, gpu)[0]
         found[places] = np.log(predicted / np.array([rows[i].device_s for i in places]))
     return found
 
 
-def _by_kind(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> Iterator[KindErrors]:
+def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[KindErrors]:
+    """Errors over all of them first, where there are any."""
     groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
-    for row, value in zip(rows, log_ratio.tolist(), strict=True):
-        groups[row.gpu.name, row.operation.kind, row.operation.mode].append(abs(np.expm1(value)))
-    for (gpu, kind, mode), errors in sorted(groups.items()):
+    for row, value in zip(rows, log_ratio, strict=True):
+        error = abs(float(np.expm1(value)))
+        groups[ALL, "all", "all"].append(error)
+        groups[row.gpu.name, row.operation.kind, row.operation.mode].append(error)
+    for (gpu, kind, mode), errors in sorted(groups.items(), key=lambda item: (item[0][0] != ALL, item[0])):
         median, mean, p90 = float(np.median(errors)), float(np.mean(errors)), float(np.quantile(errors, 0.9))
         yield KindErrors(gpu, kind, mode, len(errors), median, mean, p90)
 
 
-def cross_validate(rows: Sequence[DeviceRow], recipe: BoostingRecipe) -> tuple[KindErrors, ...]:
-    """Predict every operation by trees that have not seen it: on no GPU, in no mode and in no precision."""
-    alike = {row.operation: row.operation.replace(mode="inference", precision="fp32") for row in rows}
-    unique = sorted(set(alike.values()), key=lambda operation: operation.digest)
-    order = np.random.default_rng(recipe.seed).permutation(len(unique))
-    fold_of = {unique[i]: place % recipe.folds for place, i in enumerate(order)}
-    fold = {operation: fold_of[like] for operation, like in alike.items()}
+def cross_validate(rows: Sequence[DeviceRow], recipe: AnyGpuRecipe) -> tuple[KindErrors, ...]:
+    """Predict every operation by what was learned without it: on no GPU, in no mode and in no precision."""
+    fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
     tested: list[DeviceRow] = []
-    log_ratio = []
+    log_ratio: list[float] = []
     for held in range(recipe.folds):
         mine = [row for row in rows if fold[row.operation] == held]
         others = [row for row in rows if fold[row.operation] != held]
-        log_ratio.append(_log_ratio(fit_any_gpu((), (), recipe, others), mine))
+        log_ratio += _log_ratio(fit_operations((), others, recipe), mine).tolist()
         tested += mine
-    return tuple(_by_kind(tested, np.concatenate(log_ratio)))
+    return tuple(_by_kind(tested, log_ratio))
 
 
 def validate_any_gpu(
-    datasets: Sequence[Dataset], networks: Networks, recipe: BoostingRecipe, *, folds: bool = True
+    datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRecipe, *, folds: bool = True
 ) -> AnyGpuValidation:
     """Leave operations out, then every GPU.
 
@@ -148,31 +158,58 @@ def validate_any_gpu(
         folds: Whether to leave operations out, too; that takes longest.
     """
     rows = [row for dataset in datasets for row in device_rows(dataset)]
-    left_out: list[KindErrors] = []
+    tested: list[DeviceRow] = []
+    log_ratio: list[float] = []
     errors: list[NetworkErrors] = []
     chips = dict.fromkeys([row.gpu.chip for row in rows] + [gpu.chip for gpu, _, _ in networks])
     for chip in chips:
         mine = [row for row in rows if row.gpu.chip == chip]
         others = [row for row in rows if row.gpu.chip != chip]
-        learned = fit_any_gpu(datasets, networks, recipe, others)
-        left_out += _by_kind(mine, _log_ratio(learned, mine))
         # Launching costs what it costs on any host; nothing of the chip is in that.
-        errors += _networks_left_out([n for n in networks if n[0].chip == chip], networks, learned, others)
-    return AnyGpuValidation(cross_validate(rows, recipe) if folds else (), tuple(left_out), tuple(errors))
+        learned = fit_operations(datasets, others, recipe)
+        tested += mine
+        log_ratio += _log_ratio(learned, mine).tolist()
+        here, elsewhere = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
+        errors += _networks_left_out(here, elsewhere, "nothing", learned, others, recipe)
+        errors += _networks_left_out(here, networks, "networks", learned, others, recipe)
+    in_folds = cross_validate(rows, recipe) if folds else ()
+    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors))
+
+
+def operation_errors(validation: AnyGpuValidation) -> dict[str, dict[str, dict[str, tuple[float, float]]]]:
+    """Split -> GPU -> kind and mode -> median and mean error of device time, for cards and reports."""
+    found: dict[str, dict[str, dict[str, tuple[float, float]]]] = {"folds": {}, "gpu left out": {}}
+    for split, errors in (("folds", validation.folds), ("gpu left out", validation.left_out)):
+        for e in errors:
+            found[split].setdefault(e.gpu, {})[f"{e.kind} {e.mode}"] = (e.median, e.mean)
+    return found
+
+
+def errors_of_networks(validation: AnyGpuValidation) -> dict[str, dict[str, dict[str, float]]]:
+    """What was known of the chip -> network -> relative errors of time, energy and power, for cards and reports."""
+    found: dict[str, dict[str, dict[str, float]]] = {"nothing": {}, "networks": {}}
+    for e in validation.networks:
+        found[e.known][e.label] = {"time": e.time, "energy": e.energy, "power": e.power}
+    return found
 
 
 def _networks_left_out(
-    mine: Networks, networks: Networks, learned: Learned, rows: Sequence[DeviceRow]
+    mine: Networks,
+    others: Networks,
+    known: Known,
+    learned: Correction,
+    rows: Sequence[DeviceRow],
+    recipe: AnyGpuRecipe,
 ) -> Iterator[NetworkErrors]:
     for name in dict.fromkeys(m.network for _, m, _ in mine):
-        others = [n for n in networks if n[1].network != name]
-        without = replace(learned, energy=fit_energies(rows, others, learned)) if others else learned
-        hosts = fit_hosts(without, others)
+        of_other_names = [n for n in others if n[1].network != name]
+        without = fit_networks(learned, rows, of_other_names, recipe)
+        hosts = fit_hosts(without, of_other_names)
         for gpu, measurement, network in (n for n in mine if n[1].network == name):
-            yield network_errors(AnyGpuPredictor(gpu, measurement.mode, without), measurement, network, hosts)
+            yield network_errors(AnyGpuPredictor(gpu, measurement.mode, without), measurement, network, hosts, known)
 
 
-def fit_hosts(learned: Learned, networks: Networks) -> dict[str, HostModel]:
+def fit_hosts(learned: Correction, networks: Networks) -> dict[str, HostModel]:
     """Learn what a call costs the host inside a network, by mode."""
     hosts = {}
     for mode in learned.host_s:
@@ -190,7 +227,11 @@ def _predictions(predictor: AnyGpuPredictor, network: Network, clock_mhz: float 
 
 
 def network_errors(
-    predictor: AnyGpuPredictor, measurement: NetworkMeasurement, network: Network, hosts: Mapping[str, HostModel]
+    predictor: AnyGpuPredictor,
+    measurement: NetworkMeasurement,
+    network: Network,
+    hosts: Mapping[str, HostModel],
+    known: Known,
 ) -> NetworkErrors:
     """Predict a measured network at the clock that it was measured at."""
     counts, predictions = counts_of(network), _predictions(predictor, network, measurement.clock_mhz)
@@ -198,6 +239,7 @@ def network_errors(
     return NetworkErrors(
         gpu=predictor.gpu.name,
         measurement=measurement,
+        known=known,
         time=totals.time_s / measurement.time_s - 1,
         energy=totals.energy_j / measurement.energy_j - 1,
         power=totals.energy_j / totals.time_s / measurement.power_w - 1,

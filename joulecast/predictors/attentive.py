@@ -23,11 +23,12 @@ from ..networks import Network
 from ..operations import Operation
 from .baseline import smooth_max
 from .composition import Totals
+from .contract import launch_s
 from .features import FloatArray
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions
 from .tokens import ROLES, WIDTH, in_network
-from .transformer_examples import Operations, host_in_network_s, launching_s
+from .transformer_examples import Operations, host_in_network_s
 
 Range = tuple[float, float]
 
@@ -180,7 +181,7 @@ class AttentivePredictor:
 
     def _predict_covered(self, operations: Sequence[Operation], clock: float, cap_w: float) -> FloatArray:
         device_s, dynamic_j = self._costs(operations, self.learned.read(operations, self.gpu, clock), clock, cap_w)
-        host_s = launching_s(operations, self.mode, self.learned.host_s)
+        host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         return np.array([time_s, static_power_w(self.gpu, clock) + dynamic_j / time_s, device_s, dynamic_j, host_s])
 

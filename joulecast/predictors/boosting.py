@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..datasets import Dataset, NetworkMeasurement
+from ..datasets import Dataset
 from ..errors import DatasetError, MissingDependencyError
 from ..hardware import GPU, find_gpu
-from ..networks import Network
 from ..operations import MODES, Operation
 from .any_gpu import BoostedRegressor, Learned, Range
 from .baseline import group_of
+from .contract import Networks
 from .features import FloatArray
 from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 from .physics import EnergyConstants, LeastTimes, static_power_w
@@ -33,8 +33,6 @@ _LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
 _START_J = (4e-12, 0.6e-12, 70e-12, 170e-12, 1.2)  # Where that fit starts.
 # Seconds that launching takes where no loop tells: A30's machine.
 _USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
-
-Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
 
 
 class DeviceRow(NamedTuple):

@@ -25,6 +25,7 @@ from .features import FloatArray
 from .physics import EnergyConstants, LeastTimes, relative_voltage, static_power_w
 
 _STEPS = 14  # Halvings of the clock range: below 1 MHz.
+_ROUNDS, _TRIED = 3, 25  # The same for a network, in 24 parts three times: three arrays take less than 14 numbers.
 _LEAST_S = 1e-15
 _AT_CAP = 0.97  # Of the cap, from where a loop counts as throttled by it.
 
@@ -145,31 +146,35 @@ class Work:
         return held
 
     def held_together_mhz(
-        self, counts: FloatArray, clock_mhz: float, power_limit_w: float, host_s: float, static_w: float
-    ) -> float:
-        """The one clock that operations run at in a network.
+        self, counts: FloatArray, clock_mhz: FloatArray | float, power_limit_w: float, host_s: float, static: float
+    ) -> FloatArray:
+        """The one clock that operations run at in a network, for each of the clocks that are asked for.
 
         Args:
             counts: Calls of each.
-            clock_mhz: The clock that is asked for.
+            clock_mhz: One clock, or several networks' worth of them.
             power_limit_w: The cap.
             host_s: Seconds that the host needs for the network; while the GPU waits for it, it draws less.
-            static_w: Board power at the clock that is asked for while the GPU waits.
+            static: Board power while the GPU waits over that of `static_power_w`; the same at all clocks.
         """
 
-        def within(clock: float) -> bool:
-            device_s, dynamic_j = self.at(clock)
-            time_s = float(smooth_max(float(np.nansum(counts * device_s)), host_s))
-            at_clock_w = static_w * float(static_power_w(self.gpu, clock) / static_power_w(self.gpu, clock_mhz))
-            return bool(np.nansum(counts * dynamic_j) <= max(power_limit_w - at_clock_w, 1.0) * time_s)
+        def within(clocks: FloatArray) -> NDArray[np.bool_]:
+            device_s, dynamic_j = self.at(clocks[:, None])
+            time_s = smooth_max(np.nansum(counts * device_s, axis=1), host_s)
+            allowed_w = np.maximum(power_limit_w - static * static_power_w(self.gpu, clocks), 1.0)
+            return np.asarray(np.nansum(counts * dynamic_j, axis=1) <= allowed_w * time_s)
 
-        low, high = min(float(self.gpu.min_clock_mhz), float(clock_mhz)), float(clock_mhz)
-        if power_limit_w >= self.cap_w or within(high):
-            return high
-        for _ in range(_STEPS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if within(middle) else (low, middle)
-        return low
+        asked = np.asarray(clock_mhz, dtype=float)
+        if power_limit_w >= self.cap_w or within(asked.max().reshape(1))[0]:
+            return asked
+        # (from the same ends whatever is asked for, so that one clock and many come to the same)
+        low, high = float(self.gpu.min_clock_mhz), float(self.gpu.max_clock_mhz)
+        for _ in range(_ROUNDS):
+            tried = np.linspace(low, high, _TRIED)
+            above = int(np.searchsorted(~within(tried[1:-1]), True))
+            low, high = float(tried[above]), float(tried[above + 1])
+        held: FloatArray = np.minimum(asked, low)
+        return held
 
 
 def throttled_mhz(

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from ..errors import ZooError
 from .features import FloatArray
+from .onnx_check import check_onnx
 from .tokens import ROLES, WIDTH
 
 INPUTS: tuple[str, ...] = ("values", "families", "kinds", "shares")
@@ -31,6 +32,7 @@ class OnnxEncoder:
         # Here, because collecting measurements imports joulecast on machines that do without it.
         import onnxruntime
 
+        check_onnx(model, {"values": 4, "families": 2, "kinds": 2, "shares": 2}, frozenset(OUTPUTS))
         options = onnxruntime.SessionOptions()
         # One thread, as for a regressor: threads that wait for each other cost more than they gain.
         options.intra_op_num_threads = 1

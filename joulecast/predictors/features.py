@@ -224,16 +224,24 @@ def _numbers(operation: Operation) -> _Numbers:
 
 
 def numbers_of(operations: Sequence[Operation]) -> Any:
-    """The numbers of many operations: _Numbers whose fields are arrays."""
-    return _Numbers(
-        *np.array([_numbers(operation) for operation in operations], dtype=float).reshape(-1, len(_Numbers._fields)).T
-    )
+    """The numbers of many operations: _Numbers whose fields are arrays, to be read only."""
+    return _numbers_of(tuple(operations))
+
+
+# A network is asked about again and again: for features, least times and energies, on every GPU of a search.
+@lru_cache(maxsize=8)
+def _numbers_of(operations: tuple[Operation, ...]) -> _Numbers:
+    table = np.array([_numbers(operation) for operation in operations], dtype=float).reshape(-1, len(_Numbers._fields))
+    columns = np.ascontiguousarray(table.T)
+    columns.flags.writeable = False
+    return _Numbers(*columns)
 
 
 def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArray:
     """A value for each operation that follows from its precision; asked for those that occur."""
-    present = {int(place): value(PRECISIONS[int(place)]) for place in np.unique(places)}
-    return np.array([present[place] for place in places.astype(int).tolist()], dtype=float)
+    listed = places.astype(int).tolist()
+    present = {place: value(PRECISIONS[place]) for place in sorted(set(listed))}
+    return np.array([present[place] for place in listed], dtype=float)
 
 
 def _winograd(operation: Operation) -> float:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -304,23 +304,48 @@ class NetworkPredictor:
             totals = compose(counts, predictions, self.host, cap_w)
         else:
             totals = plain_sum(counts, predictions)
+        told = self.summary(network, predictions, totals, clock, cap_w, chosen)
+        costs = tuple(_costs(network, predictions, totals, self._bounds(predictions, clock)))
+        return replace(told, held_clock_mhz=_held_mhz(counts, predictions, clock), operations=costs)
+
+    def summary(
+        self,
+        network: Network,
+        predictions: OperationPredictions,
+        totals: Totals,
+        clock_mhz: float,
+        power_limit_w: float,
+        composition: str,
+    ) -> Prediction:
+        """A prediction whose operations are left out, and which holds the clock that is asked for.
+
+        Args:
+            network: What was predicted.
+            predictions: Its operations; for what is covered.
+            totals: What they come to.
+            clock_mhz: Asked for.
+            power_limit_w: Power cap.
+            composition: How the totals were made.
+        """
+        gpu = self.operations.gpu
+        applies = self._errors_apply(predictions, composition, clock_mhz, power_limit_w)
         return Prediction(
             network=network.name,
             input_shape=network.input_shape,
             mode=network.mode,
             gpu=gpu.name,
-            clock_mhz=clock,
+            clock_mhz=clock_mhz,
             predictor=self.name,
-            composition="overlap" if chosen == "overlap" else "sum",
+            composition="overlap" if composition == "overlap" else "sum",
             time_s=totals.time_s,
             energy_j=totals.energy_j,
             device_time_s=totals.device_time_s,
             host_time_s=totals.host_time_s,
-            power_limit_w=cap_w,
-            held_clock_mhz=_held_mhz(counts, predictions, clock),
-            operations=tuple(_costs(network, predictions, totals, self._bounds(predictions, clock))),
-            log_errors=(self.log_errors or {}) if self._errors_apply(predictions, chosen, clock, cap_w) else {},
-            notes=tuple(self._notes(network, gpu, clock, cap_w)),
+            power_limit_w=power_limit_w,
+            held_clock_mhz=clock_mhz,
+            operations=(),
+            log_errors=(self.log_errors or {}) if applies else {},
+            notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w)),
         )
 
     def _errors_apply(

@@ -102,16 +102,16 @@ class OperationPredictions:
         """
         if self.work is None:
             return self
+        static = self.static_power_w / static_power_w(self.work.gpu, clock_mhz)
         host_s = float(np.nansum(counts * host_time_s))
-        held = self.work.held_together_mhz(counts, clock_mhz, power_limit_w, host_s, self.static_power_w)
+        held = float(self.work.held_together_mhz(counts, clock_mhz, power_limit_w, host_s, static))
         device_s, dynamic_j = self.work.at(held)
-        gpu = self.work.gpu
         return replace(
             self,
             device_time_s=device_s,
             dynamic_energy_j=dynamic_j,
             held_clock_mhz=np.minimum(held, self.work.most_mhz),
-            static_power_w=self.static_power_w * static_power_w(gpu, held) / static_power_w(gpu, clock_mhz),
+            static_power_w=static * static_power_w(self.work.gpu, held),
         )
 
 

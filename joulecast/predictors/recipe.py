@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError, unknown_name
+from .any_gpu_recipes import RooflineRecipe
 
 FOREST_KINDS = ("extra_trees", "random_forest")
 
@@ -99,10 +100,22 @@ def _refuse_unless_share(name: str, value: object) -> None:
 OwnRecipe = ForestRecipe
 """Recipes that fit one GPU on its own measurements; each has `folds`, `seed` and `to_json`."""
 
-Recipe = OwnRecipe | BoostingRecipe
+AnyGpuRecipe = RooflineRecipe | BoostingRecipe
+"""Recipes that fit any GPU on the measurements of many; each has `folds`, `seed` and `to_json`."""
 
-RECIPES: Mapping[str, type[ForestRecipe] | type[BoostingRecipe]] = {"forest": ForestRecipe, "boosting": BoostingRecipe}
+Recipe = OwnRecipe | AnyGpuRecipe
+
+RECIPES: Mapping[str, type[Recipe]] = {
+    "forest": ForestRecipe,
+    "roofline": RooflineRecipe,
+    "boosting": BoostingRecipe,
+}
 """Predictor name -> its settings."""
+
+
+def predictor_of(recipe: Recipe) -> str:
+    """The name that a recipe of this class has in a file."""
+    return next(name for name, kind in RECIPES.items() if kind is type(recipe))
 
 
 def load_recipe(path: str | Path) -> Recipe:

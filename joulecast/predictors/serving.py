@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,56 +12,91 @@ from ..errors import MissingDependencyError, ZooError
 from .any_gpu import BoostedRegressor
 from .forest import ForestRegressor
 from .predictor import INPUT_NAMES
+from .trees import Trees
+from .trees_onnx import INPUT, trees_from_onnx, trees_to_onnx
 
-_INPUT = "operations"
 _OPSET = 17
 _XGBOOST_OPSET = 15  # the newest that onnxmltools writes
 
 
 class OnnxRegressor:
-    """A regressor that is stored as ONNX.
+    """Trees that are evaluated by ONNX Runtime.
 
     Args:
-        model: The serialized model.
-        columns: How many numbers it must want per operation.
+        trees: As they were stored.
+        columns: How many numbers they must want per operation.
 
     Raises:
-        ZooError: The bytes are no such model.
+        ZooError: They want another number.
     """
 
-    def __init__(self, model: bytes, columns: int = len(INPUT_NAMES)) -> None:
+    def __init__(self, trees: Trees, columns: int = len(INPUT_NAMES)) -> None:
         # Here, because collecting measurements imports joulecast on machines that do without it.
         import onnxruntime
 
+        if trees.columns != columns:
+            raise ZooError("a stored regressor wants other inputs than these", given=trees.columns, allowed=columns)
         options = onnxruntime.SessionOptions()
         # One thread: a network has tens of operations, and threads that wait for each other cost more than they gain.
         options.intra_op_num_threads = 1
         options.log_severity_level = 3
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-            (taken,) = self._session.get_inputs()
-        except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
-            raise ZooError("a stored regressor is no ONNX model", hint=str(error).splitlines()[0]) from error
-        if taken.name != _INPUT or taken.shape[1] != columns:
-            raise ZooError(
-                "a stored regressor wants other inputs than these",
-                given=f"{taken.name} {taken.shape}",
-                allowed=f"{_INPUT} [*, {columns}]",
+            self._session = onnxruntime.InferenceSession(
+                trees_to_onnx(trees), options, providers=["CPUExecutionProvider"]
             )
+        except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
+            raise ZooError(
+                "ONNX Runtime does not take these trees",
+                given=f"onnxruntime {onnxruntime.__version__}",
+                allowed="1.20 or newer",
+                hint=str(error).splitlines()[0],
+            ) from error
+        self._base = np.float32(trees.base)
 
     def __call__(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
         """One value per row of inputs."""
-        (values,) = self._session.run(None, {_INPUT: inputs})
-        column: NDArray[np.float64] = np.asarray(values, dtype=np.float64).reshape(-1)
+        (values,) = self._session.run(None, {INPUT: inputs})
+        column: NDArray[np.float64] = (values + self._base).astype(np.float64).reshape(-1)
         return column
 
 
-def to_onnx(regressor: ForestRegressor) -> bytes:
-    """Serialize a fitted forest.
+def regressor_file(name: str) -> str:
+    """Name of the file that holds a regressor of an entry: "time.safetensors"."""
+    return f"{name}.safetensors"
+
+
+def stored_regressor(files: Mapping[str, bytes], name: str, columns: int = len(INPUT_NAMES)) -> OnnxRegressor:
+    """The regressor of an entry: trees as arrays, or in entries of format 1 as ONNX.
+
+    Args:
+        files: Contents of the entry, checked against its manifest.
+        name: "time" or "power".
+        columns: How many numbers it must want per operation.
 
     Raises:
-        MissingDependencyError: skl2onnx is not installed.
+        ZooError: There is none, it is damaged, or it wants other inputs.
     """
+    if regressor_file(name) in files:
+        return OnnxRegressor(Trees.from_bytes(files[regressor_file(name)]), columns)
+    if f"{name}.onnx" in files:
+        return OnnxRegressor(trees_from_onnx(files[f"{name}.onnx"]), columns)
+    raise ZooError("a zoo entry lacks a regressor", given=name, hint="pull the entry again, or train it again")
+
+
+def trees_of(regressor: ForestRegressor | BoostedRegressor) -> Trees:
+    """The trees of a fitted forest, or of boosted trees.
+
+    Raises:
+        MissingDependencyError: The converter is not installed.
+    """
+    onnx = _forest_to_onnx(regressor) if isinstance(regressor, ForestRegressor) else _boosted_to_onnx(regressor)
+    return trees_from_onnx(onnx)
+
+
+# The converters know how thresholds of 64 bits become ones of 32 bits, and what XGBoost's base is.
+
+
+def _forest_to_onnx(regressor: ForestRegressor) -> bytes:
     try:
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import FloatTensorType
@@ -68,24 +104,15 @@ def to_onnx(regressor: ForestRegressor) -> bytes:
         raise MissingDependencyError(
             "storing a forest needs skl2onnx", hint="pip install 'joulecast[train]'"
         ) from error
+    columns = regressor.model.n_features_in_
     model: Any = convert_sklearn(
-        regressor.model,
-        initial_types=[(_INPUT, FloatTensorType([None, len(INPUT_NAMES)]))],
-        target_opset=_OPSET,
-        name="forest",
+        regressor.model, initial_types=[(INPUT, FloatTensorType([None, columns]))], target_opset=_OPSET, name="forest"
     )
-    # Without the date and host that exporters like to leave, the same forest gives the same bytes.
-    model.doc_string = ""
     serialized: bytes = model.SerializeToString(deterministic=True)
     return serialized
 
 
-def boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
-    """Serialize boosted trees.
-
-    Raises:
-        MissingDependencyError: onnxmltools is not installed.
-    """
+def _boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
     try:
         from onnxmltools import convert_xgboost
         from onnxmltools.convert.common.data_types import FloatTensorType
@@ -95,8 +122,7 @@ def boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
         ) from error
     columns = regressor.model.n_features_in_
     model: Any = convert_xgboost(
-        regressor.model, "boosting", [(_INPUT, FloatTensorType([None, columns]))], target_opset=_XGBOOST_OPSET
+        regressor.model, "boosting", [(INPUT, FloatTensorType([None, columns]))], target_opset=_XGBOOST_OPSET
     )
-    model.doc_string = ""
     serialized: bytes = model.SerializeToString(deterministic=True)
     return serialized

@@ -16,22 +16,10 @@ from ..networks import Network
 from ..operations import Operation
 from .boosting import DeviceRow
 from .composition import HostModel
+from .contract import launch_s
 from .features import FloatArray
 from .physics import EnergyConstants, static_power_w
 from .tokens import UNKNOWN, Tokens, tokens
-
-Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
-
-# Where boosting.fit_energies starts, too. Powers of single operations alone do not tell them apart: most large ones sit
-# at the cap. What they are off by on a kind or a network, the transformer learns.
-ENERGY = EnergyConstants(
-    fp32_j_per_flop=4e-12,
-    tensor_j_per_flop=0.6e-12,
-    hbm_j_per_byte=70e-12,
-    gddr_j_per_byte=170e-12,
-    awake_w_per_sm_ghz=1.2,
-)
-"""What work costs, as far as physics tells."""
 
 _LEAST_HOST_S = 5e-6  # A kernel launch alone takes about this long.
 
@@ -165,7 +153,7 @@ def network_example(
     network: Network,
     vocabulary: Sequence[str],
     energy: EnergyConstants,
-    launch_s: Mapping[str, Mapping[str, float]],
+    launches_s: Mapping[str, Mapping[str, float]],
 ) -> NetworkExample:
     """A measured network as arrays."""
     clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
@@ -173,7 +161,7 @@ def network_example(
     return NetworkExample(
         operations=Operations.of(operations, gpu, clock, vocabulary, energy),
         counts=np.array([entry.count for entry in network], dtype=float),
-        host_s=host_in_network_s(operations, measurement.mode, launch_s),
+        host_s=host_in_network_s(operations, measurement.mode, launches_s),
         time_s=measurement.time_s,
         power_w=measurement.power_w,
         static_w=static_power_w(gpu, clock),
@@ -181,18 +169,12 @@ def network_example(
     )
 
 
-def launching_s(operations: Sequence[Operation], mode: str, launch_s: Mapping[str, Mapping[str, float]]) -> FloatArray:
-    """Seconds that launching each takes in a loop."""
-    known = launch_s[mode]
-    return np.array([known.get(operation.kind, known[""]) for operation in operations])
-
-
 def host_in_network_s(
-    operations: Sequence[Operation], mode: str, launch_s: Mapping[str, Mapping[str, float]]
+    operations: Sequence[Operation], mode: str, launches_s: Mapping[str, Mapping[str, float]]
 ) -> FloatArray:
     """Seconds that one call of each costs the host inside a network, where no network told better."""
     offset_s = HostModel.prior(mode).offset_s
-    return np.maximum(launching_s(operations, mode, launch_s) + offset_s, _LEAST_HOST_S)
+    return np.maximum(launch_s(operations, mode, launches_s) + offset_s, _LEAST_HOST_S)
 
 
 def vocabulary_of(rows: Sequence[DeviceRow]) -> tuple[str, ...]:

@@ -14,11 +14,11 @@ from ..datasets import Dataset
 from ..errors import DatasetError
 from .attentive import Attentive, Range
 from .boosting import LEAST_ROWS, DeviceRow, device_rows, launch_times_s
+from .contract import Networks
+from .physics import PRIOR_ENERGY
 from .tokens import ROLES, WIDTH
 from .transformer import OperationTransformer
 from .transformer_examples import (
-    ENERGY,
-    Networks,
     OperationExamples,
     network_example,
     thinned,
@@ -74,8 +74,8 @@ def fit_transformer(
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     launch_s = launch_times_s(datasets)
     vocabulary = vocabulary_of(rows)
-    examples = OperationExamples.of(rows, vocabulary, ENERGY)
-    measured = [network_example(*network, vocabulary, ENERGY, launch_s) for network in networks]
+    examples = OperationExamples.of(rows, vocabulary, PRIOR_ENERGY)
+    measured = [network_example(*network, vocabulary, PRIOR_ENERGY, launch_s) for network in networks]
     # With more threads, sums differ in the last bits between runs.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -90,7 +90,7 @@ def fit_transformer(
             fit_networks(model, examples, measured, recipe)
     finally:
         torch.set_num_threads(threads)
-    learned = Attentive(torch_encoder(model), vocabulary, _ranges(examples), ENERGY, launch_s, bool(measured))
+    learned = Attentive(torch_encoder(model), vocabulary, _ranges(examples), PRIOR_ENERGY, launch_s, bool(measured))
     return FittedTransformer(model, learned)
 
 

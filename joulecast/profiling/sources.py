@@ -48,13 +48,7 @@ def network_of(
         ExtractionError: The model raises, or needs real values.
         MissingDependencyError: The model needs a library that is not installed.
     """
-    if mode not in MODES:
-        raise unknown_name("mode", mode, MODES)
-    real_precision("conv2d", precision)
-    if cache_length is not None and (
-        isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
-    ):
-        raise InputError("the length of a cache is a positive number of tokens", given=repr(cache_length))
+    _check(mode, precision, cache_length)
     options = {
         "mode": mode,
         "precision": precision,
@@ -84,6 +78,52 @@ def network_of(
         allowed="a name, a torch.nn.Module, a configuration of transformers, a Network, a list of (Operation, count), "
         "or a file: network (JSON), config.json, .pt2, .onnx",
     )
+
+
+def named_network(
+    name: str,
+    input_shape: InputShape | None,
+    *,
+    mode: str = "inference",
+    precision: str = "default",
+    cache_length: int | None = None,
+    optimizer: str | None = None,
+    may_trace: bool = True,
+) -> Network:
+    """List the operations of a model by its name, which is never taken for a file's.
+
+    Args:
+        name: Of a model.
+        input_shape: See `joulecast.extract`, as for all that follow.
+        mode: inference or training.
+        precision: "default", fp32, tf32, fp16 or bf16.
+        cache_length: Tokens that a transformer has cached.
+        optimizer: Whose step a training iteration ends in.
+        may_trace: Whether torch may be asked where neither cache nor template answers.
+
+    Raises:
+        UnknownNameError, InputError, ExtractionError: See `network_of`.
+        MissingDependencyError: The model needs a library that is not installed, or torch, and `may_trace` is False.
+    """
+    _check(mode, precision, cache_length)
+    options = {
+        "mode": mode,
+        "precision": precision,
+        "whitelist": WHITELIST,
+        "operators": None,
+        "optimizer": optimizer,
+    }
+    return _named(name, Inputs.of(input_shape), cache_length, options, may_trace)
+
+
+def _check(mode: str, precision: str, cache_length: int | None) -> None:
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+    real_precision("conv2d", precision)
+    if cache_length is not None and (
+        isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
+    ):
+        raise InputError("the length of a cache is a positive number of tokens", given=repr(cache_length))
 
 
 def _is_file(path: Path) -> bool:
@@ -139,7 +179,9 @@ def _pair(item: Any) -> tuple[Operation, int]:
     raise InputError("a list of operations holds pairs of Operation and count", given=repr(item)[:200])
 
 
-def _named(name: str, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
+def _named(
+    name: str, inputs: Inputs, cache_length: int | None, options: dict[str, Any], may_trace: bool = True
+) -> Network:
     refuse_optimizer(options["optimizer"], options["mode"])
     # What users add to the whitelist is in no cache and no template.
     cached = options["whitelist"] is WHITELIST and not options["operators"]
@@ -149,7 +191,7 @@ def _named(name: str, inputs: Inputs, cache_length: int | None, options: dict[st
     request = Request(inputs, options["mode"], options["precision"], cache_length, options["optimizer"])
     if cached and (templated := answer(name, request)) is not None:
         return templated
-    if find_spec("torch") is None:
+    if not may_trace or find_spec("torch") is None:
         raise refusal(name, request)
     from .named_models import build
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from ..predictors.prediction import Interval
 
+LEVEL = 0.9
+"""Of the intervals of choices."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -14,8 +17,11 @@ class Choice:
 
     Args:
         gpu: Full name.
+        alias: Its short name.
         clock_mhz: Graphics clock that is asked for.
+        default_clock_mhz: Of the GPU.
         held_clock_mhz: Clock that the GPU holds on average; lower where its power cap bites.
+        power_limit_w: Power cap.
         precision: As it was asked for: "default", fp32, tf32, fp16 or bf16.
         mode: inference or training.
         batch_size: Samples per iteration; None where the input does not tell.
@@ -26,16 +32,18 @@ class Choice:
         tied: Not the best, but its value lies within the interval of the best.
         memory_bytes: Device memory that the job needs, estimated.
         predictor: Which zoo entry answered.
-        measured: Whether something was measured on this GPU for it; otherwise it is known by its data sheet alone.
+        measured: Whether anything was measured on this GPU; otherwise it is known by its data sheet alone.
         cost: Price of an iteration in the currency of the prices; None without prices.
         carbon_g: Grams of CO2 equivalent of an iteration; None without an intensity.
-        power_limit_w: Power cap that was asked for; None for the GPU's default.
         notes: What to keep in mind.
     """
 
     gpu: str
+    alias: str
     clock_mhz: float
+    default_clock_mhz: float
     held_clock_mhz: float
+    power_limit_w: float
     precision: str
     mode: str
     batch_size: int | None
@@ -50,7 +58,6 @@ class Choice:
     measured: bool
     cost: float | None = None
     carbon_g: float | None = None
-    power_limit_w: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -83,7 +90,9 @@ class Choice:
         interval = self.interval
         return {
             "gpu": self.gpu,
+            "alias": self.alias,
             "clock_mhz": self.clock_mhz,
+            "default_clock_mhz": self.default_clock_mhz,
             "held_clock_mhz": self.held_clock_mhz,
             "power_limit_w": self.power_limit_w,
             "precision": self.precision,

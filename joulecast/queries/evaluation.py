@@ -1,46 +1,47 @@
-"""Predictions of one job on one GPU over many clocks."""
+"""One job on one GPU, over clocks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..hardware import GPU
 from ..predictors.features import FloatArray
-from ..predictors.prediction import Interval, NetworkPredictor
+from ..predictors.over_clocks import OverClocks, predict_over_clocks
+from ..predictors.prediction import NetworkPredictor
 from .memory import MemoryNeed
 from .question import Variant
 
 
 @dataclass(frozen=True)
 class Curve:
-    """One job on one GPU over clocks: arrays with one value per clock.
+    """One job on one GPU over clocks, ascending.
 
     Args:
         gpu: Where.
         variant: What.
-        clocks_mhz: Ascending.
-        held_clocks_mhz: What the GPU holds.
-        time_s, energy_j: Per iteration.
-        intervals: 90 % interval at each clock; None where no errors are known.
         memory: What it needs.
-        predictor: Which zoo entry answered.
-        measured: Whether something was measured on this GPU for it.
-        notes: At each clock.
+        over: The predictions, as arrays.
     """
 
     gpu: GPU
     variant: Variant
-    clocks_mhz: FloatArray
-    held_clocks_mhz: FloatArray
-    time_s: FloatArray
-    energy_j: FloatArray
-    intervals: tuple[Interval | None, ...]
     memory: MemoryNeed
-    predictor: str
-    measured: bool
-    notes: tuple[tuple[str, ...], ...]
+    over: OverClocks
+
+    @property
+    def clocks_mhz(self) -> FloatArray:
+        """Asked for."""
+        return self.over.clocks_mhz
+
+    @property
+    def time_s(self) -> FloatArray:
+        """Per iteration."""
+        return self.over.time_s
+
+    @property
+    def energy_j(self) -> FloatArray:
+        """Per iteration."""
+        return self.over.energy_j
 
     @property
     def power_w(self) -> FloatArray:
@@ -48,23 +49,17 @@ class Curve:
         return self.energy_j / self.time_s
 
 
-def curve(predictor: NetworkPredictor, gpu: GPU, variant: Variant, memory: MemoryNeed, clocks_mhz: FloatArray) -> Curve:
-    """Predict a job on a GPU at each of some clocks.
+def curve(
+    predictor: NetworkPredictor,
+    variant: Variant,
+    memory: MemoryNeed,
+    clocks_mhz: FloatArray,
+    power_limit_w: float | None,
+) -> Curve:
+    """Predict a job on a predictor's GPU at each of some clocks.
 
     Raises:
-        InputError: The GPU does not support its precision.
+        InputError: The GPU cannot hold a clock or the cap.
     """
-    predictions = [predictor.predict(variant.network, float(clock)) for clock in clocks_mhz]
-    return Curve(
-        gpu=gpu,
-        variant=variant,
-        clocks_mhz=clocks_mhz,
-        held_clocks_mhz=clocks_mhz,
-        time_s=np.array([prediction.time_s for prediction in predictions]),
-        energy_j=np.array([prediction.energy_j for prediction in predictions]),
-        intervals=tuple(prediction.interval() if prediction.supports(0.9) else None for prediction in predictions),
-        memory=memory,
-        predictor=predictor.name,
-        measured=not predictor.any_gpu,
-        notes=tuple(prediction.notes for prediction in predictions),
-    )
+    over = predict_over_clocks(predictor, variant.network, clocks_mhz.tolist(), power_limit_w)
+    return Curve(predictor.operations.gpu, variant, memory, over)

@@ -1,50 +1,249 @@
-"""Sweeps as pictures: energy, time and energy-delay product against the clock, and the Pareto front."""
+"""Sweeps as pictures: energy, time and energy-delay product against the clock, and the Pareto front of GPUs."""
 
 from __future__ import annotations
 
+import io
+import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..plotting import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
+from ..inputs import shape_text
+from ..plotting import FAINT, INK, STYLE, pyplot
+from ..units import scaled, si
 
 if TYPE_CHECKING:
     from .choice import Choice
     from .sweep import Sweep
+
+Curve = Sequence["Choice"]
+
+# Told apart with all common kinds of colour blindness, and in grey by their order.
+_COLOURS = ("#1b6ca8", "#d1793b", "#2f8f6b", "#8a5aa5", "#b8405e", "#8a7a2f")
+_QUIET, _GRID = "#d4d8dc", "#eceef0"
+_STYLE = {
+    **STYLE,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "axes.axisbelow": True,
+    "axes.grid": True,
+    "grid.color": _GRID,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "text.color": INK,
+    "font.family": "sans-serif",
+    "savefig.dpi": 160,
+    # Text stays text: smaller, and readable by machines.
+    "svg.fonttype": "none",
+    "svg.hashsalt": "joulecast",
+}
+_QUANTITIES: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
+    ("energy", "Energy", "J", lambda row: row.energy_j),
+    ("time", "Time", "s", lambda row: row.time_s),
+    ("edp", "Energy-delay product", "Js", lambda row: row.edp_js),
+)
 
 
 def draw(sweep: Sweep, path: Path) -> Path:
     """Draw a sweep into a file.
 
     Raises:
-        InputError: The file is neither PNG nor SVG.
+        InputError: The file is no PNG, SVG or HTML.
         MissingDependencyError: matplotlib is not installed.
     """
-    if path.suffix not in (".png", ".svg"):
-        raise InputError("a plot of a sweep is a PNG or an SVG", given=str(path), allowed=".png, .svg")
-    plt = pyplot()
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
-        _front(axes[0], sweep)
-        _against_clock(axes[1], sweep)
-        figure.savefig(path)
-        plt.close(figure)
+    ending = path.suffix.lower()
+    if ending == ".html":
+        from .page import page
+
+        path.write_text(page(sweep), encoding="utf-8")
+    elif ending == ".svg":
+        path.write_text(svg(sweep), encoding="utf-8")
+    elif ending == ".png":
+        plt = pyplot()
+        with plt.rc_context(_STYLE):
+            figure = _figure(plt, sweep)
+            figure.savefig(path)
+            plt.close(figure)
+    else:
+        raise InputError(
+            "a plot of a sweep is a PNG, an SVG or an HTML file", given=str(path), allowed=".png .svg .html"
+        )
     return path
 
 
-def _front(axes: Any, sweep: Sweep) -> None:
-    front = sweep.pareto()
-    axes.scatter([1e3 * row.time_s for row in sweep], [row.energy_j for row in sweep], s=4, color=FAINT)
-    axes.plot([1e3 * row.time_s for row in front], [row.energy_j for row in front], "o-", ms=3, color=ACCENT)
-    axes.set(xscale="log", yscale="log", xlabel="time (ms)", ylabel="energy (J)")
+def svg(sweep: Sweep) -> str:
+    """The picture as SVG that names no address at all but its own namespace.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    plt = pyplot()
+    text = io.StringIO()
+    with plt.rc_context(_STYLE):
+        figure = _figure(plt, sweep)
+        figure.savefig(text, format="svg", metadata={"Date": None})
+        plt.close(figure)
+    # The document type and the metadata name addresses that some viewers fetch.
+    drawn = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
+    drawn = drawn.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
+    return drawn.strip() + "\n"
 
 
-def _against_clock(axes: Any, sweep: Sweep) -> None:
-    best = sweep.best()
-    rows: list[Choice] = [
-        row for row in sweep if (row.gpu, row.precision, row.batch_size) == (best.gpu, best.precision, best.batch_size)
+def _figure(plt: Any, sweep: Sweep) -> Any:
+    curves = sweep.curves()
+    if len(curves) == 1:
+        figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.5), layout="constrained")
+    else:
+        figure, grid = plt.subplots(2, 2, figsize=(10.5, 7.8), layout="constrained")
+        _front(grid[0, 0], sweep, curves)
+        axes = (grid[0, 1], grid[1, 0], grid[1, 1])
+    for axis, (_, title, unit, value) in zip(axes, _QUANTITIES, strict=True):
+        _against_clock(axis, curves, title, unit, value)
+    shape = shape_text(sweep.input_shape)
+    where = f", {curves[0][0].alias}" if len(curves) == 1 else ""
+    figure.suptitle(f"{sweep.network} {shape}, {sweep.mode}{where}".replace("  ", " "), x=0.01, ha="left", fontsize=11)
+    if len(curves) > 1:
+        _legend(figure, curves, sweep)
+    return figure
+
+
+def _name(row: Choice, curves: Sequence[Curve]) -> str:
+    """The GPU, and what else tells its curve from the others."""
+    parts = [row.alias]
+    if len({curve[0].precision for curve in curves}) > 1:
+        parts.append(row.precision)
+    if len({curve[0].batch_size for curve in curves}) > 1:
+        parts.append(f"batch {row.batch_size}")
+    return " ".join(parts)
+
+
+def _legend(figure: Any, curves: Sequence[Curve], sweep: Sweep) -> None:
+    from matplotlib.lines import Line2D
+
+    shown = curves[: len(_COLOURS)]
+    handles = [
+        Line2D([], [], color=colour, lw=2, label=_name(curve[0], curves))
+        for colour, curve in zip(_COLOURS, shown, strict=False)
     ]
-    axes.plot([row.clock_mhz for row in rows], [row.energy_j for row in rows], color=ACCENT)
-    axes.plot([best.clock_mhz], [best.energy_j], "o", color=OTHER)
-    axes.set_title(f"{best.gpu}, {best.precision}", color=INK)
-    axes.set(xlabel="clock (MHz)", ylabel="energy (J)")
+    if len(curves) > len(shown):
+        handles.append(Line2D([], [], color=_QUIET, lw=2, label=f"{len(curves) - len(shown)} others"))
+    handles.append(Line2D([], [], color=INK, lw=0, marker="o", ms=5, label="least over the clocks"))
+    handles.append(Line2D([], [], color=INK, lw=0, marker="|", ms=8, label="default clock"))
+    words = sweep.objective.replace("_", " ")
+    figure.legend(
+        handles=handles,
+        loc="outside lower left",
+        ncols=5,
+        frameon=False,
+        title=f"by least {words}, best first" if len(shown) > 1 else None,
+        alignment="left",
+        title_fontsize=9,
+    )
+
+
+def _front(axis: Any, sweep: Sweep, curves: Sequence[Curve]) -> None:
+    """Energy over time: each curve is a GPU over its clocks."""
+    front = sweep.pareto()
+    time_scale, time_unit = scaled(min(row.time_s for row in sweep), "s")
+    energy_scale, energy_unit = scaled(min(row.energy_j for row in sweep), "J")
+    for place, curve in reversed(list(enumerate(curves))):
+        emphasised = place < len(_COLOURS)
+        axis.plot(
+            [row.time_s / time_scale for row in curve],
+            [row.energy_j / energy_scale for row in curve],
+            color=_COLOURS[place] if emphasised else _QUIET,
+            lw=1.6 if emphasised else 1.0,
+            zorder=3 if emphasised else 1,
+        )
+    axis.plot(
+        [row.time_s / time_scale for row in front],
+        [row.energy_j / energy_scale for row in front],
+        color=INK,
+        lw=0.8,
+        ls=(0, (2, 2)),
+        marker="o",
+        ms=2.5,
+        zorder=4,
+        label="Pareto front",
+    )
+    axis.set(
+        xscale="log",
+        yscale="log",
+        xlabel=f"time ({time_unit})",
+        ylabel=f"energy ({energy_unit})",
+        title="Energy and time: down and left is better",
+    )
+    _plain_ticks(axis.xaxis)
+    _plain_ticks(axis.yaxis)
+    axis.legend(frameon=False, loc="upper left" if len(curves) > 1 else "best")
+
+
+def _against_clock(axis: Any, curves: Sequence[Curve], title: str, unit: str, value: Callable[[Choice], float]) -> None:
+    scale, scaled_unit = scaled(min(value(row) for curve in curves for row in curve), unit)
+    for place, curve in reversed(list(enumerate(curves))):
+        emphasised = place < len(_COLOURS)
+        colour = _COLOURS[place] if emphasised else _QUIET
+        clocks, values = [row.clock_mhz for row in curve], [value(row) / scale for row in curve]
+        axis.plot(clocks, values, color=colour, lw=1.6 if emphasised else 0.8, zorder=3 if emphasised else 1)
+        if emphasised:
+            least = min(range(len(values)), key=values.__getitem__)
+            axis.plot(clocks[least], values[least], "o", ms=5, color=colour, mec="white", mew=0.8, zorder=5)
+            _mark_default(axis, curve, value, scale, colour)
+    if len(curves) == 1:
+        _single(axis, curves[0], value, scale, unit)
+    else:
+        axis.set_yscale("log")
+        _plain_ticks(axis.yaxis)
+    axis.set(xlabel="clock (MHz)", title=f"{title} ({scaled_unit})")
+
+
+def _mark_default(axis: Any, curve: Curve, value: Callable[[Choice], float], scale: float, colour: str) -> None:
+    for row in curve:
+        if row.clock_mhz == row.default_clock_mhz:
+            axis.plot(row.clock_mhz, value(row) / scale, "|", ms=9, mew=1.6, color=colour, zorder=4)
+
+
+def _single(axis: Any, curve: Curve, value: Callable[[Choice], float], scale: float, unit: str) -> None:
+    """The one curve, its optimum in words."""
+    best = min(curve, key=value)
+    axis.set_ylim(0, 1.12 * max(value(row) for row in curve) / scale)
+    for row in curve:
+        if row.clock_mhz == row.default_clock_mhz:
+            axis.annotate(
+                "default",
+                (row.clock_mhz, value(row) / scale),
+                xytext=(0, 8),
+                textcoords="offset points",
+                ha="right" if _share(row, curve) > 0.9 else "center",
+                fontsize=8,
+                color=FAINT,
+            )
+    axis.annotate(
+        f"{best.clock_mhz:g} MHz, {si(value(best), unit)}",
+        (best.clock_mhz, value(best) / scale),
+        xytext=(0, -16),
+        textcoords="offset points",
+        ha="center" if 0.25 < _share(best, curve) < 0.75 else "right" if _share(best, curve) >= 0.75 else "left",
+        fontsize=8.5,
+    )
+
+
+def _share(row: Choice, curve: Curve) -> float:
+    """Where along the clocks a row lies: 0 at the lowest, 1 at the highest."""
+    return (row.clock_mhz - curve[0].clock_mhz) / max(curve[-1].clock_mhz - curve[0].clock_mhz, 1.0)
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Ticks of a logarithmic axis as people write numbers."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    low, high = axis.get_view_interval()
+    ratio = high / max(low, 1e-300)
+    digits = (1.0,) if ratio > 1000 else (1.0, 2.0, 5.0) if ratio > 10 else (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0)
+    axis.set_major_locator(LogLocator(subs=digits))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+    axis.set_minor_formatter(NullFormatter())

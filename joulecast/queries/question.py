@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +42,7 @@ class Question:
         gpus: Where it could run.
         named: Whether the GPUs were asked for by name; then one that cannot do it is an error, not left out.
         clocks: MHz to look at; None for a grid of each GPU's own.
+        power_limit_w: Power cap of each GPU; None for its default.
         predictor: A zoo name or the folder of an entry; None for each GPU's default.
     """
 
@@ -49,6 +50,7 @@ class Question:
     gpus: tuple[GPU, ...]
     named: bool
     clocks: tuple[float, ...] | None = None
+    power_limit_w: float | None = None
     predictor: str | None = None
 
     @classmethod
@@ -63,19 +65,22 @@ class Question:
         precision: str | Sequence[str] = "default",
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
+        power_limit_w: float | None = None,
         predictor: str | None = None,
+        extract: Callable[..., Network] = network_of,
     ) -> Question:
-        """Read what `joulecast.best` and `joulecast.sweep` take.
+        """Read what `joulecast.best` and `joulecast.sweep` take; `extract` lists the operations of a model.
 
         Raises:
             InputError, UnknownNameError, ExtractionError, MissingDependencyError: See `joulecast.best`.
         """
         chosen, named = _gpus(gpus)
         return cls(
-            variants=tuple(_variants(model, input_shape, mode, precision, batch_sizes, cache_length)),
+            variants=tuple(_variants(extract, model, input_shape, mode, precision, batch_sizes, cache_length)),
             gpus=chosen,
             named=named,
             clocks=_clocks(clocks),
+            power_limit_w=power_limit_w,
             predictor=predictor,
         )
 
@@ -107,6 +112,7 @@ def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:
 
 
 def _variants(
+    extract: Callable[..., Network],
     model: Model,
     input_shape: Any,
     mode: str,
@@ -122,7 +128,7 @@ def _variants(
     shapes = [input_shape] if batch_sizes is None else [_with_batch(input_shape, n) for n in _batches(batch_sizes)]
     for shape in shapes:
         for each in precisions:
-            network = network_of(model, shape, mode=mode, precision=each, cache_length=cache_length)
+            network = extract(model, shape, mode=mode, precision=each, cache_length=cache_length)
             yield Variant(network, each, batch_size_of(network.input_shape))
 
 

@@ -10,12 +10,14 @@ import numpy as np
 from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.features import FloatArray
+from ..predictors.prediction import Interval
 from ..zoo import find_predictor
-from .choice import Choice
+from ..zoo.measured import measured_gpus
+from .choice import LEVEL, Choice
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
 from .evaluation import Curve, curve
-from .memory import memory_need
+from .memory import MemoryNeed, memory_need, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
 from .sweep import LeftOut, Sweep
@@ -65,6 +67,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
     first = question.variants[0].network
     return Sweep(
         network=first.name,
+        input_shape=first.input_shape,
         mode=first.mode,
         objective=objective,
         rows=tuple(make(each, place) for each in found.curves for place in range(len(each.clocks_mhz))),
@@ -85,27 +88,19 @@ class _Candidates:
 
     @classmethod
     def of(cls, question: Question, objective: Objective, tariff: Tariff) -> _Candidates:
-        curves, left_out = [], []
-        for variant in question.variants:
-            need = memory_need(variant.network)
-            for gpu in question.gpus:
-                reason = _reason_against(gpu, variant)
-                if reason is None and not need.fits(gpu):
-                    reason = (
-                        f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {gpu.memory_bytes / 2**30:.1f} GiB"
-                    )
-                if reason is None and tariff.has_prices and tariff.hourly(gpu.name) is None:
-                    reason = "has no price per hour"
-                clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
-                if reason is None and not len(clocks):
-                    reason = f"holds {gpu.min_clock_mhz} to {gpu.max_clock_mhz} MHz"
-                if reason is None:
-                    predictor = find_predictor(gpu, variant.network.mode, question.predictor)
-                    curves.append(curve(predictor, gpu, variant, need, clocks))
+        curves: list[Curve] = []
+        left_out: list[LeftOut] = []
+        needs = [memory_need(variant.network) for variant in question.variants]
+        for gpu in question.gpus:
+            clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
+            for variant, need in zip(question.variants, needs, strict=True):
+                found = _curve_or_reason(gpu, clocks, variant, need, question, tariff)
+                if isinstance(found, Curve):
+                    curves.append(found)
                 else:
-                    left_out.append(LeftOut(gpu.name, variant.precision, variant.batch_size, reason))
+                    left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, found))
         if not curves:
-            raise _nothing_runs(left_out)
+            raise _nothing_runs(question, left_out)
         values = [
             objective.of(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff))
             for each in curves
@@ -114,56 +109,95 @@ class _Candidates:
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
-        high = self._interval_of_value(best_curve, best_place)[1]
+        interval = _interval(best_curve, best_place)
+        known = measured_gpus()
+        high = -np.inf if interval is None else self._highest_value(interval, best_curve)
 
         def make(each: Curve, place: int) -> Choice:
-            time_s, energy_j = float(each.time_s[place]), float(each.energy_j[place])
-            job = Job(each.gpu.name, each.variant.batch_size, self.tariff)
-            value = float(self.objective.of(time_s, energy_j, job))
+            told = each.over.at(place)
+            job = Job(told.gpu, each.variant.batch_size, self.tariff)
+            value = float(self.objective.of(told.time_s, told.energy_j, job))
             return Choice(
-                gpu=each.gpu.name,
-                clock_mhz=float(each.clocks_mhz[place]),
-                held_clock_mhz=float(each.held_clocks_mhz[place]),
+                gpu=told.gpu,
+                alias=each.gpu.aliases[0],
+                clock_mhz=told.clock_mhz,
+                default_clock_mhz=float(each.gpu.boost_clock_mhz),
+                held_clock_mhz=told.held_clock_mhz,
+                power_limit_w=told.power_limit_w,
                 precision=each.variant.precision,
-                mode=each.variant.network.mode,
+                mode=told.mode,
                 batch_size=each.variant.batch_size,
-                time_s=time_s,
-                energy_j=energy_j,
-                interval=each.intervals[place],
+                time_s=told.time_s,
+                energy_j=told.energy_j,
+                interval=told.interval(LEVEL) if told.supports(LEVEL) else None,
                 objective=self.objective.name,
                 value=value,
                 tied=value <= high and not (each is best_curve and place == best_place),
                 memory_bytes=each.memory.total_bytes,
-                predictor=each.predictor,
-                measured=each.measured,
-                cost=self.tariff.cost(time_s, energy_j, each.gpu.name),
-                carbon_g=self.tariff.carbon_g(energy_j),
-                notes=each.notes[place],
+                predictor=told.predictor,
+                measured=told.gpu in known,
+                cost=self.tariff.cost(told.time_s, told.energy_j, told.gpu),
+                carbon_g=self.tariff.carbon_g(told.energy_j),
+                notes=told.notes,
             )
 
         return make
 
-    def _interval_of_value(self, each: Curve, place: int) -> tuple[float, float]:
-        """Low and high of the objective; nothing is known to tie without an interval."""
-        interval = each.intervals[place]
-        if interval is None:
-            return -np.inf, -np.inf
-        job = Job(each.gpu.name, each.variant.batch_size, self.tariff)
+    def _highest_value(self, interval: Interval, each: Curve) -> float:
+        """The high end of the objective's interval."""
         if self.objective.name == "edp":
-            return interval.edp_js
-        low, high = (self.objective.of(interval.time_s[i], interval.energy_j[i], job) for i in (0, 1))
-        return float(low), float(high)
+            return interval.edp_js[1]
+        job = Job(each.gpu.name, each.variant.batch_size, self.tariff)
+        return float(self.objective.of(interval.time_s[1], interval.energy_j[1], job))
 
 
-def _reason_against(gpu: GPU, variant: Variant) -> str | None:
+def _interval(each: Curve, place: int) -> Interval | None:
+    told = each.over.at(place)
+    return told.interval(LEVEL) if told.supports(LEVEL) else None
+
+
+def _curve_or_reason(
+    gpu: GPU, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question, tariff: Tariff
+) -> Curve | str:
+    """The curve of a job on a GPU, or why there is none."""
+    cap_w = question.power_limit_w
     try:
         for precision in {entry.operation.precision for entry in variant.network}:
             gpu.running_precision(precision)
+        gpu.checked_power_limit_w(cap_w)
     except InputError as error:
+        if question.named and len(question.gpus) == 1 and len(question.variants) == 1:
+            raise
         return error.what
-    return None
+    if not len(clocks):
+        return f"holds {gpu.min_clock_mhz} to {gpu.max_clock_mhz} MHz"
+    if not need.fits(gpu):
+        return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
+    if tariff.has_prices and tariff.hourly(gpu.name) is None:
+        return "has no price per hour"
+    found = curve(find_predictor(gpu, variant.network.mode, question.predictor), variant, need, clocks, cap_w)
+    if found.over.missing:
+        # (its totals would be too low, and it would win for what it does not count)
+        return f"{found.over.predictor.name} does not cover {found.over.missing} of {len(variant.network)} operations"
+    return found
 
 
-def _nothing_runs(left_out: Iterable[LeftOut]) -> InputError:
-    reasons = {f"{out.gpu}: {out.reason}" for out in left_out}
-    return InputError("no GPU can run this job", given="; ".join(sorted(reasons)))
+def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError:
+    by_reason: dict[str, list[str]] = {}
+    for out in left_out:
+        by_reason.setdefault(out.reason, []).append(out.gpu)
+    needs = [memory_need(variant.network).total_bytes for variant in question.variants]
+    largest = max(question.gpus, key=usable_bytes)
+    reasons = [f"{gpus[0]}{f' and {len(gpus) - 1} more' if gpus[1:] else ''}: {why}" for why, gpus in by_reason.items()]
+    if min(needs) > usable_bytes(largest):
+        return InputError(
+            "this job fits in no memory",
+            given=f"{min(needs) / 2**30:.1f} GiB, by estimate",
+            allowed=f"at most {usable_bytes(largest) / 2**30:.1f} GiB, on the {largest.aliases[0]}",
+            hint="a smaller batch, a smaller precision, or several GPUs, which joulecast does not model yet",
+        )
+    return InputError(
+        "no GPU can run this job",
+        given="; ".join(reasons[:4]) + (f"; and {len(reasons) - 4} more reasons" if len(reasons) > 4 else ""),
+        hint="ask for other GPUs, clocks or precisions; `joulecast gpus` lists them",
+    )

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..inputs import InputShape, shape_to_json
 from .choice import Choice
 from .objectives import Job, Tariff, find_objective
 
-_COLUMNS = (
+COLUMNS = (
     "gpu",
     "clock_mhz",
     "held_clock_mhz",
@@ -51,6 +52,7 @@ class Sweep:
 
     Args:
         network: Name of the job.
+        input_shape: Of its input, before other batch sizes were asked for; None for a list of operations.
         mode: inference or training.
         objective: What the rows' values are.
         rows: By GPU, precision and batch size; the clock ascending in each.
@@ -59,6 +61,7 @@ class Sweep:
     """
 
     network: str
+    input_shape: InputShape | None
     mode: str
     objective: str
     rows: tuple[Choice, ...]
@@ -94,10 +97,18 @@ class Sweep:
                 front.append(row)
         return tuple(front)
 
+    def curves(self) -> tuple[tuple[Choice, ...], ...]:
+        """The rows of each GPU, precision and batch size, the one with the least of the objective first."""
+        groups: dict[tuple[str, str, int | None], list[Choice]] = {}
+        for row in self.rows:
+            groups.setdefault((row.gpu, row.precision, row.batch_size), []).append(row)
+        return tuple(sorted(map(tuple, groups.values()), key=lambda rows: min(row.value for row in rows)))
+
     def to_json(self) -> dict[str, Any]:
         """The sweep as plain lists and dictionaries; quantities in SI units."""
         return {
             "network": self.network,
+            "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
             "objective": self.objective,
             "rows": [row.to_json() for row in self.rows],
@@ -111,9 +122,9 @@ class Sweep:
         """The rows as CSV; empty where a value is not known."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+        writer.writerow(COLUMNS)
         for row in self.rows:
-            values = (getattr(row, column) for column in _COLUMNS)
+            values = (getattr(row, column) for column in COLUMNS)
             writer.writerow(["" if v is None else repr(v) if isinstance(v, float) else v for v in values])
         return text.getvalue()
 

@@ -1,31 +1,26 @@
-"""The zoo entry that serves every GPU without one of its own, in both modes."""
+"""Zoo entries that serve every GPU, in both modes."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..errors import InputError, ZooError
+from ..errors import ZooError
 from ..hardware import GPU, find_gpu
 from ..operations import Operation
-from ..predictors.any_gpu import AnyGpuPredictor, BoostedRegressor, Learned
+from ..predictors.any_gpu import AnyGpuPredictor
 from ..predictors.composition import HostModel
+from ..predictors.contract import Correction
 from ..predictors.prediction import NetworkPredictor
-from ..predictors.relative import RELATIVE_NAMES
-from ..predictors.serving import OnnxRegressor, boosted_to_onnx
-from .files import MANIFEST, checked_files, disagreement, json_bytes, write_files
+from .corrections import read_correction, write_correction
+from .files import checked_files, json_bytes, parsed_json, write_files
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
 from .rendering import any_gpu_markdown
 
-PREDICTOR = "boosting"
-
-_FILES = ("card.json", "predictor.json", "time.onnx")
-_GOLDEN_OPERATIONS = 8
-_GOLDEN_TOLERANCE = 1e-4
+_FILES = ("card.json", "predictor.json")
+_MOST_GOLDEN_GPUS = 64
 
 
 @dataclass(frozen=True)
@@ -34,12 +29,14 @@ class AnyGpuCard:
 
     Args:
         name: As `predictor=` takes it.
-        recipe: Settings of the trees.
+        predictor: Name of the recipe's predictor.
+        recipe: Its settings.
         data: What it was trained on: one description per dataset.
         splits: How the errors below were made.
         operation_errors: Split ("folds", "gpu left out") -> GPU -> kind and mode -> median and mean error of device
             time.
-        network_errors: Network -> relative errors of time, energy and power, its GPU left out.
+        network_errors: Known ("nothing", "networks" of its chip) -> network -> relative errors of time, energy and
+            power; operations of its chip left out.
         host: Mode -> see HostModel.
         log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
         limits: What it cannot do.
@@ -48,17 +45,17 @@ class AnyGpuCard:
     """
 
     name: str
+    predictor: str
     recipe: Mapping[str, Any]
     data: tuple[Mapping[str, Any], ...]
     splits: str
     operation_errors: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
-    network_errors: Mapping[str, Mapping[str, float]]
+    network_errors: Mapping[str, Mapping[str, Mapping[str, float]]]
     host: Mapping[str, Mapping[str, Any]]
     log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
-    predictor: str = field(default=PREDICTOR)
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,7 @@ class AnyGpuEntry:
     """A loaded entry, to be used on any GPU."""
 
     name: str
-    learned: Learned
+    learned: Correction
     hosts: Mapping[str, HostModel]
     log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
 
@@ -81,7 +78,7 @@ class AnyGpuEntry:
         )
 
 
-def _golden(learned: Learned, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
+def _golden(learned: Correction, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
     """A small prediction on each of some GPUs."""
     found = {}
     for gpu, operations in golden.items():
@@ -94,32 +91,26 @@ def _golden(learned: Learned, golden: Mapping[str, list[Operation]]) -> dict[str
     return found
 
 
-def save_any_gpu(folder: str | Path, learned: Learned, card: AnyGpuCard, golden: Mapping[str, list[Operation]]) -> Path:
+def save_any_gpu(
+    folder: str | Path, learned: Correction, card: AnyGpuCard, golden: Mapping[str, list[Operation]]
+) -> Path:
     """Write the entry; what lay in its place is replaced once the new one is whole.
 
     Args:
         folder: Where, such as zoo/any-gpu/boosting.
-        learned: With boosted trees as its regressor.
+        learned: What was just fitted.
         card: Its card.
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
-    if not isinstance(learned.time, BoostedRegressor):
-        raise ZooError("only a predictor that was just trained can be stored", given=type(learned.time).__name__)
+    facts, of_learned = write_correction(learned)
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": any_gpu_markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes(learned.to_json()),
-        "time.onnx": boosted_to_onnx(learned.time),
-        # The native form, to train on from.
-        "time.ubj": bytes(learned.time.model.get_booster().save_raw("ubj")),
+        "predictor.json": json_bytes(facts),
+        **of_learned,
     }
-    shown = {gpu: operations[:_GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
-    return write_files(folder, files, _golden(learned, shown))
-
-
-def is_any_gpu(folder: Path) -> bool:
-    """Whether a folder holds such an entry."""
-    return (folder / MANIFEST).is_file() and not (folder / "power.onnx").exists()
+    shown = {gpu: operations[:GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
+    return write_files(folder, files, _golden(learned, shown), predictor=facts["predictor"])
 
 
 def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
@@ -130,32 +121,19 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
     """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
-    try:
-        card, facts = json.loads(files["card.json"]), json.loads(files["predictor.json"])
-        if facts["inputs"] != list(RELATIVE_NAMES):
-            raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
-        learned = Learned.from_json(facts, OnnxRegressor(files["time.onnx"], len(RELATIVE_NAMES)))
+    with refusing_damage(folder):
+        card = parsed_json(files["card.json"], "the card of this zoo entry")
+        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        learned = read_correction(facts, files)
         hosts = {mode: HostModel.from_json(value) for mode, value in card["host"].items()}
         log_errors = {
             mode: {quantity: tuple(values) for quantity, values in quantities.items()}
             for mode, quantities in card["log_errors"].items()
         }
         golden = manifest["golden"]
-        operations = {
-            gpu: [Operation.from_json(value) for value in prediction["operations"]]
-            for gpu, prediction in golden.items()
-        }
-        again = _golden(learned, operations)
-        agrees = all(
-            np.allclose(again[gpu][name], golden[gpu][name], rtol=_GOLDEN_TOLERANCE, atol=0)
-            for gpu in golden
-            for name in ("device_time_s", "power_w")
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        if isinstance(error, ZooError):
-            raise
-        cause = error.what if isinstance(error, InputError) else str(error)
-        raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause) from error
-    if not agrees:
-        raise disagreement(folder, manifest)
+        if len(golden) > _MOST_GOLDEN_GPUS:
+            raise ZooError("a golden prediction is larger than any can be", given=len(golden))
+        again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
+        pairs = [(again[gpu][name], golden[gpu][name]) for gpu in golden for name in ("device_time_s", "power_w")]
+    require_agreement(folder, manifest, pairs)
     return AnyGpuEntry(card["name"], learned, hosts, log_errors)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import datetime
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..datasets import Dataset, fingerprint
 from ..operations import Operation
-from ..predictors.any_gpu import Learned
-from ..predictors.any_gpu_validation import SPLITS, AnyGpuValidation, KindErrors, fit_hosts, validate_any_gpu
-from ..predictors.boosting import DeviceRow, Networks, device_rows, fit_any_gpu
-from ..predictors.recipe import BoostingRecipe
+from ..predictors.any_gpu_fitting import fit_on_all
+from ..predictors.any_gpu_validation import (
+    SPLITS,
+    AnyGpuValidation,
+    errors_of_networks,
+    fit_hosts,
+    operation_errors,
+    validate_any_gpu,
+)
+from ..predictors.boosting import DeviceRow, device_rows
+from ..predictors.contract import Correction, Networks
+from ..predictors.recipe import AnyGpuRecipe, predictor_of
 from .any_gpu_entry import AnyGpuCard, save_any_gpu
-from .catalogue import ANY_GPU
 
 LIMITS = (
     "From data sheets: a GPU that runs hotter, is capped lower or has a poorer library than those that were measured "
@@ -32,7 +38,7 @@ LIMITS = (
 class TrainedAnyGpu:
     """What was learned, with its validation and card, ready to be stored."""
 
-    learned: Learned
+    learned: Correction
     validation: AnyGpuValidation
     card: AnyGpuCard
     golden: Mapping[str, list[Operation]]
@@ -42,9 +48,7 @@ class TrainedAnyGpu:
         return save_any_gpu(zoo / self.card.name, self.learned, self.card, self.golden)
 
 
-def train_any_gpu(
-    datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: BoostingRecipe
-) -> TrainedAnyGpu:
+def train_any_gpu(datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: AnyGpuRecipe) -> TrainedAnyGpu:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Args:
@@ -58,18 +62,16 @@ def train_any_gpu(
     data = [dataset for _, dataset in datasets]
     validation = validate_any_gpu(data, networks, recipe)
     rows = [row for dataset in data for row in device_rows(dataset)]
-    learned = fit_any_gpu(data, networks, recipe, rows)
+    learned = fit_on_all(data, networks, recipe).correction
     hosts = fit_hosts(learned, networks)
     card = AnyGpuCard(
-        name=ANY_GPU,
+        name=f"any-gpu/{predictor_of(recipe)}",
+        predictor=predictor_of(recipe),
         recipe=recipe.to_json(),
         data=tuple(_described(folder, dataset) for folder, dataset in datasets),
         splits=SPLITS,
-        operation_errors={
-            "folds": _by_gpu(validation.folds),
-            "gpu left out": _by_gpu(validation.left_out),
-        },
-        network_errors={e.label: {"time": e.time, "energy": e.energy, "power": e.power} for e in validation.networks},
+        operation_errors=operation_errors(validation),
+        network_errors=errors_of_networks(validation),
         host={mode: host.to_json() for mode, host in hosts.items()},
         log_errors={mode: validation.log_errors(mode) for mode in hosts},
         limits=LIMITS,
@@ -90,13 +92,6 @@ def _described(folder: Path, dataset: Dataset) -> dict[str, Any]:
         "networks": len(dataset.networks),
         "sha256": fingerprint(folder),
     }
-
-
-def _by_gpu(errors: Iterable[KindErrors]) -> dict[str, dict[str, tuple[float, float]]]:
-    found: dict[str, dict[str, tuple[float, float]]] = defaultdict(dict)
-    for e in errors:
-        found[e.gpu][f"{e.kind} {e.mode}"] = (e.median, e.mean)
-    return dict(found)
 
 
 def _golden_operations(rows: Sequence[DeviceRow]) -> dict[str, list[Operation]]:

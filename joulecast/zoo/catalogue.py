@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -9,8 +10,16 @@ from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
 from ..predictors.prediction import NetworkPredictor
 from ..resources import shipped
-from .any_gpu_entry import AnyGpuEntry, is_any_gpu, load_any_gpu
+from .any_gpu_entry import AnyGpuEntry, load_any_gpu
+from .corrections import FORMS
 from .entry import load_entry
+from .files import MANIFEST, predictor_of, read_manifest, read_plain
+
+LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
+    "forest": load_entry,
+    **dict.fromkeys(FORMS, load_any_gpu),
+}
+"""What a manifest names as its predictor -> what reads such an entry."""
 
 DEFAULT_PREDICTOR = "forest"
 
@@ -34,9 +43,12 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
     if predictor is not None and (Path(predictor) / "manifest.json").is_file():
         return Path(predictor)
     zoo = shipped("zoo")
+    if predictor is None:
+        # (looked for by name: listing the whole zoo takes longer than a prediction)
+        for name in (entry_name(gpu, DEFAULT_PREDICTOR, mode), ANY_GPU):
+            if (zoo / name / MANIFEST).is_file():
+                return zoo / name
     name = entry_name(gpu, DEFAULT_PREDICTOR, mode) if predictor is None else predictor
-    if predictor is None and name not in entries(zoo):
-        name = ANY_GPU
     if "/" not in name:
         name = entry_name(gpu, name, mode)
     known = entries(zoo)
@@ -55,7 +67,24 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
 
 @lru_cache(maxsize=8)
 def _loaded(folder: Path, stamp: int) -> NetworkPredictor | AnyGpuEntry:
-    return load_any_gpu(folder) if is_any_gpu(folder) else load_entry(folder)
+    return load_any(folder)
+
+
+def load_any(folder: Path) -> NetworkPredictor | AnyGpuEntry:
+    """Load an entry, whichever predictor it holds.
+
+    Raises:
+        ZooError: Missing, damaged, changed, of another format, or of a predictor that this joulecast does not know.
+    """
+    predictor = predictor_of(read_manifest(read_plain(folder / MANIFEST), str(folder)))
+    if predictor not in LOADERS:
+        raise ZooError(
+            "this zoo entry holds another kind of predictor than this joulecast knows",
+            given=predictor,
+            allowed=", ".join(LOADERS),
+            hint="update joulecast",
+        )
+    return LOADERS[predictor](folder)
 
 
 def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> NetworkPredictor:

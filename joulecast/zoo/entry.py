@@ -1,21 +1,18 @@
 """A zoo entry at rest: a folder with a card, a predictor, a manifest and a golden prediction.
 
-Loading runs no code: JSON and ONNX only. Every file is compared with its sha256 before it is parsed, and a small
+Loading runs no code: JSON and arrays only. Every file is compared with its sha256 before it is parsed, and a small
 stored prediction is made again afterwards, so neither a changed byte nor a library that computes otherwise goes
 unnoticed.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..errors import InputError, ZooError
+from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations import Operation
 from ..predictors.baseline import Baseline
@@ -23,13 +20,14 @@ from ..predictors.composition import HostModel
 from ..predictors.forest import ForestRegressor
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
-from ..predictors.serving import OnnxRegressor, to_onnx
-from .files import checked_files, disagreement, json_bytes, write_files
+from ..predictors.serving import regressor_file, stored_regressor, trees_of
+from .files import checked_files, json_bytes, parsed_json, write_files
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
 from .rendering import markdown
 
-_FILES = ("card.json", "predictor.json", "time.onnx", "power.onnx")
-_GOLDEN_OPERATIONS = 8
-_GOLDEN_TOLERANCE = 1e-4  # fp32 sums in another order differ by 1e-6; another forest by far more.
+PREDICTOR = "forest"
+
+_FILES = ("card.json", "predictor.json")
 
 
 @dataclass(frozen=True)
@@ -83,21 +81,21 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
     """
     if not isinstance(predictor.time, ForestRegressor) or not isinstance(predictor.power, ForestRegressor):
         raise ZooError("only a predictor that was just trained can be stored", given=type(predictor.time).__name__)
-    operations = golden[:_GOLDEN_OPERATIONS]
+    operations = golden[:GOLDEN_OPERATIONS]
     predictions = predictor.predict(operations)
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
         "predictor.json": json_bytes(predictor.facts()),
-        "time.onnx": to_onnx(predictor.time),
-        "power.onnx": to_onnx(predictor.power),
+        regressor_file("time"): trees_of(predictor.time).to_bytes(),
+        regressor_file("power"): trees_of(predictor.power).to_bytes(),
     }
     golden_prediction = {
         "operations": [operation.to_json() for operation in operations],
         "time_s": predictions.time_s.tolist(),
         "power_w": predictions.power_w.tolist(),
     }
-    return write_files(folder, files, golden_prediction)
+    return write_files(folder, files, golden_prediction, predictor=PREDICTOR)
 
 
 def load_card(folder: Path) -> dict[str, Any]:
@@ -106,7 +104,9 @@ def load_card(folder: Path) -> dict[str, Any]:
     Raises:
         ZooError: The entry is damaged.
     """
-    card: dict[str, Any] = json.loads(checked_files(folder, {"card.json"})[1]["card.json"])
+    card = parsed_json(checked_files(folder, {"card.json"})[1]["card.json"], "the card of this zoo entry")
+    if not isinstance(card, dict):
+        raise ZooError("the card of this zoo entry is damaged", given=str(folder), hint="pull it again")
     return card
 
 
@@ -118,16 +118,17 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
     """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
-    try:
-        card, facts = json.loads(files["card.json"]), json.loads(files["predictor.json"])
+    with refusing_damage(folder):
+        card = parsed_json(files["card.json"], "the card of this zoo entry")
+        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         if facts["inputs"] != list(INPUT_NAMES):
             raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
         predictor = OperationPredictor(
             gpu=find_gpu(facts["gpu"]),
             mode=facts["mode"],
             baseline=Baseline.from_json(facts["baseline"]),
-            time=OnnxRegressor(files["time.onnx"]),
-            power=OnnxRegressor(files["power.onnx"]),
+            time=stored_regressor(files, "time"),
+            power=stored_regressor(files, "power"),
             measured=frozenset(facts["measured"]),
             transferred=tuple(facts["transferred"]),
         )
@@ -142,16 +143,7 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             log_errors={quantity: tuple(errors) for quantity, errors in card["log_errors"].items()},
         )
         golden = manifest["golden"]
-        operations = [Operation.from_json(value) for value in golden["operations"]]
+        operations = golden_operations(golden["operations"])
         again = predictor.predict(operations)
-        agrees = np.allclose(again.time_s, golden["time_s"], rtol=_GOLDEN_TOLERANCE, atol=0) and np.allclose(
-            again.power_w, golden["power_w"], rtol=_GOLDEN_TOLERANCE, atol=0
-        )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        if isinstance(error, ZooError):
-            raise
-        cause = error.what if isinstance(error, InputError) else str(error)
-        raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause) from error
-    if not agrees:
-        raise disagreement(folder, manifest)
+    require_agreement(folder, manifest, [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])])
     return network_predictor

@@ -90,26 +90,41 @@ def any_gpu_markdown(card: Mapping[str, Any]) -> str:
         "",
         card["splits"],
         "",
-        "### Networks, on a GPU that was left out",
-        "",
-        "| GPU and mode | measured | time: mean, median | energy | power |",
-        "| --- | --- | --- | --- | --- |",
-        *_gpus_left_out(card["network_errors"]),
-        "",
-        "| GPU | network | measured | time: mean, bias | energy | power |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *_networks_of_any_gpu(card["network_errors"]),
     ]
-    for split, gpus in card["operation_errors"].items():
+    lines += any_gpu_errors(card["network_errors"], card["operation_errors"])
+    lines += ["", "## Limits", "", *(f"- {limit}" for limit in card["limits"])]
+    recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
+    return "\n".join([*lines, "", "## Recipe", "", f"{card['predictor']}: {recipe}", ""])
+
+
+def any_gpu_errors(
+    networks: Mapping[str, Mapping[str, Mapping[str, float]]],
+    operations: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]],
+) -> list[str]:
+    """Tables of errors as they stand in a card for any GPU, in lines of Markdown."""
+    lines = []
+    for known, errors in networks.items():
+        if errors:
+            lines += [
+                f"### Networks, {known} known of their chip",
+                "",
+                "| GPU and mode | measured | time: mean, median | energy | power |",
+                "| --- | --- | --- | --- | --- |",
+                *_gpus_left_out(errors),
+                "",
+                "| GPU | network | measured | time: mean, bias | energy | power |",
+                "| --- | --- | --- | --- | --- | --- |",
+                *_networks_of_any_gpu(errors),
+                "",
+            ]
+    for split, gpus in operations.items():
         if gpus:
             lines += ["", f"### Device time of operations: {split}", "", "Median and mean absolute error.", ""]
             lines += ["| GPU | " + "kind and mode: median, mean |", "| --- | --- |"]
             for gpu, kinds in gpus.items():
-                cells = (f"{kind} {_percent(median)}, {_percent(mean)}" for kind, (median, mean) in kinds.items())
-                lines.append(f"| {gpu} | {'; '.join(cells)} |")
-    lines += ["", "## Limits", "", *(f"- {limit}" for limit in card["limits"])]
-    recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
-    return "\n".join([*lines, "", "## Recipe", "", f"{card['predictor']}: {recipe}", ""])
+                shown = (f"{kind} {_percent(median)}, {_percent(mean)}" for kind, (median, mean) in kinds.items())
+                lines.append(f"| {gpu} | {'; '.join(shown)} |")
+    return lines
 
 
 def _dataset_row(data: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import simulated_dataset
+from conftest import simulated_dataset, simulated_gpu
 from joulecast.datasets import save
 from joulecast.resources import shipped
 
@@ -166,7 +166,7 @@ def test_train_and_evaluate_end_to_end(call, tmp_path):
         "train", "--dataset", folder, "--recipe", tmp_path / "r.toml", "--zoo", tmp_path / "zoo", "--no-track"
     )
     assert (code, err) == (0, "")
-    assert "networks left out" in out
+    assert "networks by name" in out
     entry = tmp_path / "zoo" / "a30" / "forest-inference"
     code, out, _ = call("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--precision", "fp32", "--predictor", entry)
     assert code == 0
@@ -175,6 +175,26 @@ def test_train_and_evaluate_end_to_end(call, tmp_path):
     report = (tmp_path / "report" / "REPORT.md").read_text()
     assert "| resnet18 | 8x3x64x64 | fp32 |" in report
     assert (tmp_path / "report" / "a30-inference-networks.png").stat().st_size > 10_000
+
+
+def test_several_recipes_are_compared(call, tmp_path):
+    folders = [arg for name in ("A30", "T4") for arg in ("--dataset", save(simulated_gpu(name), tmp_path / name))]
+    (tmp_path / "trees.toml").write_text('predictor = "boosting"\ntrees = 20\nlearning_rate = 0.3\nfolds = 2\n')
+    (tmp_path / "physics.toml").write_text('predictor = "roofline"\nfolds = 2\n')
+    recipes = ["--recipe", tmp_path / "trees.toml", "--recipe", tmp_path / "physics.toml"]
+    code, out, err = call("train", *folders, *recipes, "--zoo", tmp_path / "zoo", "--no-track")
+    assert (code, err) == (0, "")
+    for name in ("boosting", "roofline"):
+        assert (tmp_path / "zoo" / "any-gpu" / name / "manifest.json").is_file()
+    table = out[out.rindex("recipe ") :].splitlines()[2:]
+    means = {tuple(re.split(r"  +", line)[:3]): re.split(r"  +", line)[5] for line in table}
+    # The mean of 1 - 1 / slowdown over SLOWER_THAN_PHYSICS: 2.0, 1.2, 1.3 and 1.5.
+    assert means["physics", "all GPUs", "operations in folds"] == "30.8 %"
+    assert float(means["trees", "all GPUs", "operations in folds"].split()[0]) < 15
+    code, out, _ = call("evaluate", *folders, *recipes, "--out", tmp_path / "report")
+    assert code == 0
+    assert "| physics | all GPUs | operations by chip | 200 |" in (tmp_path / "report" / "COMPARISON.md").read_text()
+    assert "Device time of operations" in (tmp_path / "report" / "trees" / "REPORT.md").read_text()
 
 
 def test_import_real_measurements(call, nicolai2025, tmp_path):

@@ -12,7 +12,7 @@ from joulecast import Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
-from joulecast.predictors.any_gpu_validation import validate_any_gpu
+from joulecast.predictors.any_gpu_validation import ALL, validate_any_gpu
 from joulecast.predictors.boosting import device_rows, fit_any_gpu
 from joulecast.predictors.physics import process_factor, relative_voltage, static_power_w
 from joulecast.predictors.recipe import BoostingRecipe
@@ -96,7 +96,8 @@ def test_what_is_not_covered_is_missing(learned):
 def test_a_gpu_is_left_out_with_its_chip():
     datasets = [simulated_gpu(name) for name in ("A30", "A100-PCIE-40GB", "T4")]
     found = validate_any_gpu(datasets, (), RECIPE, folds=True)
-    assert {e.gpu for e in found.left_out} == {"NVIDIA A30", "NVIDIA A100-PCIE-40GB", "Tesla T4"}
+    assert (found.left_out[0].gpu, found.left_out[0].operations) == (ALL, 300)
+    assert {e.gpu for e in found.left_out[1:]} == {"NVIDIA A30", "NVIDIA A100-PCIE-40GB", "Tesla T4"}
     by_kind = {(e.gpu, e.kind): e for e in found.folds}
     assert by_kind["Tesla T4", "relu"].operations == 25
     assert by_kind["Tesla T4", "relu"].median < 0.1

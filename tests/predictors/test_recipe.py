@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from joulecast.cli.recipes import WAYS
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.predictors.recipe import load_recipe
+from joulecast.predictors.any_gpu_fitting import STEPS
+from joulecast.predictors.recipe import AnyGpuRecipe, load_recipe, predictor_of
 
 RECIPES = (Path(__file__).resolve().parents[2] / "predictors").glob("*.toml")
 # The transformer has a loader of its own until `joulecast train` takes it.
@@ -16,7 +18,11 @@ SHIPPED = sorted(path for path in RECIPES if path.stem != "transformer")
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
 def test_shipped_recipes_load(path):
-    assert load_recipe(path).trees > 0
+    recipe = load_recipe(path)
+    assert recipe.folds == 10
+    assert type(recipe) in WAYS
+    assert (type(recipe) in STEPS) == isinstance(recipe, AnyGpuRecipe)
+    assert f'predictor = "{predictor_of(recipe)}"' in path.read_text()
 
 
 @pytest.mark.parametrize(
@@ -27,6 +33,7 @@ def test_shipped_recipes_load(path):
         ('predictor = "forest"\ntreees = 3', UnknownNameError, "did you mean trees"),
         ('predictor = "forest"\ntrees = 0', InputError, "from 1"),
         ('predictor = "forest"\nfolds = 1', InputError, "from 2"),
+        ('predictor = "roofline"\nfolds = 1', InputError, "from 2"),
         ('predictor = "forest"\nmax_features = 1.5', InputError, "at most 1"),
         ('predictor = "forest"\nforest = "pine"', UnknownNameError, "extra_trees"),
         ("predictor = ", InputError, "cannot be read"),

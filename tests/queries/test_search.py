@@ -6,7 +6,9 @@ import pytest
 
 import joulecast
 from joulecast.hardware import find_gpu
+from joulecast.predictors.over_clocks import predict_over_clocks
 from joulecast.queries.clocks import clock_grid_mhz
+from joulecast.zoo import find_predictor
 
 JOB = ("resnet18", (8, 3, 64, 64))
 GPUS = ("A30", "T4", "H100 SXM")
@@ -47,3 +49,18 @@ def test_the_grid_holds_ends_and_default(name):
     assert grid.tolist() == sorted(set(grid.tolist()))
     assert {float(gpu.boost_clock_mhz), float(gpu.max_clock_mhz)} <= set(grid.tolist())
     assert gpu.min_clock_mhz <= grid[0] < gpu.min_clock_mhz + 15
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cap_w"), [("A30", None), ("A30", 120), ("T4", None), ("H100 SXM", 400), ("2080 Ti", 150)]
+)
+def test_many_clocks_at_once_are_single_predictions(gpu, cap_w):
+    network = joulecast.extract("resnet50", (32, 3, 224, 224))
+    predictor = find_predictor(gpu, "inference")
+    clocks = clock_grid_mhz(find_gpu(gpu))[::6]
+    together = predict_over_clocks(predictor, network, clocks, cap_w)
+    for place, clock in enumerate(clocks):
+        one = predictor.predict(network, float(clock), cap_w)
+        assert together.time_s[place] == pytest.approx(one.time_s, rel=1e-9)
+        assert together.energy_j[place] == pytest.approx(one.energy_j, rel=1e-9)
+        assert together.held_clocks_mhz[place] == pytest.approx(one.held_clock_mhz, rel=1e-9)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,8 @@ from joulecast.datasets import save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu import AnyGpuPredictor
+from joulecast.predictors.any_gpu_recipes import RooflineRecipe
+from joulecast.predictors.physics import LeastTimes
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.any_gpu_entry import load_any_gpu
@@ -51,7 +56,7 @@ def test_the_card_says_what_matters(entry):
     assert "Limits" in text
 
 
-@pytest.mark.parametrize("name", ["card.json", "predictor.json", "time.onnx", "manifest.json"])
+@pytest.mark.parametrize("name", ["card.json", "predictor.json", "time.safetensors.z", "time.ubj.z", "manifest.json"])
 def test_damage_is_refused(entry, name):
     path = entry / name
     data = bytearray(path.read_bytes())
@@ -59,6 +64,19 @@ def test_damage_is_refused(entry, name):
     path.write_bytes(bytes(data))
     with pytest.raises(ZooError):
         load_any_gpu(entry)
+
+
+def test_physics_alone_is_an_entry_like_any_other(tmp_path):
+    data = simulated_gpu("T4")
+    datasets = [(save(data, tmp_path / "data"), data)]
+    entry = train_any_gpu(datasets, (), RooflineRecipe(folds=2)).save(tmp_path)
+    assert entry.name == "roofline"
+    # With a cap that never bites.
+    gpu, operations = replace(find_gpu("L4"), power_limit_w=1e4, power_range_w=None), simulated_operations()
+    found = load_any_gpu(entry).on(gpu, "inference").operations.predict(operations)
+    assert found.device_time_s == pytest.approx(LeastTimes.of(operations, gpu, gpu.boost_clock_mhz).time_s)
+    facts = json.loads((entry / "predictor.json").read_text())
+    assert facts == {"predictor": "roofline"}
 
 
 @pytest.mark.skipif("any-gpu/boosting" not in entries(), reason="the zoo has no predictor for any GPU")

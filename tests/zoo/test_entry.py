@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import zlib
 from dataclasses import replace
 
 import numpy as np
@@ -15,13 +17,17 @@ from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
 from joulecast.predictors.recipe import ForestRecipe
+from joulecast.predictors.serving import _forest_to_onnx
 from joulecast.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
-from joulecast.zoo.catalogue import ANY_GPU
+from joulecast.zoo.catalogue import ANY_GPU, load_any
+from joulecast.zoo.convert import convert
 from joulecast.zoo.entry import load_card
+from joulecast.zoo.files import parsed_json
 from joulecast.zoo.training import train
 
 RECIPE = ForestRecipe(trees=8, folds=3)
+TIME, POWER = "time.safetensors.z", "power.safetensors.z"
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +70,7 @@ def test_card_says_what_matters(entry):
     assert "simulated" in text
 
 
-@pytest.mark.parametrize("name", ["card.json", "predictor.json", "time.onnx", "power.onnx", "manifest.json"])
+@pytest.mark.parametrize("name", ["card.json", "predictor.json", TIME, POWER, "manifest.json"])
 @pytest.mark.parametrize("damage", ["flip", "truncate", "remove", "empty"])
 def test_damaged_files_are_refused_and_left_alone(entry, name, damage):
     path = entry / name
@@ -89,7 +95,7 @@ def rewrite(entry, name, value):
 
 
 def test_a_regressor_that_predicts_otherwise_is_refused(entry):
-    rewrite(entry, "time.onnx", (entry / "power.onnx").read_bytes())
+    rewrite(entry, TIME, (entry / POWER).read_bytes())
     with pytest.raises(ZooError, match="predicts otherwise"):
         load_entry(entry)
 
@@ -113,8 +119,15 @@ def test_wrong_content_is_refused(entry, name, change, says):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"format_version": 2}, "another format"),
-        ({"files": {"../card.json": {"sha256": "0"}}}, "outside"),
+        ({"format_version": 3}, "of a newer joulecast"),
+        ({"format_version": 0}, "another format"),
+        ({"format_version": True}, "another format"),
+        ({"predictor": "magic"}, "another kind of predictor"),
+        ({"files": {"../card.json": {"sha256": "0" * 64, "size_bytes": 1}}}, "outside"),
+        ({"files": {"card.json": {"sha256": "0", "size_bytes": 1}}}, "damaged"),
+        ({"files": {f"f{i}": {} for i in range(65)}}, "more files"),
+        ({"golden": {"operations": [], "time_s": [], "power_w": []}}, "number of operations"),
+        ({"golden": []}, "damaged"),
         ({"files": {}}, "incomplete"),
     ],
 )
@@ -122,13 +135,65 @@ def test_wrong_manifests_are_refused(entry, change, says):
     manifest = json.loads((entry / "manifest.json").read_text())
     (entry / "manifest.json").write_text(json.dumps({**manifest, **change}))
     with pytest.raises(ZooError, match=says):
-        load_entry(entry)
+        load_any(entry)
 
 
 def test_no_code_is_loaded(entry):
-    rewrite(entry, "time.onnx", b"cos\nsystem\n(S'touch /tmp/never'\ntR.")
-    with pytest.raises(ZooError, match="no ONNX model"):
+    rewrite(entry, TIME, zlib.compress(b"cos\nsystem\n(S'touch /tmp/never'\ntR."))
+    with pytest.raises(ZooError, match="holds no arrays"):
         load_entry(entry)
+
+
+def test_what_unpacks_to_gigabytes_is_refused(entry):
+    rewrite(entry, TIME, zlib.compress(bytes(1 << 28), 9))
+    with pytest.raises(ZooError, match="unpacks to more"):
+        load_entry(entry)
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder"])
+def test_only_plain_files_are_opened(entry, kind):
+    card = entry / "card.json"
+    content = card.read_bytes()
+    card.unlink()
+    if kind == "link":
+        (entry / "elsewhere").write_bytes(content)
+        card.symlink_to(entry / "elsewhere")
+    elif kind == "pipe":
+        os.mkfifo(card)
+    else:
+        card.mkdir()
+    with pytest.raises(ZooError, match=r"plain file|cannot be read"):
+        load_entry(entry)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a": NaN}', '{"a": 1e999}', '"' + "x" * (9 << 20) + '"', "\xff", "{"]
+)
+def test_impossible_json_is_refused(text):
+    with pytest.raises(ZooError, match=r"no JSON that can be|larger than any"):
+        parsed_json(text.encode("latin1"), "a card")
+
+
+def test_format_1_is_read_and_converted(trained, entry, tmp_path):
+    old = tmp_path / "old"
+    old.mkdir()
+    manifest = json.loads((entry / "manifest.json").read_text())
+    del manifest["predictor"], manifest["files"]
+    files = {name: (entry / name).read_bytes() for name in ("card.json", "predictor.json", "README.md")}
+    for name in ("time", "power"):
+        files[f"{name}.onnx"] = _forest_to_onnx(getattr(trained.predictor, name))
+    for name, data in files.items():
+        (old / name).write_bytes(data)
+    facts = {name: {"sha256": hashlib.sha256(d).hexdigest(), "size_bytes": len(d)} for name, d in files.items()}
+    (old / "manifest.json").write_text(json.dumps({**manifest, "format_version": 1, "files": facts}))
+
+    operations = simulated_operations()
+    expected = load_entry(entry).operations.predict(operations).energy_j
+    assert load_any(old).operations.predict(operations).energy_j.tolist() == expected.tolist()
+    assert convert(old)
+    assert not convert(old)
+    assert json.loads((old / "manifest.json").read_text())["format_version"] == 2
+    assert load_any(old).operations.predict(operations).energy_j.tolist() == expected.tolist()
 
 
 # What ships

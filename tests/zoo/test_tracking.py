@@ -38,7 +38,7 @@ def test_a_run_holds_what_is_needed(trained, tmp_path):
     assert run.data.params["dataset_sha256"] == trained.card.data["sha256"]
     assert run.data.metrics["simulated/time_r2"] > 0.9
     assert run.data.tags["gpu"] == "NVIDIA A30"
-    assert {item.path for item in client.list_artifacts(run_id, "report")} == {
+    assert {item.path for item in client.list_artifacts(run_id, "report")} >= {
         "report/REPORT.md",
         "report/a30-inference-operations.png",
     }

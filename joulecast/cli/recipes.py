@@ -1,0 +1,148 @@
+"""What `joulecast train` and `joulecast evaluate` do with each class of recipes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from ..datasets import Dataset, NetworkMeasurement
+from ..errors import unknown_name
+from ..hardware import find_gpu
+from ..networks import Network
+from ..operations import MODES
+from ..predictors.any_gpu_recipes import RooflineRecipe
+from ..predictors.any_gpu_validation import (
+    SPLITS,
+    AnyGpuValidation,
+    errors_of_networks,
+    operation_errors,
+    validate_any_gpu,
+)
+from ..predictors.contract import Networks
+from ..predictors.recipe import AnyGpuRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
+from ..predictors.report import write_report
+from ..predictors.scores import Score, any_gpu_scores, own_scores
+from ..predictors.validation import Validation, validate
+from ..profiling import network_of
+from ..zoo.any_gpu_training import train_any_gpu
+from ..zoo.rendering import any_gpu_errors
+from ..zoo.tracking import track, track_any_gpu
+from ..zoo.training import train
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A dataset, where it was loaded from, and the operations of its networks."""
+
+    folder: Path
+    dataset: Dataset
+    networks: Mapping[NetworkMeasurement, Network]
+
+    @classmethod
+    def of(cls, folder: Path, dataset: Dataset) -> Loaded:
+        """A dataset, with networks listed where it does not list them itself."""
+        networks = {
+            m: m.operations or network_of(m.network, m.input_shape, mode=m.mode, precision=m.precision)
+            for mode in MODES
+            for m in dataset.usable_networks(mode)
+        }
+        return cls(folder, dataset, networks)
+
+
+class Entry(Protocol):
+    """What training ends in."""
+
+    @property
+    def validation(self) -> Any:
+        """What `Way.scores` takes."""
+        ...
+
+    def save(self, zoo: Path) -> Path:
+        """Write the entry into a zoo folder."""
+        ...
+
+
+class Way(NamedTuple):
+    """How recipes of a class are handled; modes are those that were asked for, none for all.
+
+    Args:
+        train: Validate, and fit on everything.
+        track: Log an entry to MLflow: entry, recipe, its folder, server; returns the id of the run.
+        validate: Measure how good a recipe is on what it has not seen.
+        scores: A validation in few numbers.
+        report: Write validations into a folder, with the command that made them, and remarks.
+    """
+
+    train: Callable[[Sequence[Loaded], Sequence[str], Any], Iterator[Entry]]
+    track: Callable[..., str]
+    validate: Callable[[Sequence[Loaded], Sequence[str], Any], list[Any]]
+    scores: Callable[[Any], Iterable[Score]]
+    report: Callable[[list[Any], Any, Path, str, str], Path]
+
+
+def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> Iterator[tuple[Loaded, str]]:
+    """Datasets, each with the modes to predict."""
+    for mode in asked:
+        if mode not in MODES:
+            raise unknown_name("mode", mode, MODES)
+    for each in loaded:
+        for mode in MODES:
+            if mode in asked or (not asked and each.dataset.usable(mode)):
+                yield each, mode
+
+
+def _of_mode(loaded: Loaded, mode: str) -> dict[NetworkMeasurement, Network]:
+    return {m: network for m, network in loaded.networks.items() if m.mode == mode}
+
+
+def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe) -> Iterator[Entry]:
+    for each, mode in _own(loaded, asked):
+        yield train(each.dataset, each.folder, mode, recipe, _of_mode(each, mode))
+
+
+def _validate_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe) -> list[Validation]:
+    return [validate(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)]
+
+
+def _report_own(validations: list[Validation], recipe: OwnRecipe, folder: Path, command: str, remarks: str) -> Path:
+    return write_report(validations, recipe, folder, command=command, remarks=remarks)
+
+
+def _all_networks(loaded: Sequence[Loaded]) -> Networks:
+    return [(find_gpu(each.dataset.card.gpu), m, network) for each in loaded for m, network in each.networks.items()]
+
+
+def _train_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: AnyGpuRecipe) -> Iterator[Entry]:
+    datasets = [(each.folder, each.dataset) for each in loaded]
+    yield train_any_gpu(datasets, _all_networks(loaded), recipe)
+
+
+def _validate_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: AnyGpuRecipe) -> list[AnyGpuValidation]:
+    return [validate_any_gpu([each.dataset for each in loaded], _all_networks(loaded), recipe)]
+
+
+def _report_any_gpu(
+    validations: list[AnyGpuValidation], recipe: AnyGpuRecipe, folder: Path, command: str, remarks: str
+) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_json().items())
+    lines = ["# How good the predictions for any GPU are", "", f"Made by `{command}`; do not edit. Recipe: {settings}."]
+    lines += ["", f"**Splits.** {SPLITS}", "", *([remarks.strip(), ""] if remarks else [])]
+    for validation in validations:
+        lines += any_gpu_errors(errors_of_networks(validation), operation_errors(validation))
+    report = folder / "REPORT.md"
+    report.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return report
+
+
+_OWN = Way(_train_own, track, _validate_own, own_scores, _report_own)
+_ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
+
+WAYS: Mapping[type[Recipe], Way] = {
+    ForestRecipe: _OWN,
+    RooflineRecipe: _ANY_GPU,
+    BoostingRecipe: _ANY_GPU,
+}
+"""Class of recipe -> how it is handled: on one GPU's own measurements, or on those of many for any."""

@@ -1,0 +1,326 @@
+"""Client: the library's functions, answered by a service. Needs nothing but the standard library."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from .errors import InputError, JoulecastError
+from .hardware import GPU
+from .inputs import Inputs, InputShape, shape_to_json
+from .networks import Network
+from .operations import Operation
+from .predictors.prediction import Prediction
+from .predictors.predictor import OperationPredictions
+from .problems import ERROR_CLASSES, TYPE_PREFIX
+from .queries import Choice, Sweep
+
+_LOCAL = "http://127.0.0.1:8000"
+
+ServiceModel = str | Network | Sequence[tuple[Operation, int]]
+"""What a service can be asked about: a name, a Network, or operations with their counts."""
+
+
+class ServiceError(JoulecastError):
+    """The service cannot be reached, refuses, or is at its limits.
+
+    Args:
+        status: Of HTTP; None where there was no answer.
+    """
+
+    exit_code = 8
+
+    def __init__(self, what: str, *, status: int | None = None, **parts: Any) -> None:
+        super().__init__(what, **parts)
+        self.status = status
+
+
+class Client:
+    """Answers of a service as the library gives them: same arguments, same types, same errors.
+
+    Safe to use from several threads. Connections are not kept.
+
+    Args:
+        url: Of the service, with the path that a proxy puts before it.
+        token: That the service knows; None where it asks for none.
+        timeout_s: For an answer.
+
+    Raises:
+        InputError: Not the URL of a service.
+
+    Example:
+        >>> client = Client("http://127.0.0.1:8000")  # doctest: +SKIP
+        >>> client.predict("resnet50", (32, 3, 224, 224), "A30").energy_j  # doctest: +SKIP
+    """
+
+    def __init__(self, url: str = _LOCAL, *, token: str | None = None, timeout_s: float = 60.0) -> None:
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+            raise InputError("this is not the URL of a service", given=url, allowed=f"such as {_LOCAL}")
+        self.url = url.rstrip("/")
+        self._token = token
+        self._timeout_s = timeout_s
+
+    def predict(
+        self,
+        model: ServiceModel,
+        input_shape: InputShape | None,
+        gpu: str | GPU,
+        clock: float | None = None,
+        *,
+        power_limit_w: float | None = None,
+        mode: str = "inference",
+        precision: str = "default",
+        cache_length: int | None = None,
+        predictor: str | None = None,
+        composition: str | None = None,
+        strict: bool = False,
+    ) -> Prediction:
+        """See `joulecast.predict`.
+
+        Raises:
+            JoulecastError: What `joulecast.predict` would raise; or ServiceError.
+        """
+        question = {
+            **_subject(model, input_shape, mode, cache_length),
+            "precision": precision,
+            "gpu": _gpu_name(gpu),
+            "clock_mhz": clock,
+            "power_limit_w": power_limit_w,
+            "predictor": predictor,
+            "composition": composition,
+            "strict": strict,
+        }
+        found: Prediction = self._ask("predict", question)
+        return found
+
+    def predict_operations(
+        self,
+        operations: Iterable[Operation],
+        gpu: str | GPU,
+        clock: float | None = None,
+        predictor: str | None = None,
+        *,
+        power_limit_w: float | None = None,
+    ) -> OperationPredictions:
+        """See `joulecast.predict_operations`.
+
+        Raises:
+            JoulecastError: What `joulecast.predict_operations` would raise; or ServiceError.
+        """
+        listed = [operation.to_json() for operation in operations]
+        if not listed:
+            raise InputError("operations to predict share one mode", given="no operations")
+        question = {
+            "operations": listed,
+            "gpu": _gpu_name(gpu),
+            "clock_mhz": clock,
+            "power_limit_w": power_limit_w,
+            "predictor": predictor,
+        }
+        found: OperationPredictions = self._ask("predict_operations", question)
+        return found
+
+    def extract(
+        self,
+        model: ServiceModel,
+        input_shape: InputShape | None = None,
+        *,
+        mode: str = "inference",
+        precision: str = "default",
+        cache_length: int | None = None,
+        optimizer: str | None = None,
+    ) -> Network:
+        """See `joulecast.extract`.
+
+        Raises:
+            JoulecastError: What `joulecast.extract` would raise; or ServiceError.
+        """
+        subject = _subject(model, input_shape, mode, cache_length)
+        found: Network = self._ask("extract", {**subject, "precision": precision, "optimizer": optimizer})
+        return found
+
+    def best(
+        self,
+        model: ServiceModel,
+        input_shape: InputShape | None = None,
+        *,
+        objective: str = "energy",
+        gpus: str | GPU | Iterable[str | GPU] | None = None,
+        clocks: float | Iterable[float] | None = None,
+        power_limit_w: float | None = None,
+        mode: str = "inference",
+        precision: str | Sequence[str] = "default",
+        batch_sizes: Iterable[int] | None = None,
+        cache_length: int | None = None,
+        predictor: str | None = None,
+        max_time_s: float | None = None,
+        max_power_w: float | None = None,
+        price_per_hour: float | Mapping[str, float] | None = None,
+        price_per_kwh: float | None = None,
+        carbon: float | str | None = None,
+    ) -> list[Choice]:
+        """See `joulecast.best`.
+
+        Raises:
+            JoulecastError: What `joulecast.best` would raise; or ServiceError.
+        """
+        question = {
+            **_subject(model, input_shape, mode, cache_length),
+            "objective": objective,
+            **_choices(gpus, clocks, precision, batch_sizes),
+            "power_limit_w": power_limit_w,
+            "predictor": predictor,
+            "max_time_s": max_time_s,
+            "max_power_w": max_power_w,
+            "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+            "price_per_kwh": price_per_kwh,
+            "carbon": carbon,
+        }
+        return list(self._ask("best", question))
+
+    def sweep(
+        self,
+        model: ServiceModel,
+        input_shape: InputShape | None = None,
+        *,
+        objective: str = "energy",
+        gpus: str | GPU | Iterable[str | GPU] | None = None,
+        clocks: float | Iterable[float] | None = None,
+        power_limit_w: float | None = None,
+        mode: str = "inference",
+        precision: str | Sequence[str] = "default",
+        batch_sizes: Iterable[int] | None = None,
+        cache_length: int | None = None,
+        predictor: str | None = None,
+        price_per_hour: float | Mapping[str, float] | None = None,
+        price_per_kwh: float | None = None,
+        carbon: float | str | None = None,
+    ) -> Sweep:
+        """See `joulecast.sweep`.
+
+        Raises:
+            JoulecastError: What `joulecast.sweep` would raise; or ServiceError.
+        """
+        question = {
+            **_subject(model, input_shape, mode, cache_length),
+            "objective": objective,
+            **_choices(gpus, clocks, precision, batch_sizes),
+            "power_limit_w": power_limit_w,
+            "predictor": predictor,
+            "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+            "price_per_kwh": price_per_kwh,
+            "carbon": carbon,
+        }
+        found: Sweep = self._ask("sweep", question)
+        return found
+
+    def gpus(self) -> list[dict[str, Any]]:
+        """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
+
+        Raises:
+            ServiceError: No answer, or a refusal.
+        """
+        rows: list[dict[str, Any]] = self._request("gpus", None, "application/json")["gpus"]
+        return rows
+
+    def version(self) -> dict[str, str]:
+        """What runs there: versions of joulecast and Python, and the state of the zoo.
+
+        Raises:
+            ServiceError: No answer, or a refusal.
+        """
+        found: dict[str, str] = self._request("version", None, "application/json")
+        return found
+
+    def _ask(self, path: str, question: Mapping[str, Any]) -> Any:
+        from . import wire
+
+        given = {name: value for name, value in question.items() if value is not None}
+        return wire.unpack(self._request(path, given, wire.MEDIA_TYPE))
+
+    def _request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
+        # Slow to import, and who predicts locally needs none of it.
+        from http.client import HTTPException
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
+
+        headers = {"Accept": accept}
+        if self._token is not None:
+            headers["Authorization"] = f"Bearer {self._token}"
+        body = None
+        if question is not None:
+            headers["Content-Type"] = "application/json"
+            body = json.dumps(question).encode()
+        # The scheme was checked when the client was made.
+        request = Request(f"{self.url}/v1/{path}", body, headers)  # noqa: S310
+        try:
+            with urlopen(request, timeout=self._timeout_s) as response:  # noqa: S310
+                return json.load(response)
+        except HTTPError as error:
+            raise _refusal(error.code, error.read()) from None
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServiceError(
+                "the service does not answer",
+                given=f"{self.url}: {reason}",
+                hint="is `joulecast serve` running there? GET /v1/ready says",
+            ) from error
+        except ValueError as error:
+            raise ServiceError("this is no answer of a joulecast service", given=self.url, hint=str(error)) from error
+
+
+def _refusal(status: int, body: bytes) -> JoulecastError:
+    """The error that the library would have raised there."""
+    try:
+        problem = json.loads(body)
+        kind = problem["type"].removeprefix(TYPE_PREFIX)
+        parts = {name: problem.get(name) for name in ("given", "allowed", "hint")}
+        what = problem["title"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ServiceError("the service refuses", status=status, given=f"{status}: {body[:200]!r}")
+    known = ERROR_CLASSES.get(kind)
+    return ServiceError(what, status=status, **parts) if known is None else known(what, **parts)
+
+
+def _gpu_name(gpu: str | GPU) -> str:
+    if isinstance(gpu, str):
+        return gpu
+    return gpu.name
+
+
+def _choices(
+    gpus: str | GPU | Iterable[str | GPU] | None,
+    clocks: float | Iterable[float] | None,
+    precision: str | Sequence[str],
+    batch_sizes: Iterable[int] | None,
+) -> dict[str, Any]:
+    """What is to be compared, as lists."""
+    return {
+        "gpus": None if gpus is None else [_gpu_name(g) for g in ([gpus] if isinstance(gpus, str | GPU) else gpus)],
+        "clocks_mhz": None if clocks is None else list(clocks) if isinstance(clocks, Iterable) else [clocks],
+        "precision": precision if isinstance(precision, str) else list(precision),
+        "batch_sizes": None if batch_sizes is None else list(batch_sizes),
+    }
+
+
+def _subject(model: Any, input_shape: Any, mode: str, cache_length: int | None) -> dict[str, Any]:
+    """A model as a question has it; what needs torch to look into stays here."""
+    if isinstance(model, str):
+        shape = shape_to_json(Inputs.of(input_shape).shape) if input_shape is not None else None
+        return {"model": model, "input_shape": shape, "mode": mode, "cache_length": cache_length}
+    if not isinstance(model, Network):
+        if not isinstance(model, Sequence):
+            raise InputError(
+                "a service cannot be sent this model",
+                given=type(model).__name__,
+                allowed="a name, a Network, a list of (Operation, count)",
+                hint="joulecast.extract(model, input_shape) makes a Network of it",
+            )
+        model = Network.of(model)
+    content = model.to_json()
+    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped")}
+    return {**described, "mode": mode}

@@ -1,0 +1,129 @@
+"""A network at many clocks at once: operations are predicted a single time, the clock law does the rest in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..networks import Network
+from .any_gpu import AnyGpuPredictor
+from .baseline import smooth_max
+from .composition import HostModel, Totals
+from .features import FloatArray
+from .physics import static_power_w
+from .prediction import NetworkPredictor, Prediction
+from .predictor import OperationPredictions
+
+_MOST_VALUES = 200_000  # Of one array, operations times clocks: 1.6 MB.
+
+
+@dataclass(frozen=True)
+class OverClocks:
+    """Totals of a network at many clocks, one value each.
+
+    Args:
+        predictor: Who says so.
+        network: Of what.
+        operations: Its operations at the default clock.
+        power_limit_w: Power cap.
+        clocks_mhz: Asked for.
+        held_clocks_mhz: What the GPU holds; lower where its power cap bites.
+        time_s, energy_j, device_time_s: Per iteration.
+        host_time_s: Per iteration, at any clock.
+    """
+
+    predictor: NetworkPredictor
+    network: Network
+    operations: OperationPredictions
+    power_limit_w: float
+    clocks_mhz: FloatArray
+    held_clocks_mhz: FloatArray
+    time_s: FloatArray
+    energy_j: FloatArray
+    device_time_s: FloatArray
+    host_time_s: float
+
+    @property
+    def missing(self) -> int:
+        """How many operations are not covered, and in no total."""
+        return self.operations.source.count("missing")
+
+    def at(self, place: int) -> Prediction:
+        """The prediction at one of the clocks, without its operations."""
+        totals = Totals(
+            float(self.time_s[place]), float(self.energy_j[place]), float(self.device_time_s[place]), self.host_time_s
+        )
+        told = self.predictor.summary(
+            self.network,
+            self.operations,
+            totals,
+            float(self.clocks_mhz[place]),
+            self.power_limit_w,
+            self.predictor.composition,
+        )
+        return replace(told, held_clock_mhz=float(self.held_clocks_mhz[place]))
+
+
+def predict_over_clocks(
+    predictor: NetworkPredictor,
+    network: Network,
+    clocks_mhz: Iterable[float],
+    power_limit_w: float | None = None,
+) -> OverClocks:
+    """What `NetworkPredictor.predict` says at each of some clocks.
+
+    Args:
+        predictor: Of a GPU and mode.
+        network: Operations of that mode.
+        clocks_mhz: At least one.
+        power_limit_w: Power cap; None for the board's default.
+
+    Returns:
+        NaN everywhere if nothing of the network is covered.
+
+    Raises:
+        InputError: Another mode, or a clock or a cap that the GPU cannot hold.
+    """
+    gpu = predictor.operations.gpu
+    clocks = np.array([gpu.checked_clock_mhz(float(clock)) for clock in clocks_mhz])
+    cap_w = gpu.checked_power_limit_w(power_limit_w)
+    counts = np.array([entry.count for entry in network], dtype=float)
+    operations = [entry.operation for entry in network]
+    if isinstance(predictor.operations, AnyGpuPredictor):
+        predictions = predictor.operations.uncapped(operations)
+    else:
+        predictions = predictor.operations.predict(operations, None, cap_w)
+    host_s = float(np.nansum(counts * predictor.host.calls_s(predictions)))
+    if predictions.source.count("missing") == len(network):
+        values = np.full((4, len(clocks)), np.nan)
+    elif predictions.work is None or predictor.composition != "overlap":
+        each = [predictor.predict(network, float(clock), cap_w) for clock in clocks]
+        values = np.array([(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]).T
+    else:
+        pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
+        parts = [_composed(counts, predictions, predictor.host, piece, cap_w) for piece in pieces]
+        values = np.concatenate(parts, axis=1)
+    held, time_s, energy_j, device_s = values
+    return OverClocks(predictor, network, predictions, cap_w, clocks, held, time_s, energy_j, device_s, host_s)
+
+
+def _composed(
+    counts: FloatArray, predictions: OperationPredictions, host: HostModel, clocks_mhz: FloatArray, cap_w: float
+) -> FloatArray:
+    """Held clock, seconds, joules and device seconds by clock, as `OperationPredictions.together` and `compose` do."""
+    work = predictions.work
+    if work is None:
+        raise ValueError("these predictions know no clock law")
+    host_s = float(np.nansum(counts * host.calls_s(predictions)))
+    static = predictions.static_power_w / static_power_w(work.gpu, float(work.gpu.boost_clock_mhz))
+    shared_mhz = work.held_together_mhz(counts, clocks_mhz, cap_w, host_s, static)
+    by_operation_s, dynamic_j = work.at(shared_mhz[:, None])
+    busy_s = counts * np.nan_to_num(by_operation_s)
+    device_s = busy_s.sum(axis=1)
+    time_s = smooth_max(device_s, host_s)
+    energy_j = np.nansum(counts * dynamic_j, axis=1) + static * static_power_w(work.gpu, shared_mhz) * time_s
+    held = (busy_s * np.nan_to_num(np.minimum(shared_mhz[:, None], work.most_mhz))).sum(axis=1)
+    held = np.where(device_s > 0, np.minimum(held / np.maximum(device_s, 1e-300), clocks_mhz), clocks_mhz)
+    return np.array([held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])

@@ -1,0 +1,147 @@
+"""Protocol Buffers on the wire, as far as ONNX files need them: read without trusting them, and written.
+
+The reader knows no schema: it yields what is there, in bounds, and refuses what cannot be (groups, lengths beyond the
+end, numbers of more than 64 bits). Source: https://protobuf.dev/programming-guides/encoding/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+
+_MOST_VARINT_BYTES = 10
+
+
+def read_varint(data: memoryview, at: int) -> tuple[int, int]:
+    """An unsigned number, and where it ends.
+
+    Raises:
+        ValueError: It goes on beyond the end, or beyond 64 bits.
+    """
+    value = 0
+    for i in range(_MOST_VARINT_BYTES):
+        if at + i >= len(data):
+            break
+        byte = data[at + i]
+        value |= (byte & 0x7F) << (7 * i)
+        if byte < 0x80:
+            if value >= 1 << 64:
+                break
+            return value, at + i + 1
+    raise ValueError("a number that has no end")
+
+
+def fields(data: memoryview) -> Iterator[tuple[int, int, int | memoryview]]:
+    """Number, wire type and value of each field of a message; bytes are not copied.
+
+    Raises:
+        ValueError: The bytes are no message.
+    """
+    at = 0
+    while at < len(data):
+        tag, at = read_varint(data, at)
+        number, wire_type = tag >> 3, tag & 7
+        if number == 0:
+            raise ValueError("a field without a number")
+        if wire_type == VARINT:
+            value, at = read_varint(data, at)
+            yield number, wire_type, value
+            continue
+        if wire_type == BYTES:
+            size, at = read_varint(data, at)
+        elif wire_type in (FIXED32, FIXED64):
+            size = 4 if wire_type == FIXED32 else 8
+        else:
+            raise ValueError(f"wire type {wire_type}")
+        if size > len(data) - at:
+            raise ValueError("a field that goes beyond the end")
+        yield number, wire_type, data[at : at + size]
+        at += size
+
+
+def signed(value: int) -> int:
+    """A number of type int64: negative ones are written as their two's complement."""
+    return value - (1 << 64) if value >= 1 << 63 else value
+
+
+def repeated_integers(data: memoryview) -> NDArray[np.int64]:
+    """Numbers of one repeated int64 field with a tag of one byte: tag, number, tag, number.
+
+    Of every byte that ends a tag or a number, and only of those, the highest bit is clear; so they alternate, and all
+    numbers are found at once.
+
+    Raises:
+        ValueError: There is something else among them.
+    """
+    array = np.frombuffer(data, np.uint8)
+    ends = np.flatnonzero(array < 0x80)
+    tags, last = ends[0::2], ends[1::2]
+    lengths = last - tags
+    if len(tags) != len(last) or len(ends) == 0 or last[-1] != len(array) - 1 or tags[0] != 0:
+        raise ValueError("a repeated field that is cut off")
+    if np.any(array[tags] != array[0]) or np.any(tags[1:] != last[:-1] + 1) or lengths.max() > _MOST_VARINT_BYTES:
+        raise ValueError("a repeated field with something else in between")
+    values = np.zeros(len(tags), np.uint64)
+    for i in range(int(lengths.max())):
+        there = lengths > i
+        values[there] |= (array[tags[there] + 1 + i].astype(np.uint64) & np.uint64(0x7F)) << np.uint64(7 * i)
+    return values.view(np.int64)
+
+
+def repeated_floats(data: memoryview) -> NDArray[np.float32]:
+    """Numbers of one repeated float field with a tag of one byte.
+
+    Raises:
+        ValueError: There is something else among them.
+    """
+    array = np.frombuffer(data, np.uint8)
+    if len(array) == 0 or len(array) % 5:
+        raise ValueError("a repeated field that is cut off")
+    rows = array.reshape(-1, 5)
+    if np.any(rows[:, 0] != rows[0, 0]):
+        raise ValueError("a repeated field with something else in between")
+    return np.ascontiguousarray(rows[:, 1:]).view("<f4").reshape(-1).astype(np.float32)
+
+
+# Written
+
+
+def varint(value: int) -> bytes:
+    """A number that is not negative."""
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def number_field(number: int, value: int) -> bytes:
+    """A field with a number that is not negative."""
+    return varint(number << 3 | VARINT) + varint(value)
+
+
+def bytes_field(number: int, *parts: bytes) -> bytes:
+    """A field with bytes, a text or a message, put together from its parts."""
+    data = b"".join(parts)
+    return varint(number << 3 | BYTES) + varint(len(data)) + data
+
+
+def packed_integers(values: NDArray[np.int64]) -> bytes:
+    """Numbers that are not negative, one after the other as a packed field holds them."""
+    unsigned = values.astype(np.uint64)
+    lengths = np.ones(len(unsigned), np.int64)
+    for i in range(1, _MOST_VARINT_BYTES):
+        lengths += (unsigned >> np.uint64(7 * i)) > 0
+    ends = np.cumsum(lengths)
+    found = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
+    for i in range(int(lengths.max(initial=0))):
+        there = lengths > i
+        septet = (unsigned[there] >> np.uint64(7 * i)) & np.uint64(0x7F)
+        more = np.where(lengths[there] > i + 1, np.uint64(0x80), np.uint64(0))
+        found[(ends - lengths)[there] + i] = septet | more
+    return found.tobytes()

@@ -1,0 +1,271 @@
+"""Answers: questions from outside, checked, and answered by the library. Runs in the threads of the workers."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ..api import predict, predict_operations
+from ..errors import InputError, JoulecastError, MissingDependencyError
+from ..hardware import gpus
+from ..inputs import InputShape, shape_from_json, shape_to_json
+from ..networks import Dropped, Entry, Network
+from ..predictors.prediction import Prediction
+from ..predictors.predictor import OperationPredictions
+from ..profiling import named_network, network_of
+from ..queries import Choice, Question, Sweep
+from ..queries import best as best_of
+from ..queries import sweep as sweep_of
+from ..queries.clocks import MOST_CLOCKS
+from ..queries.constraints import Constraints
+from ..queries.objectives import Tariff
+from .caches import BoundedCache
+from .guards import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere
+from .problems import ServiceError, problem_of
+from .questions import (
+    BatchQuestion,
+    BestQuestion,
+    ExtractQuestion,
+    OperationItem,
+    OperationsQuestion,
+    PredictQuestion,
+    Subject,
+    SweepQuestion,
+)
+from .rendering import table_csv
+from .settings import Settings
+
+Argument = TypeVar("Argument")
+Found = TypeVar("Found", Network, Entry)
+
+# An operation of this many FLOPs or bytes would take a GPU weeks, and its figures leave what a float can add up.
+_LARGEST_WORK = 1e21
+
+
+@dataclass(frozen=True)
+class BatchItem:
+    """One of a batch: a prediction, or why there is none."""
+
+    prediction: Prediction | None
+    error: JoulecastError | None
+
+
+class Answers:
+    """Answers questions, and keeps the networks that were asked for.
+
+    Args:
+        settings: What is too much.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.networks: BoundedCache[str, Network] = BoundedCache(settings.cached_networks)
+        self._tracing = threading.Lock()
+
+    def extract(self, question: ExtractQuestion) -> Network:
+        """See `joulecast.extract`."""
+        return self._network(question, question.precision, question.optimizer)
+
+    def predict(self, question: PredictQuestion) -> Prediction:
+        """See `joulecast.predict`."""
+        gpu = checked_gpu(question.gpu)
+        network = self._network(question, question.precision)
+        predictor = checked_predictor(question.predictor, gpu, network.mode)
+        return predict(
+            network,
+            None,
+            gpu,
+            _clock(question.clock_mhz),
+            power_limit_w=question.power_limit_w,
+            mode=network.mode,
+            predictor=predictor,
+            composition=question.composition,
+            strict=question.strict,
+        )
+
+    def predict_operations(self, question: OperationsQuestion) -> OperationPredictions:
+        """See `joulecast.predict_operations`."""
+        self._refuse_many(len(question.operations))
+        gpu = checked_gpu(question.gpu)
+        predictor = checked_predictor(question.predictor, gpu, question.operations[0].mode)
+        operations = [_entry(item).operation for item in question.operations]
+        return predict_operations(
+            operations, gpu, _clock(question.clock_mhz), predictor, power_limit_w=question.power_limit_w
+        )
+
+    def predict_batch(self, question: BatchQuestion) -> list[BatchItem]:
+        """Each for itself: one that is refused spoils no other."""
+        if len(question.requests) > self._settings.max_batch:
+            raise too_large("the batch has too many requests", len(question.requests), self._settings.max_batch)
+        items = []
+        for request in question.requests:
+            try:
+                items.append(BatchItem(self.predict(request), None))
+            except JoulecastError as error:
+                items.append(BatchItem(None, error))
+        return items
+
+    def sweep(self, question: SweepQuestion) -> Sweep:
+        """See `joulecast.sweep`."""
+        return sweep_of(*self._comparison(question))
+
+    def best(self, question: BestQuestion) -> list[Choice]:
+        """See `joulecast.best`."""
+        constraints = Constraints(question.max_time_s, question.max_power_w)
+        return best_of(*self._comparison(question), constraints)
+
+    def _comparison(self, question: SweepQuestion) -> tuple[Question, str, Tariff]:
+        """What is to be compared, by what, at which prices."""
+        chosen = None if question.gpus is None else list(map(checked_gpu, question.gpus))
+        precisions = [question.precision] if isinstance(question.precision, str) else question.precision
+        clocks = question.clocks_mhz
+        per_gpu = MOST_CLOCKS if clocks is None else len(clocks)
+        count = len(chosen or gpus()) * per_gpu * len(precisions) * len(question.batch_sizes or "1")
+        if count > self._settings.max_choices:
+            raise too_large("there are too many choices to compare", count, self._settings.max_choices)
+        price = question.price_per_hour
+        tariff = Tariff.of(
+            {checked_gpu(name).name: each for name, each in price.items()} if isinstance(price, dict) else price,
+            question.price_per_kwh,
+            question.carbon,
+        )
+        asked = Question.of(
+            question.model if question.operations is None else self._listed(question, question.operations, "default"),
+            shape_from_json(question.input_shape),
+            gpus=chosen,
+            clocks=None if clocks is None else [_clock(clock) or clock for clock in clocks],
+            mode=question.mode,
+            precision=question.precision,
+            batch_sizes=question.batch_sizes,
+            cache_length=question.cache_length,
+            power_limit_w=question.power_limit_w,
+            predictor=checked_predictor_anywhere(question.predictor),
+            extract=self._extract,
+        )
+        return asked, question.objective, tariff
+
+    def _network(self, subject: Subject, precision: str, optimizer: str | None = None) -> Network:
+        if subject.operations is not None:
+            return self._listed(subject, subject.operations, precision)
+        return self._extract(
+            # (the question has one of both)
+            str(subject.model),
+            shape_from_json(subject.input_shape),
+            mode=subject.mode,
+            precision=precision,
+            cache_length=subject.cache_length,
+            optimizer=optimizer,
+        )
+
+    def _extract(self, model: str | Network, input_shape: InputShape | None, **options: Any) -> Network:
+        """The operations of a model by name, from memory where they were asked for before."""
+        if isinstance(model, Network):
+            return network_of(model, None, mode=options["mode"], precision=options["precision"])
+        key = json.dumps([model, shape_to_json(input_shape), sorted(options.items())])
+        known = self.networks.get(key)
+        if known is None:
+            known = self._named(checked_model(model), input_shape, options)
+            self._refuse_many(len(known))
+            self.networks.put(key, known)
+        return known
+
+    def _named(self, model: str, input_shape: InputShape | None, options: dict[str, Any]) -> Network:
+        def network(may_trace: bool) -> Network:
+            return named_network(model, input_shape, **options, may_trace=may_trace)
+
+        try:
+            return _refusing_overflow(network, False)
+        except MissingDependencyError:
+            if not self._settings.extraction:
+                raise
+        # Tracing changes how torch works for the while, so one at a time.
+        with self._tracing:
+            return _refusing_overflow(network, True)
+
+    def _listed(self, subject: Subject, items: list[OperationItem], precision: str) -> Network:
+        if subject.cache_length is not None:
+            raise InputError(
+                "operations have their shapes themselves",
+                given="cache_length beside operations",
+                hint="leave it out",
+            )
+        self._refuse_many(len(items))
+        merged: dict[Any, Entry] = {}
+        for item in items:
+            entry = _entry(item)
+            merged[entry.operation] = merged[entry.operation].plus(entry) if entry.operation in merged else entry
+        network = Network(
+            tuple(merged.values()),
+            name=subject.name or "network",
+            input_shape=shape_from_json(subject.input_shape),
+            mode=items[0].mode,
+            dropped=tuple(
+                Dropped(item.name, item.count, tuple(item.module_paths), item.reason) for item in subject.dropped or ()
+            ),
+        )
+        return network_of(network, None, mode=subject.mode, precision=precision)
+
+    def _refuse_many(self, operations: int) -> None:
+        if operations > self._settings.max_operations:
+            raise too_large("there are too many operations", operations, self._settings.max_operations)
+
+
+def _clock(clock_mhz: float | None) -> float | None:
+    """As a user would have written it, and an error repeats it: 900, not 900.0."""
+    return int(clock_mhz) if clock_mhz is not None and clock_mhz.is_integer() else clock_mhz
+
+
+def too_large(what: str, given: int, allowed: int) -> ServiceError:
+    """More than the service is set to take."""
+    return ServiceError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
+
+
+def _entry(item: OperationItem) -> Entry:
+    return _refusing_overflow(Entry.from_json, item.model_dump())
+
+
+def _refusing_overflow(function: Callable[[Argument], Found], argument: Argument) -> Found:
+    """Call it; sizes that are allowed one by one may be impossible together."""
+    try:
+        found = function(argument)
+        for entry in found if isinstance(found, Network) else (found,):
+            _refuse_impossible(entry)
+    except (OverflowError, ZeroDivisionError) as error:
+        raise InputError("these sizes are impossible together", given=str(error)) from error
+    return found
+
+
+def _refuse_impossible(entry: Entry) -> None:
+    operation = entry.operation
+    if max(operation.flops, operation.bytes_read, operation.bytes_written) * entry.count > _LARGEST_WORK:
+        raise InputError(
+            "an operation is impossibly large",
+            given=repr(operation)[:200],
+            allowed=f"up to {_LARGEST_WORK:.0e} FLOPs and bytes",
+        )
+
+
+def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
+    """A batch as plain lists and dictionaries; a problem stands where a prediction was refused."""
+    return {"results": [_item_json(item, details) for item in items]}
+
+
+def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
+    prediction = None if item.prediction is None else item.prediction.to_json()
+    if prediction is not None and not details:
+        del prediction["operations"]
+    return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
+
+
+def batch_csv(items: list[BatchItem]) -> str:
+    """A batch as CSV, one line each; the last column says why a line is empty."""
+    header = ["network", "mode", "gpu", "clock_mhz", "predictor", "time_s", "power_w", "energy_j", "edp_js"]
+    rows = [
+        [getattr(item.prediction, name, None) for name in header]
+        + [None if item.error is None else " ".join(str(item.error).split())]
+        for item in items
+    ]
+    return table_csv([*header, "problem"], rows)

@@ -1,0 +1,193 @@
+"""The application: routes, page, errors, and what runs beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match
+
+from .. import __version__
+from ..errors import JoulecastError
+from ..hardware import find_gpu
+from ..resources import shipped
+from ..zoo import find_predictor
+from . import page, routes
+from .answers import Answers
+from .caching import AnswerCache
+from .gate import OPEN_PATHS, Gate
+from .logs import log
+from .metrics import Metrics, resident_bytes
+from .problems import ServiceError, not_found, problem_response, validation_problem
+from .schemas import Problem
+from .settings import Settings
+from .workers import Workers
+
+_WARMED = (("A30", "inference"), ("A30", "training"), ("H100 SXM", "inference"), ("H100 SXM", "training"))
+_DESCRIPTION = (
+    "Time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, which "
+    "stand in their names. Answers depend on the question and the predictors alone: they carry an ETag, and "
+    "If-None-Match saves sending them again, for POST as for GET, since nothing here changes anything."
+)
+
+
+def create_app(settings: Settings | None = None) -> FastAPI:
+    """Build the service; nothing runs and nothing is loaded until a server starts it.
+
+    Args:
+        settings: See Settings.
+    """
+    settings = settings or Settings()
+    app = FastAPI(
+        title="joulecast",
+        version=__version__,
+        description=_DESCRIPTION,
+        openapi_url="/v1/openapi.json",
+        # Their pages load scripts from elsewhere.
+        docs_url=None,
+        redoc_url=None,
+        lifespan=_lifespan,
+        root_path=settings.root_path,
+        redirect_slashes=False,
+        responses=None,
+    )
+    state = app.state
+    state.settings = settings
+    state.answers = Answers(settings)
+    state.cache = AnswerCache(settings.cached_answers_bytes)
+    state.workers = Workers(settings.threads, settings.max_waiting, settings.max_seconds)
+    state.ready = False
+    state.metrics = Metrics(
+        {
+            "joulecast_ready": ("Whether the predictors are loaded", lambda: float(state.ready)),
+            "joulecast_waiting_requests": (
+                "Requests that wait for a thread, or have one",
+                lambda: state.workers.waiting,
+            ),
+            "joulecast_answer_hits_total": ("Answers that were ready", lambda: state.cache.finished.hits),
+            "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
+            "joulecast_answer_bytes": ("Memory of finished answers", lambda: state.cache.finished.size),
+            "joulecast_cached_networks": ("Networks in memory", lambda: len(state.answers.networks)),
+            "joulecast_resident_bytes": ("Memory of this process", resident_bytes),
+        },
+        __version__,
+    )
+    app.include_router(routes.questions)
+    app.include_router(routes.system)
+    app.include_router(page.router)
+    app.add_exception_handler(JoulecastError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _no_route)
+    app.add_middleware(Gate, settings=settings, observe=state.metrics.observe)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(settings.cors_origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "If-None-Match"],
+            expose_headers=["ETag", "X-Request-ID"],
+        )
+    _describe(app)
+    return app
+
+
+def _describe(app: FastAPI) -> None:
+    """Add to the OpenAPI document what FastAPI cannot know."""
+    make = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is not None:
+            return app.openapi_schema
+        document = make()
+        document["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+        if app.state.settings.tokens:
+            document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{"token": []}]
+            for path in OPEN_PATHS & document["paths"].keys():
+                document["paths"][path]["get"]["security"] = []
+        app.openapi_schema = document
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]  # FastAPI's own documentation says so
+
+
+def _request_id(request: Request) -> str | None:
+    found: str | None = request.scope.get("state", {}).get("request_id")
+    return found
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    return problem_response(cast(JoulecastError, error), _request_id(request))
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    return problem_response(validation_problem(cast(RequestValidationError, error)), _request_id(request))
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    error = cast(HTTPException, error)
+    refused: ServiceError
+    if error.status_code == 404:
+        refused = not_found(request.url.path)
+    elif error.status_code == 405:
+        # Starlette names the methods of the first route of the path alone.
+        known = [*routes.questions.routes, *routes.system.routes, *page.router.routes]
+        here = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
+        allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
+        refused = ServiceError(405, "method", "this path is asked otherwise", given=request.method, allowed=allowed)
+        refused.headers["Allow"] = allowed
+    else:
+        refused = ServiceError(error.status_code, "http", str(error.detail))
+    return problem_response(refused, _request_id(request))
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    app.state.cache.generation = generation(shipped("zoo"))
+    tasks = [asyncio.create_task(_warm(app)), asyncio.create_task(_watch(app))]
+    yield
+    app.state.ready = False
+    for task in tasks:
+        task.cancel()
+    app.state.workers.close()
+
+
+async def _warm(app: FastAPI) -> None:
+    """Load the predictors before somebody waits for them."""
+    for gpu, mode in _WARMED:
+        try:
+            await app.state.workers.run(find_predictor, find_gpu(gpu), mode)
+        except JoulecastError as error:
+            # Not a reason to stop: all others can be asked, and whoever asks for this one is told the same.
+            log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
+    app.state.ready = True
+    log(logging.INFO, "ready")
+
+
+async def _watch(app: FastAPI) -> None:
+    """Look at the zoo every few seconds; answers of predictors that were replaced are forgotten."""
+    while True:
+        await asyncio.sleep(app.state.settings.follow_seconds)
+        now = await asyncio.to_thread(generation, shipped("zoo"))
+        if now != app.state.cache.generation:
+            app.state.cache.generation = now
+            log(logging.INFO, "reloaded", generation=now)
+
+
+def generation(zoo: Path) -> str:
+    """Changes whenever an entry of the zoo does."""
+    stamps: Mapping[str, int] = {
+        str(path): path.stat().st_mtime_ns for path in sorted(zoo.glob("*/*/manifest.json")) if path.is_file()
+    }
+    return hashlib.sha256(repr((__version__, stamps)).encode()).hexdigest()[:16]

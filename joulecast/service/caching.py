@@ -1,0 +1,101 @@
+"""Finished answers: kept by the digest of their request, and not sent again to who has them (ETag)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .caches import BoundedCache
+from .rendering import media_type_of
+
+
+@dataclass(frozen=True)
+class Finished:
+    """An answer as it is sent.
+
+    Args:
+        body: Bytes.
+        media_type: Of them.
+        etag: Digest of them, in quotes.
+    """
+
+    body: bytes
+    media_type: str
+    etag: str
+
+    @property
+    def size_bytes(self) -> int:
+        """Memory that it takes, about."""
+        return len(self.body) + 500
+
+
+class AnswerCache:
+    """Finished answers of one state of the zoo.
+
+    Args:
+        most_bytes: Memory for them.
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self.finished: BoundedCache[bytes, Finished] = BoundedCache(most_bytes, lambda answer: answer.size_bytes)
+        self.generation = ""
+        """Says which predictors answered; another one makes all that is kept unreachable."""
+
+    def key(self, request: Request, body: bytes) -> bytes:
+        """Digest of everything that decides an answer."""
+        parts = (
+            self.generation.encode(),
+            request.method.encode(),
+            request.url.path.encode(),
+            request.scope["query_string"],
+            media_type_of(request.headers.get("accept", "")).encode(),
+            body,
+        )
+        # Lengths before, or two requests could be cut differently and look alike.
+        return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
+
+
+class CachedRoute(APIRoute):
+    """A route whose answers depend on nothing but the request and the zoo."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The handler with a cache before it."""
+        handler = super().get_route_handler()
+
+        async def cached(request: Request) -> Response:
+            cache: AnswerCache = request.app.state.cache
+            # Read here, where a body that is too large or too slow is refused as such.
+            body = await request.body()
+            key = cache.key(request, body)
+            finished = cache.finished.get(key)
+            if finished is None:
+                response = await handler(request)
+                if response.status_code != 200:
+                    return response
+                content = bytes(response.body)
+                etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+                finished = Finished(content, response.headers["content-type"], etag)
+                cache.finished.put(key, finished)
+            return _response(finished, request.headers.get("if-none-match"))
+
+        return cached
+
+
+def _response(finished: Finished, have: str | None) -> Response:
+    # What the zoo says may change at any time, so an answer is asked for again, but sent only when it is another.
+    headers = {"ETag": finished.etag, "Cache-Control": "private, no-cache", "Vary": "Accept, Authorization"}
+    if have is not None and _matches(have, finished.etag):
+        return Response(status_code=304, headers=headers)
+    response = Response(finished.body, headers=headers)
+    response.headers["content-type"] = finished.media_type
+    return response
+
+
+def _matches(have: str, etag: str) -> bool:
+    return any(each.strip().removeprefix("W/") in (etag, "*") for each in have.split(","))

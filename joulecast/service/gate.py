@@ -1,0 +1,183 @@
+"""The gate that every request passes: an id, the token, limits on the body, headers, one line in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .logs import LOGGER, log
+from .problems import ServiceError, problem_response
+from .settings import Settings
+
+OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json"})
+_REQUEST_ID = re.compile(r"[\w.-]{1,64}", re.ASCII)
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
+
+Observe = Callable[[str, str, int, float], None]
+
+
+class Gate:
+    """ASGI middleware; see the module.
+
+    Args:
+        app: What lies behind.
+        settings: Tokens and limits.
+        observe: Told route, method, status and seconds of every answer.
+    """
+
+    def __init__(self, app: ASGIApp, settings: Settings, observe: Observe) -> None:
+        self._app = app
+        self._settings = settings
+        self._tokens = [token.encode() for token in settings.tokens]
+        self._observe = observe
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request in, or answer it here."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        given_id = headers.get("x-request-id", "")
+        request_id = given_id if _REQUEST_ID.fullmatch(given_id) else uuid.uuid4().hex
+        scope.setdefault("state", {})["request_id"] = request_id
+        answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
+        started_s = time.perf_counter()
+        try:
+            self._refuse_stranger(_path(scope), headers)
+            self._refuse_large(headers)
+            await self._app(scope, self._limited(receive), answer.send)
+        except ServiceError as error:
+            await answer.respond(error, scope, receive)
+        except Exception:  # noqa: BLE001  # the last resort: nobody else will tell anyone
+            LOGGER.exception("error", extra={"fields": {"request_id": request_id, "path": scope["path"]}})
+            await answer.respond(_OUR_FAULT, scope, receive)
+        seconds = time.perf_counter() - started_s
+        route = getattr(scope.get("route"), "path", "(none)")
+        self._observe(route, scope["method"], answer.status, seconds)
+        if LOGGER.isEnabledFor(logging.INFO):
+            log(
+                logging.INFO,
+                "request",
+                request_id=request_id,
+                method=scope["method"],
+                path=scope["path"],
+                status=answer.status,
+                seconds=round(seconds, 6),
+                bytes=answer.size_bytes,
+                client=scope["client"][0] if scope.get("client") else None,
+            )
+
+    def _refuse_stranger(self, path: str, headers: Headers) -> None:
+        if not self._tokens or path in OPEN_PATHS or _is_page(path):
+            return
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        token = given.strip().encode("latin-1", "replace")
+        # All are compared, each in constant time, so that how long it takes tells nothing.
+        known = [hmac.compare_digest(token, each) for each in self._tokens]
+        if kind.lower() != "bearer" or not any(known):
+            error = ServiceError(
+                401,
+                "token",
+                "this service needs a token",
+                given="none" if not given else "one that it does not know",
+                hint="send the header Authorization: Bearer TOKEN",
+            )
+            error.headers["WWW-Authenticate"] = "Bearer"
+            raise error
+
+    def _refuse_large(self, headers: Headers) -> None:
+        length = headers.get("content-length", "")
+        if length.isdigit() and int(length) > self._settings.max_body_bytes:
+            raise self._too_large(int(length))
+
+    def _too_large(self, size: int) -> ServiceError:
+        return ServiceError(
+            413,
+            "too-large",
+            "the body is too large",
+            given=f"at least {size} bytes",
+            allowed=f"up to {self._settings.max_body_bytes} bytes",
+            hint="split the batch",
+        )
+
+    def _limited(self, receive: Receive) -> Receive:
+        """The body, up to its limits in bytes and in seconds."""
+        size = 0
+        complete = False
+        deadline_s: float | None = None
+
+        async def limited() -> Message:
+            nonlocal size, complete, deadline_s
+            if complete:
+                # From here on there is only the disconnection to wait for.
+                return await receive()
+            deadline_s = deadline_s or time.monotonic() + self._settings.body_seconds
+            try:
+                message = await asyncio.wait_for(receive(), max(0.0, deadline_s - time.monotonic()))
+            except TimeoutError:
+                raise ServiceError(
+                    408, "slow", "the body did not come in time", allowed=f"{self._settings.body_seconds:g} s"
+                ) from None
+            size += len(message.get("body", b""))
+            complete = not message.get("more_body", False)
+            if size > self._settings.max_body_bytes:
+                raise self._too_large(size)
+            return message
+
+        return limited
+
+
+_OUR_FAULT = ServiceError(
+    500, "internal", "something is wrong with the service", hint="its log says what, under this request's id"
+)
+
+
+class _Answer:
+    """An answer on its way out: gets the headers that all have, and is remembered for the log."""
+
+    def __init__(self, send: Send, request_id: str, policy: str) -> None:
+        self._send = send
+        self._request_id = request_id
+        self._policy = policy
+        self.status = 0
+        self.size_bytes = 0
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers["X-Request-ID"] = self._request_id
+            headers["X-Content-Type-Options"] = "nosniff"
+            headers["Referrer-Policy"] = "no-referrer"
+            headers["Content-Security-Policy"] = self._policy
+        elif message["type"] == "http.response.body":
+            self.size_bytes += len(message.get("body", b""))
+        await self._send(message)
+
+    async def respond(self, error: ServiceError, scope: Scope, receive: Receive) -> None:
+        """Answer with a problem, unless an answer has begun."""
+        if not self.status:
+            await problem_response(error, self._request_id)(scope, receive, self.send)
+
+
+def _path(scope: Scope) -> str:
+    """The path behind what a proxy strips off."""
+    path: str = scope["path"]
+    root: str = scope.get("root_path", "")
+    return path.removeprefix(root) if root and path.startswith(root + "/") else path
+
+
+def _is_page(path: str) -> bool:
+    return path == "/" or path.startswith("/static/")

@@ -1,0 +1,76 @@
+"""Names from outside: a model, GPU or predictor is looked up, and never taken for a path."""
+
+from __future__ import annotations
+
+import re
+
+from ..errors import InputError, UnknownNameError, unknown_name
+from ..hardware import GPU, find_gpu
+from ..zoo import entries
+
+_MODEL = re.compile(r"(timm/)?\w+(\.\w+)?", re.ASCII)
+_PREDICTOR = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?")
+_FILES = (".json", ".pt2", ".onnx", ".toml", ".pt", ".pth", ".pkl")
+_LONGEST = 100
+
+
+def checked_model(name: str) -> str:
+    """The name of a model, if it is one and no file.
+
+    Raises:
+        InputError: It could be a path.
+    """
+    if len(name) > _LONGEST or not _MODEL.fullmatch(name) or name.lower().endswith(_FILES):
+        raise InputError(
+            "a model is named here, not given as a file",
+            given=repr(name[:_LONGEST]),
+            allowed="such as resnet50, llama3_8b, timm/resnet26d",
+            hint="send the operations of anything else: joulecast extract --json lists them",
+        )
+    return name
+
+
+def checked_gpu(name: str) -> GPU:
+    """A GPU of the catalogue.
+
+    Raises:
+        UnknownNameError: It has none of that name; a path is none.
+    """
+    if len(name) > _LONGEST or "/" in name or "\\" in name or name.lower().endswith(_FILES):
+        raise UnknownNameError(
+            "a GPU is named here, not given as a file",
+            given=repr(name[:_LONGEST]),
+            allowed="a name or alias of the catalogue",
+            hint="/v1/gpus lists them",
+        )
+    return find_gpu(name)
+
+
+def checked_predictor(name: str | None, gpu: GPU | None, mode: str) -> str | None:
+    """The name of a zoo entry, or of a predictor that a GPU has an entry of.
+
+    Raises:
+        UnknownNameError: There is no such entry; a path or a registry's address is none.
+    """
+    if name is None:
+        return None
+    known = entries()
+    full = name if "/" in name or gpu is None else f"{gpu.slug}/{name}-{mode}"
+    if not _PREDICTOR.fullmatch(name) or full not in known:
+        raise unknown_name("predictor", name[:_LONGEST], known, hint="/v1/zoo lists them")
+    return full
+
+
+def checked_predictor_anywhere(name: str | None) -> str | None:
+    """The name of a zoo entry, or of a predictor that some GPU has an entry of.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
+    if name is None:
+        return None
+    known = entries()
+    short = {entry.partition("/")[2].rpartition("-")[0] for entry in known}
+    if not _PREDICTOR.fullmatch(name) or name not in {*known, *short}:
+        raise unknown_name("predictor", name[:_LONGEST], known, hint="/v1/zoo lists them")
+    return name

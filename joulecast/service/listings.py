@@ -1,0 +1,102 @@
+"""What there is: GPUs, models and zoo entries as plain lists and dictionaries."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+from ..errors import unknown_name
+from ..hardware import GPU, gpus
+from ..operations import MODES
+from ..profiling.templates import store
+from ..resources import shipped
+from ..zoo import entries
+from ..zoo.entry import load_card
+from ..zoo.rendering import any_gpu_markdown, markdown
+
+# What stands for a size of an input that a template leaves open, where it holds for it.
+_USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "tokens": 128}
+_FALLBACK = 224
+
+
+def gpu_summary(gpu: GPU, trained: list[str]) -> dict[str, Any]:
+    """A line of the catalogue."""
+    return {
+        "name": gpu.name,
+        "short_name": gpu.aliases[0],
+        "aliases": list(gpu.aliases),
+        "architecture": gpu.architecture,
+        "memory_bytes": gpu.memory_bytes,
+        "memory_bandwidth": gpu.memory_bandwidth,
+        "min_clock_mhz": gpu.min_clock_mhz,
+        "boost_clock_mhz": gpu.boost_clock_mhz,
+        "max_clock_mhz": gpu.max_clock_mhz,
+        "power_limit_w": gpu.power_limit_w,
+        "precisions": list(gpu.peak_flops),
+        "measured": [
+            mode for mode in MODES if any(e.startswith(f"{gpu.slug}/") and e.endswith(f"-{mode}") for e in trained)
+        ],
+    }
+
+
+def all_gpus() -> dict[str, Any]:
+    """The catalogue."""
+    trained = entries()
+    return {"gpus": [gpu_summary(gpu, trained) for gpu in gpus().values()]}
+
+
+def one_gpu(gpu: GPU) -> dict[str, Any]:
+    """All figures of a GPU."""
+    return {**asdict(gpu), **gpu_summary(gpu, entries()), "sources": list(gpu.sources)}
+
+
+@cache
+def _models() -> tuple[dict[str, Any], ...]:
+    return tuple(row for row in map(_model, store.names()) if row is not None)
+
+
+def _model(name: str) -> dict[str, Any] | None:
+    model = store.load(name)
+    if model is None:
+        return None
+    title, shape = next(iter(model.inputs.items()))
+    setting = model.settings.get("inference") or next(iter(model.settings.values()))
+    low_high = {
+        size: (min(regime.ranges[i][0] for regime in setting.regimes), max(r.ranges[i][1] for r in setting.regimes))
+        for i, size in enumerate(model.size_names)
+    }
+    family = "image" if len(shape) == 4 else "tokens" if len(shape) == 2 else "features"
+    usual = {**_USUAL_SIZES, **({"batch": 8} if family != "image" else {})}
+    return {
+        "name": name,
+        "family": family,
+        "input_shape": [
+            n if isinstance(n, int) else min(max(usual.get(n, _FALLBACK), low_high[n][0]), low_high[n][1])
+            for n in shape
+        ],
+        "input_names": [title] if title else [],
+    }
+
+
+def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
+    """Models with templates whose name contains a text."""
+    wanted = search.lower()
+    found = [row for row in _models() if wanted in row["name"]]
+    # Names that begin with it come first.
+    return {"models": sorted(found, key=lambda row: not row["name"].startswith(wanted)), "others": others}
+
+
+def zoo_card(name: str) -> dict[str, Any]:
+    """The model card of an entry, with its text for people under "markdown".
+
+    Raises:
+        UnknownNameError: There is no such entry.
+        ZooError: It is damaged.
+    """
+    known = entries()
+    if name not in known:
+        raise unknown_name("predictor", name, known)
+    card = load_card(shipped("zoo") / name)
+    return {**card, "name": name, "markdown": any_gpu_markdown(card) if "gpu" not in card else markdown(card)}

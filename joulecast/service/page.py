@@ -1,0 +1,55 @@
+"""The page and its files, as they lie in static/."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from .problems import not_found
+
+router = APIRouter(include_in_schema=False)
+
+_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+@cache
+def _static() -> dict[str, tuple[bytes, str, str]]:
+    """Name -> content, type and ETag. What is not in here is not served, whatever a path says."""
+    found = {}
+    for file in files(__package__).joinpath("static").iterdir():
+        suffix = "." + file.name.rpartition(".")[2]
+        if file.is_file() and suffix in _TYPES:
+            content = file.read_bytes()
+            found[file.name] = (content, _TYPES[suffix], f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+    return found
+
+
+@router.get("/")
+async def index(request: Request) -> Response:
+    """The page."""
+    return _file(request, "index.html")
+
+
+@router.get("/static/{name}")
+async def static(request: Request, name: str) -> Response:
+    """A file of the page."""
+    return _file(request, name)
+
+
+def _file(request: Request, name: str) -> Response:
+    if name not in _static():
+        raise not_found(request.url.path)
+    content, media_type, etag = _static()[name]
+    headers = {"ETag": etag, "Cache-Control": "no-cache"}
+    if request.headers.get("if-none-match") == etag:
+        return Response(status_code=304, headers=headers)
+    return Response(content, headers=headers, media_type=media_type)

@@ -1,0 +1,90 @@
+"""Errors as application/problem+json (RFC 9457), with the four parts that the library gives them."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import Response
+
+from ..errors import DatasetError, JoulecastError, ZooError
+from ..problems import ERROR_CLASSES, TYPE_PREFIX
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class ServiceError(JoulecastError):
+    """What only a service can refuse: too much, too long, without a token."""
+
+    def __init__(self, status: int, kind: str, what: str, *, retry_after_s: int | None = None, **parts: Any) -> None:
+        super().__init__(what, **parts)
+        self.status = status
+        self.kind = kind
+        self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+
+
+# The fault of the service; everything else is that of the question.
+_OURS = (DatasetError, ZooError)
+
+
+def problem_of(error: JoulecastError) -> dict[str, Any]:
+    """An error of the library as the object that stands in a response."""
+    if isinstance(error, ServiceError):
+        kind, status = error.kind, error.status
+    else:
+        kind = next((name for name, known in ERROR_CLASSES.items() if isinstance(error, known)), "refused")
+        status = 503 if isinstance(error, _OURS) else 422
+    return {
+        "type": TYPE_PREFIX + kind,
+        "title": error.what,
+        "status": status,
+        "detail": str(error),
+        "given": None if error.given is None else str(error.given),
+        "allowed": None if error.allowed is None else str(error.allowed),
+        "hint": error.hint,
+    }
+
+
+def problem_response(error: JoulecastError, request_id: str | None = None, **changed: Any) -> Response:
+    """The response to an error; `changed` replaces parts of the problem, such as its status."""
+    problem = {**problem_of(error), **changed}
+    if request_id is not None:
+        problem["instance"] = f"urn:joulecast:request:{request_id}"
+    headers = error.headers if isinstance(error, ServiceError) else {}
+    return Response(json.dumps(problem), problem["status"], headers, MEDIA_TYPE)
+
+
+def not_found(path: str) -> ServiceError:
+    """No such path."""
+    return ServiceError(
+        404, "not-found", "nothing lies at this path", given=path, hint="/v1/openapi.json lists what there is"
+    )
+
+
+def validation_problem(error: RequestValidationError) -> JoulecastError:
+    """What the schema refuses, in the same four parts: the first of the faults, and how many more there are."""
+    faults = error.errors()
+    first = faults[0]
+    where = ".".join(str(part) for part in first["loc"][1:])
+    if first["type"] == "json_invalid":
+        return ServiceError(400, "json", "the body is no JSON", given=str(first.get("ctx", {}).get("error", "")))
+    more = f"; {len(faults) - 1} more like this" if len(faults) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return ServiceError(422, "input", f"there is no field {where!r}{more}", given=where, hint=_LISTED)
+    if first["type"] == "missing":
+        return ServiceError(422, "input", f"the field {where!r} is missing{more}", hint=_LISTED)
+    place = where or "body"
+    return ServiceError(
+        422, "input", f"{place} is not as it should be{more}", given=_shown(first.get("input")), allowed=first["msg"]
+    )
+
+
+_LISTED = "/v1/openapi.json lists the fields"
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return repr(value)[:200]

@@ -1,0 +1,298 @@
+"""What may be asked: the bodies of requests, and the same as query parameters. Names are those of the library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+
+from ..inputs import parse_shapes
+from ..operations import MODES, PRECISIONS, RequestedPrecision
+from ..queries.objectives import OBJECTIVES
+
+_LARGEST = 2**31 - 1
+Size = Annotated[int, Field(ge=1, le=_LARGEST, strict=True)]
+TextSize = Annotated[int, Field(ge=1, le=_LARGEST)]
+Shape = Annotated[list[Size], Field(max_length=8)]
+InputShape = (
+    Annotated[list[Size], Field(min_length=1, max_length=8)]
+    | Annotated[list[Shape], Field(min_length=1, max_length=16)]
+    | Annotated[dict[Annotated[str, Field(max_length=100)], Shape], Field(min_length=1, max_length=16)]
+)
+# The library says what is wrong with a name, in its own words; the schema says what there is.
+Name = Annotated[str, Field(min_length=1, max_length=100)]
+Mode = Annotated[str, WithJsonSchema({"type": "string", "enum": list(MODES)})]
+Precision = Annotated[str, WithJsonSchema({"type": "string", "enum": list(get_args(RequestedPrecision))})]
+OperationPrecision = Annotated[str, WithJsonSchema({"type": "string", "enum": list(PRECISIONS)})]
+Composition = Annotated[str, WithJsonSchema({"type": "string", "enum": ["overlap", "sum"]})]
+Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECTIVES)})]
+Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
+Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
+Number = (
+    Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
+)
+Attribute = bool | Number | Annotated[str, Field(max_length=100)] | None | Annotated[list[Number], Field(max_length=16)]
+Format = Literal["json", "csv"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class OperationItem(_Strict):
+    """One operation, as `joulecast extract --json` lists it."""
+
+    kind: Name = Field(examples=["linear"])
+    input_shapes: Annotated[list[Shape], Field(min_length=1, max_length=256)] = Field(examples=[[[32, 128]]])
+    attributes: Annotated[dict[str, Attribute], Field(max_length=32)] | None = Field(
+        None, examples=[{"out_features": 64, "bias": True}]
+    )
+    precision: OperationPrecision = "fp32"
+    mode: Mode = "inference"
+    count: Annotated[int, Field(ge=1, le=10**9, description="Calls per iteration.")] = 1
+    module_paths: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=10_000)] = []
+    module_counts: Annotated[list[Size], Field(max_length=10_000)] = []
+
+
+class DroppedItem(_Strict):
+    """Work that extraction saw, and that is no operation: listed in the notes of a prediction."""
+
+    name: Name
+    count: Annotated[int, Field(ge=1, le=10**9)]
+    module_paths: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=10_000)]
+    reason: Name
+
+
+class Subject(_Strict):
+    """A model by name with the shape of its input, or a list of operations."""
+
+    model: Name | None = Field(None, description="Name of a model; files are not read.", examples=["resnet50"])
+    operations: Annotated[list[OperationItem], Field(min_length=1)] | None = Field(
+        None, description="Instead of a model: its operations with their counts."
+    )
+    name: Name | None = Field(None, description="What to call a list of operations.")
+    dropped: Annotated[list[DroppedItem], Field(max_length=1000)] | None = Field(
+        None, description="What the extraction of the operations left out."
+    )
+    input_shape: InputShape | None = Field(
+        None,
+        description="Shape of the input of a model, batch first; a list of shapes; or shapes by name. Beside "
+        "operations: the one that they were extracted at, to be repeated in the answer.",
+        examples=[[32, 3, 224, 224]],
+    )
+    mode: Mode = "inference"
+    cache_length: Size | None = Field(None, description="Tokens that a transformer has cached.")
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> Self:
+        if (self.model is None) == (self.operations is None):
+            raise ValueError("either a model or operations")
+        return self
+
+
+class OnePrecision(Subject):
+    """A subject in one precision."""
+
+    precision: Precision = "default"
+
+
+class PredictQuestion(OnePrecision):
+    """What one iteration costs on a GPU; see `joulecast.predict`."""
+
+    gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
+    clock_mhz: Clock | None = Field(None, description="Graphics clock; the GPU's default if left out.")
+    power_limit_w: Positive | None = Field(None, description="Power cap; the board's default if left out.")
+    predictor: Name | None = Field(None, description="A zoo name; the GPU's default if left out.")
+    composition: Composition | None = None
+    strict: bool = Field(False, description="Refuse where an operation is not covered.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpu": "A30"},
+                {
+                    "model": "llama3_8b",
+                    "input_shape": [8, 1],
+                    "gpu": "H100 SXM",
+                    "precision": "bf16",
+                    "cache_length": 2048,
+                },
+                {
+                    "operations": [
+                        {"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_features": 64}, "count": 3}
+                    ],
+                    "gpu": "A30",
+                    "clock_mhz": 900,
+                },
+            ]
+        }
+    )
+
+
+class SweepQuestion(Subject):
+    """Where, at which clock and in which precision a job could run; see `joulecast.sweep`."""
+
+    objective: Objective = "energy"
+    gpus: Annotated[list[Name], Field(max_length=100)] | None = Field(
+        None, description="Names or aliases; the whole catalogue if left out.", examples=[["A30", "H100 SXM"]]
+    )
+    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = Field(
+        None, description="Up to 40 that each GPU can hold, if left out."
+    )
+    power_limit_w: Positive | None = None
+    precision: Precision | Annotated[list[Precision], Field(max_length=5)] = "default"
+    batch_sizes: Annotated[list[Size], Field(max_length=100)] | None = None
+    predictor: Name | None = None
+    price_per_hour: Price | Annotated[dict[Name, Price], Field(max_length=100)] | None = Field(
+        None, description="Of any GPU, or by GPU."
+    )
+    price_per_kwh: Price | None = None
+    carbon: Price | Name | None = Field(None, description="Grams of CO2 per kWh, or a country such as DE.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"model": "resnet50", "input_shape": [32, 3, 224, 224], "gpus": ["A30", "H100 SXM"]}]
+        }
+    )
+
+
+class BestQuestion(SweepQuestion):
+    """The best choices for a job; see `joulecast.best`."""
+
+    max_time_s: Positive | None = Field(None, description="Deadline of an iteration.")
+    max_power_w: Positive | None = Field(None, description="Mean board power over an iteration.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"model": "resnet50", "input_shape": [32, 3, 224, 224]},
+                {
+                    "model": "bert_base",
+                    "input_shape": [8, 128],
+                    "objective": "cost",
+                    "price_per_hour": {"A30": 0.5, "L4": 0.7, "H100 SXM": 3.0},
+                    "precision": ["fp32", "fp16"],
+                    "max_time_s": 0.05,
+                },
+            ]
+        }
+    )
+
+
+class ExtractQuestion(OnePrecision):
+    """The operations of a model; see `joulecast.extract`."""
+
+    optimizer: Annotated[str, WithJsonSchema({"type": "string", "enum": ["sgd", "adam", "adamw"]})] | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"model": "resnet18", "input_shape": [8, 3, 224, 224], "mode": "training"}]}
+    )
+
+
+class OperationsQuestion(_Strict):
+    """Single operations, each alone in a loop; see `joulecast.predict_operations`."""
+
+    operations: Annotated[list[OperationItem], Field(min_length=1)]
+    gpu: Name = Field(examples=["A30"])
+    clock_mhz: Clock | None = None
+    power_limit_w: Positive | None = None
+    predictor: Name | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"operations": [{"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}], "gpu": "A30"}]
+        }
+    )
+
+
+class BatchQuestion(_Strict):
+    """Many predictions at once. Each is answered, or refused, for itself."""
+
+    requests: Annotated[list[PredictQuestion], Field(min_length=1)]
+    details: bool = Field(False, description="Whether to list the operations of each.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "requests": [
+                        {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"},
+                        {"model": "resnet34", "input_shape": [8, 3, 224, 224], "gpu": "A30"},
+                    ]
+                }
+            ]
+        }
+    )
+
+
+class _Query(BaseModel):
+    """A subject in a query string: a shape is a text such as 32,3,224,224; several, or name=shape, are repeated."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: Name = Field(examples=["resnet50"])
+    input_shape: Annotated[list[Annotated[str, Field(max_length=200)]], Field(min_length=1, max_length=16)] = Field(
+        description="Such as 32,3,224,224. Several inputs: repeat it; by name: input_ids=8,128.",
+        examples=[["32,3,224,224"]],
+    )
+    mode: Mode = "inference"
+    cache_length: TextSize | None = None
+    format: Format | None = Field(None, description="json or csv; or ask by the header Accept.")
+
+    def fields(self) -> dict[str, Any]:
+        """What the body of the same question would say."""
+        shape = _plain(parse_shapes(self.input_shape))
+        given = self.model_dump(exclude_none=True, exclude={"format", "input_shape"})
+        return {**given, "input_shape": shape}
+
+
+class PredictQuery(_Query):
+    """See PredictQuestion."""
+
+    precision: Precision = "default"
+    gpu: Name = Field(examples=["A30"])
+    clock_mhz: Clock | None = None
+    power_limit_w: Positive | None = None
+    predictor: Name | None = None
+    composition: Composition | None = None
+    strict: bool = False
+
+
+class SweepQuery(_Query):
+    """See SweepQuestion; prices by GPU need a body."""
+
+    objective: Objective = "energy"
+    gpus: Annotated[list[Name], Field(max_length=100)] | None = None
+    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = None
+    power_limit_w: Positive | None = None
+    precision: Annotated[list[Precision], Field(max_length=5)] | None = None
+    batch_sizes: (
+        Annotated[list[Annotated[int, Field(ge=1, le=_LARGEST)]], Field(min_length=1, max_length=100)] | None
+    ) = None
+    predictor: Name | None = None
+    price_per_hour: Price | None = None
+    price_per_kwh: Price | None = None
+    carbon: Price | Name | None = None
+
+
+class BestQuery(SweepQuery):
+    """See BestQuestion."""
+
+    max_time_s: Positive | None = None
+    max_power_w: Positive | None = None
+
+
+class ExtractQuery(_Query):
+    """See ExtractQuestion."""
+
+    precision: Precision = "default"
+    optimizer: Annotated[str, WithJsonSchema({"type": "string", "enum": ["sgd", "adam", "adamw"]})] | None = None
+
+
+def _plain(shape: Any) -> Any:
+    """Tuples as lists: what JSON would have held."""
+    if isinstance(shape, dict):
+        return {name: list(item) for name, item in shape.items()}
+    return [list(item) if isinstance(item, Sequence) else item for item in shape]

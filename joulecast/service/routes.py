@@ -1,0 +1,257 @@
+"""The paths under /v1."""
+
+from __future__ import annotations
+
+import functools
+import platform
+from collections.abc import Callable, Coroutine
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Query, Request
+from starlette.responses import Response
+
+from .. import __version__
+from ..errors import UnknownNameError
+from ..networks import Network
+from ..predictors.prediction import Prediction
+from ..queries import Sweep
+from ..zoo import entries
+from . import listings, metrics, schemas
+from .answers import Answers, batch_csv, batch_json
+from .caching import CachedRoute
+from .guards import checked_gpu
+from .problems import MEDIA_TYPE, ServiceError
+from .questions import (
+    BatchQuestion,
+    BestQuery,
+    BestQuestion,
+    ExtractQuery,
+    ExtractQuestion,
+    Format,
+    OperationsQuestion,
+    PredictQuery,
+    PredictQuestion,
+    SweepQuery,
+    SweepQuestion,
+)
+from .rendering import (
+    choices_csv,
+    choices_json,
+    json_bytes,
+    media_type_of,
+    network_csv,
+    operations_csv,
+    operations_json,
+    rendered,
+)
+
+_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+_CODES = {
+    400: "The request is not HTTP or JSON as it should be",
+    401: "The token is missing or unknown",
+    408: "The body comes too slowly, or the answer takes too long",
+    413: "The body, the batch or the network is too large",
+    422: "A value cannot be; says what was given, and what is allowed",
+    429: "Too many requests are waiting",
+    503: "The zoo is damaged",
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {code: {"description": text, **_PROBLEM} for code, text in _CODES.items()}
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "You have this answer (If-None-Match)"}}
+_MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
+_CSV = {"text/csv": {"schema": {"type": "string"}}}
+
+FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
+Answered = Coroutine[Any, Any, Response]
+
+
+def _answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
+    """Arguments of a route whose answers are cached."""
+    ok: dict[str, Any] = {"model": model, "description": "The answer"}
+    if as_csv:
+        ok["content"] = _CSV
+    return {"responses": {**PROBLEMS, **_NOT_MODIFIED, 200: ok}, "response_class": Response, "response_model": None}
+
+
+questions = APIRouter(prefix="/v1", route_class=CachedRoute)
+system = APIRouter(prefix="/v1", responses=PROBLEMS)
+
+
+async def _ask(
+    request: Request,
+    form: str | None,
+    answer: Callable[[Answers], Any],
+    to_json: Callable[[Any], Any],
+    to_csv: Callable[[Any], str] | None = None,
+) -> Response:
+    """Compute an answer, and its bytes, in a thread."""
+    media_type = media_type_of(request.headers.get("accept", ""), form)
+    if to_csv is None and media_type.startswith("text/csv"):
+        media_type = "application/json"
+    answers: Answers = request.app.state.answers
+
+    def body() -> bytes:
+        return rendered(answer(answers), media_type, to_json, to_csv)
+
+    content = await request.app.state.workers.run(body)
+    return Response(content, media_type=media_type)
+
+
+@questions.get("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
+async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
+    """Predict time, power and energy of one iteration of a model that has a name."""
+    question = PredictQuestion(**query.fields())
+    return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+
+
+@questions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
+async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+    """Predict time, power and energy of one iteration of a model, or of a list of operations."""
+    return await _ask(request, format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+
+
+@questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
+async def predict_batch(request: Request, question: BatchQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+    """Predict up to thousands of candidates. One that is refused has a problem in its place, and spoils no other."""
+    to_json = functools.partial(batch_json, details=question.details)
+    return await _ask(request, format, lambda a: a.predict_batch(question), to_json, batch_csv)
+
+
+@questions.post("/predict_operations", **_answering(schemas.OperationsAnswer, as_csv=True), tags=["predict"])
+async def predict_operations(
+    request: Request,
+    question: OperationsQuestion,
+    format: FormatQuery = None,  # noqa: A002
+) -> Response:
+    """Predict single operations, each running alone in a loop."""
+    return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, operations_csv)
+
+
+@questions.get("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
+async def sweep_by_name(request: Request, query: Annotated[SweepQuery, Query()]) -> Response:
+    """Predict a model that has a name on GPUs over their clocks."""
+    question = SweepQuestion(**query.fields())
+    return await _ask(request, query.format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
+
+
+@questions.post("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
+async def sweep(request: Request, question: SweepQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+    """Predict a job on GPUs over their clocks, in one precision or several."""
+    return await _ask(request, format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
+
+
+@questions.get("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
+async def best_by_name(request: Request, query: Annotated[BestQuery, Query()]) -> Response:
+    """Choose the GPU and the clock for a model that has a name."""
+    question = BestQuestion(**query.fields())
+    return await _ask(request, query.format, lambda a: a.best(question), choices_json, choices_csv)
+
+
+@questions.post("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
+async def best(request: Request, question: BestQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+    """Choose the GPU and the clock for a job: the best clock of each GPU, best first."""
+    return await _ask(request, format, lambda a: a.best(question), choices_json, choices_csv)
+
+
+@questions.get("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
+async def extract_by_name(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
+    """List the operations of a model that has a name."""
+    question = ExtractQuestion(**query.fields())
+    return await _ask(request, query.format, lambda a: a.extract(question), Network.to_json, network_csv)
+
+
+@questions.post("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
+async def extract(request: Request, question: ExtractQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+    """List the operations of a model; or check a list of operations, and put equal ones together."""
+    return await _ask(request, format, lambda a: a.extract(question), Network.to_json, network_csv)
+
+
+@questions.get("/gpus", **_answering(schemas.GpusAnswer), tags=["catalogue"])
+async def gpus(request: Request) -> Response:
+    """The GPU catalogue, with what was measured."""
+    return Response(json_bytes(listings.all_gpus()), media_type="application/json")
+
+
+@questions.get("/models", **_answering(schemas.ModelsAnswer), tags=["models"])
+async def models(
+    request: Request,
+    search: Annotated[str, Query(max_length=100, description="Part of a name.")] = "",
+) -> Response:
+    """Models that are known by name, and answered without torch."""
+    others = request.app.state.settings.extraction and find_spec("torch") is not None
+    listed = await request.app.state.workers.run(listings.all_models, search, others=others)
+    return Response(json_bytes(listed), media_type="application/json")
+
+
+@questions.get("/zoo", **_answering(schemas.ZooAnswer), tags=["catalogue"])
+async def zoo(request: Request) -> Response:
+    """Names of the predictors."""
+    return Response(json_bytes({"entries": entries()}), media_type="application/json")
+
+
+def _named(model: type[Any]) -> dict[str, Any]:
+    arguments = _answering(model)
+    arguments["responses"] |= _MISSING
+    return arguments
+
+
+@questions.get("/gpus/{name}", **_named(schemas.GpuAnswer), tags=["catalogue"])
+async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
+    """All figures of a GPU, with their sources."""
+    to_json = listings.one_gpu
+    return await _found(_ask(request, None, lambda _: checked_gpu(name), to_json))
+
+
+@questions.get("/zoo/{gpu}/{entry}", **_named(schemas.CardAnswer), tags=["catalogue"])
+async def card(
+    request: Request,
+    gpu: Annotated[str, Path(max_length=100, examples=["a30"])],
+    entry: Annotated[str, Path(max_length=100, examples=["forest-inference"])],
+) -> Response:
+    """The model card of a predictor."""
+    return await _found(_ask(request, None, lambda _: listings.zoo_card(f"{gpu}/{entry}"), lambda found: found))
+
+
+async def _found(answer: Answered) -> Response:
+    """A name in a path that nothing has is a path that does not exist."""
+    try:
+        return await answer
+    except UnknownNameError as error:
+        raise ServiceError(
+            404, "unknown-name", error.what, given=error.given, allowed=error.allowed, hint=error.hint
+        ) from error
+
+
+@system.get("/health", response_model=schemas.HealthAnswer, tags=["system"])
+async def health() -> dict[str, str]:
+    """Whether the process answers at all."""
+    return {"status": "ok"}
+
+
+@system.get("/ready", response_model=schemas.HealthAnswer, tags=["system"])
+async def ready(request: Request) -> dict[str, str]:
+    """Whether the predictors are loaded; 503 until then."""
+    if not request.app.state.ready:
+        raise ServiceError(503, "starting", "the predictors are being loaded", retry_after_s=1)
+    return {"status": "ready"}
+
+
+@system.get("/version", response_model=schemas.VersionAnswer, tags=["system"])
+async def version(request: Request) -> dict[str, str]:
+    """What runs here."""
+    return {
+        "joulecast": __version__,
+        "python": platform.python_version(),
+        "generation": request.app.state.cache.generation,
+    }
+
+
+@system.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    tags=["system"],
+)
+async def prometheus(request: Request) -> Response:
+    """Counters for Prometheus."""
+    return Response(request.app.state.metrics.text(), media_type=metrics.MEDIA_TYPE)

@@ -1,0 +1,27 @@
+"""Quantities as people write them: three digits and an SI prefix."""
+
+from __future__ import annotations
+
+SI_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+
+
+def si(value: float | None, unit: str) -> str:
+    """A quantity with three digits and an SI prefix: "21.4 ms"; a dash where it is missing."""
+    if value is None:
+        return "-"
+    for factor, prefix in SI_PREFIXES:
+        if abs(value) >= factor * 0.9995:
+            return (
+                f"{value / factor:.3g} {prefix}{unit}"
+                if abs(value / factor) < 999.5
+                else f"{value / factor:.0f} {prefix}{unit}"
+            )
+    return f"{value:.3g} {unit}" if value else f"0 {unit}"
+
+
+def scaled(value: float, unit: str) -> tuple[float, str]:
+    """A factor and the prefixed unit that make a value at least 1: 0.002 s -> (1e-3, "ms")."""
+    for factor, prefix in SI_PREFIXES:
+        if abs(value) >= factor:
+            return factor, f"{prefix}{unit}"
+    return 1.0, unit

@@ -1,0 +1,63 @@
+"""The golden prediction of an entry: a few operations and what they were predicted to cost when it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError, ZooError
+from ..operations import Operation
+from .files import disagreement
+
+GOLDEN_OPERATIONS = 8
+"""How many are stored (per GPU, where there are several)."""
+_MOST_OPERATIONS = 64
+_TOLERANCE = 1e-4  # fp32 sums in another order differ by 1e-6; another forest by far more.
+
+
+def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
+    """The operations of a golden prediction.
+
+    Raises:
+        ZooError: None, or more than any entry has.
+        InputError: One is none.
+    """
+    if not 0 < len(values) <= _MOST_OPERATIONS:
+        raise ZooError("a golden prediction has a number of operations that cannot be", given=len(values))
+    return [Operation.from_json(value) for value in values]
+
+
+@contextmanager
+def refusing_damage(folder: Path) -> Iterator[None]:
+    """Whatever content leads to is one error, and numbers beyond all measure are no warning: they disagree later.
+
+    Raises:
+        ZooError: The content is not what it must be.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ZooError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
+        cause = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause[:300]) from error
+
+
+def require_agreement(folder: Path, manifest: Mapping[str, Any], pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Compare what is predicted again with what is stored.
+
+    Raises:
+        ZooError: They differ by more than rounding, or are no numbers.
+    """
+    with refusing_damage(folder):
+        agrees = all(
+            np.shape(again) == np.shape(stored) and np.allclose(again, stored, rtol=_TOLERANCE, atol=0)
+            for again, stored in pairs
+        )
+    if not agrees:
+        raise disagreement(folder, manifest)

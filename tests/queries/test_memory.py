@@ -1,0 +1,75 @@
+"""The memory that a job needs, against what autograd keeps on the meta device, and against arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import joulecast
+from joulecast import Operation
+from joulecast.hardware import find_gpu
+from joulecast.profiling.torchvision_models import build
+from joulecast.queries.memory import memory_need, saved_bytes
+
+LINEAR = Operation("linear", [(32, 1000)], {"out_features": 500, "bias": False})
+
+
+def kept_by_autograd(model: torch.nn.Module, shape: tuple[int, ...]) -> int:
+    """Bytes of all storages that a forward saves, parameters aside."""
+    parameters = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+    kept = {}
+
+    def pack(tensor):
+        storage = tensor.untyped_storage()
+        if storage._cdata not in parameters:
+            kept[storage._cdata] = storage  # (held, or its address would be given to another)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        model.train()(torch.empty(shape, device="meta"))
+    return sum(storage.nbytes() for storage in kept.values())
+
+
+@pytest.mark.parametrize("name", ["resnet18", "mobilenet_v2", "densenet121", "convnext_tiny"])
+def test_training_keeps_what_autograd_keeps(name):
+    shape = (2, 3, 128, 128)
+    model = build(name).to("meta")
+    network = joulecast.extract(name, shape, mode="training")
+    assert saved_bytes(network) == pytest.approx(kept_by_autograd(model, shape), rel=0.1)
+    weights = sum(parameter.numel() * 4 for parameter in model.parameters())
+    assert memory_need(network).weights_bytes == pytest.approx(2 * weights, rel=1e-3)
+
+
+def test_inference_is_weights_and_the_largest_operation():
+    need = memory_need(joulecast.Network.of([(LINEAR, 3)]))
+    assert need.weights_bytes == 3 * 1000 * 500 * 4
+    assert need.activations_bytes == (32 * 1000 + 32 * 500) * 4
+
+
+def test_a_module_that_is_called_twice_has_its_weights_once():
+    shared = torch.nn.Linear(64, 64)
+    once = joulecast.extract(torch.nn.Sequential(shared, torch.nn.ReLU()), (8, 64))
+    twice = joulecast.extract(torch.nn.Sequential(shared, shared), (8, 64))
+    assert memory_need(twice).weights_bytes <= 2 * memory_need(once).weights_bytes
+
+
+def test_adam_keeps_two_moments():
+    plain, adam = (
+        memory_need(joulecast.extract("resnet18", (2, 3, 64, 64), mode="training", optimizer=optimizer))
+        for optimizer in (None, "adamw")
+    )
+    assert adam.weights_bytes == pytest.approx(2 * plain.weights_bytes, rel=0.01)
+    assert adam.activations_bytes == plain.activations_bytes
+
+
+def test_a_step_of_decoding_holds_the_caches_of_all_layers():
+    # Llama-3-8B: 32 layers, 8 heads of 128 for keys and as many for values, in bf16.
+    short, long = (
+        memory_need(joulecast.extract("llama3_8b", (1, 1), precision="bf16", cache_length=length))
+        for length in (1023, 2047)
+    )
+    grown = long.activations_bytes - short.activations_bytes
+    assert grown >= 32 * 2 * 1024 * 8 * 128 * 2
+    assert long.weights_bytes == pytest.approx(8.03e9 * 2, rel=0.01)
+    assert not long.fits(find_gpu("T4"))
+    assert long.fits(find_gpu("A30"))

@@ -1,0 +1,138 @@
+"""Objectives by arithmetic, constraints, ties, and one clear error per mistake."""
+
+from __future__ import annotations
+
+import pytest
+
+import joulecast
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.queries.carbon import carbon_intensity, grids
+
+JOB = ("resnet18", (32, 3, 224, 224))
+TWO = {"gpus": ["A30", "T4"], "clocks": (600, 900, 1200)}
+
+
+def best(**options):
+    return joulecast.best(*JOB, **{**TWO, **options})
+
+
+def test_cost_is_hours_and_kilowatt_hours():
+    for choice in best(objective="cost", price_per_hour={"A30": 3.6, "T4": 0.36}, price_per_kwh=0.5):
+        hourly = {"A30": 3.6, "T4": 0.36}[choice.alias]
+        assert choice.cost == pytest.approx(hourly * choice.time_s / 3600 + 0.5 * choice.energy_j / 3.6e6)
+        assert choice.value == choice.cost
+
+
+def test_a_price_for_all_makes_time_the_objective_and_electricity_makes_it_energy():
+    by_hour = best(objective="cost", price_per_hour=2.0)
+    assert [c.alias for c in by_hour] == [c.alias for c in best(objective="time")]
+    by_kwh = best(objective="cost", price_per_kwh=0.3)
+    assert [(c.alias, c.clock_mhz) for c in by_kwh] == [(c.alias, c.clock_mhz) for c in best()]
+
+
+def test_gpus_without_a_price_are_left_out():
+    sweep = joulecast.sweep(*JOB, **TWO, objective="cost", price_per_hour={"A30": 1.0})
+    assert {row.alias for row in sweep} == {"A30"}
+    assert [(out.gpu, out.reason) for out in sweep.left_out] == [("T4", "has no price per hour")]
+
+
+def test_carbon_is_energy_times_intensity():
+    by_country, by_number = best(objective="carbon", carbon="fr"), best(objective="carbon", carbon=56)
+    assert by_country[0].carbon_g == by_number[0].carbon_g == pytest.approx(by_number[0].energy_j / 3.6e6 * 56)
+    assert carbon_intensity("germany") == carbon_intensity("DE") == carbon_intensity("381")
+    assert all(0 < grid.carbon_g_per_kwh < 1200 and grid.year == 2023 and grid.source for grid in grids().values())
+
+
+def test_per_sample_compares_batch_sizes():
+    choices = best(objective="energy_per_sample", batch_sizes=[1, 8, 64], gpus="A30")
+    assert {choice.batch_size for choice in choices} == {1, 8, 64}
+    for choice in choices:
+        assert choice.value == choice.energy_per_sample_j == pytest.approx(choice.energy_j / choice.batch_size)
+    assert choices[0].batch_size > 1
+
+
+def test_constraints_hold():
+    free = best(objective="energy")
+    deadline = 0.9 * free[0].time_s
+    quick = best(max_time_s=deadline)
+    assert all(choice.time_s <= deadline for choice in quick)
+    rows = joulecast.sweep(*JOB, **TWO).rows
+    assert quick[0].energy_j == min(row.energy_j for row in rows if row.time_s <= deadline)
+    thrifty = best(objective="time", max_power_w=55)
+    assert all(choice.power_w <= 55 for choice in thrifty)
+    assert thrifty[0].time_s == min(row.time_s for row in rows if row.power_w <= 55)
+
+
+def test_ties_lie_within_the_interval_of_the_best():
+    choices = joulecast.best("resnet50", (32, 3, 224, 224), gpus=["H100 SXM", "H100 NVL", "T4", "H200"])
+    high = choices[0].interval.energy_j[1]
+    assert not choices[0].tied
+    assert [choice.tied for choice in choices[1:]] == [choice.value <= high for choice in choices[1:]]
+    assert {choice.tied for choice in choices[1:]} == {True, False}
+
+
+def test_a_lower_cap_is_held():
+    loose, tight = (
+        joulecast.sweep("resnet50", (32, 3, 224, 224), gpus="H100 SXM", clocks=1980, power_limit_w=cap).rows[0]
+        for cap in (700, 250)
+    )
+    assert tight.power_w <= 250.001 < loose.power_w
+    assert tight.held_clock_mhz < loose.held_clock_mhz <= 1980
+    assert tight.time_s > loose.time_s
+
+
+def test_gpus_without_the_precision_are_left_out_of_several():
+    choices = joulecast.best(*JOB, gpus=["T4", "L4"], precision=["fp16", "bf16"], clocks=900)
+    assert {(choice.alias, choice.precision) for choice in choices} == {("T4", "fp16"), ("L4", "fp16"), ("L4", "bf16")}
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({"clocks": (900, 1500)}, InputError, "A30 cannot hold this graphics clock(.|\n)*210 to 1440"),
+        ({"gpus": "T4", "precision": "bf16"}, InputError, "T4 does not support bf16"),
+        ({"gpus": ["T4", "P4"], "precision": "bf16"}, InputError, "no GPU can run this job(.|\n)*bf16"),
+        ({"gpus": None, "clocks": 9000}, InputError, "no GPU can run this job(.|\n)*holds"),
+        ({"power_limit_w": 5000}, InputError, "no GPU can run this job(.|\n)*cannot be held to this power"),
+        ({"gpus": []}, InputError, "nothing to choose from"),
+        ({"clocks": []}, InputError, "nothing to choose from"),
+        ({"clocks": (-900,)}, InputError, "a clock is a positive number"),
+        ({"precision": []}, InputError, "nothing to choose from"),
+        ({"precision": ["fp16", "fp17"]}, UnknownNameError, "did you mean fp16"),
+        ({"batch_sizes": [0]}, InputError, "batch sizes are positive"),
+        ({"objective": "enrgy"}, UnknownNameError, "did you mean energy"),
+        ({"objective": "cost"}, InputError, "needs prices"),
+        ({"objective": "carbon"}, InputError, "intensity of the grid"),
+        ({"price_per_hour": -1}, InputError, "at least 0(.|\n)*-1"),
+        ({"price_per_hour": {"A30": -0.5}}, InputError, "at least 0"),
+        ({"price_per_kwh": float("nan")}, InputError, "at least 0"),
+        ({"carbon": -5}, InputError, "at least 0"),
+        ({"carbon": "Atlantis"}, UnknownNameError, "country"),
+        ({"max_time_s": 0}, InputError, "max_time_s is a positive number"),
+        ({"max_time_s": 1e-9}, InputError, "no choice keeps the deadline(.|\n)*least for the deadline(.|\n)*nearest: "),
+        ({"max_power_w": 1}, InputError, "no choice keeps the power budget(.|\n)*nearest: T4 at 600 MHz"),
+    ],
+)
+def test_bad_input(options, error, says):
+    with pytest.raises(error, match=says):
+        best(**options)
+
+
+def test_two_limits_that_can_be_kept_only_one_by_one_bind_together():
+    quickest, thriftiest = best(objective="time")[0], min(joulecast.sweep(*JOB, **TWO), key=lambda row: row.power_w)
+    with pytest.raises(InputError, match="deadline and the power budget together"):
+        best(max_time_s=1.01 * quickest.time_s, max_power_w=1.01 * thriftiest.power_w)
+
+
+def test_a_job_that_fits_in_no_memory():
+    with pytest.raises(InputError, match=r"fits in no memory(.|\n)*GiB(.|\n)*smaller batch"):
+        joulecast.best("resnet50", (100_000, 3, 224, 224), mode="training")
+
+
+def test_lists_of_operations_have_no_samples():
+    operation = joulecast.Operation("relu", [(32, 64, 56, 56)])
+    assert joulecast.best([(operation, 3)], gpus="A30", clocks=900)[0].energy_per_sample_j is None
+    with pytest.raises(InputError, match="needs a batch size"):
+        joulecast.best([(operation, 3)], objective="energy_per_sample", gpus="A30")
+    with pytest.raises(InputError, match="other batch sizes need a model"):
+        joulecast.best([(operation, 3)], batch_sizes=[1, 2], gpus="A30")

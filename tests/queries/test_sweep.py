@@ -1,0 +1,129 @@
+"""What a sweep can be turned into: CSV, JSON, pictures, a page; and the two commands."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+import joulecast
+from joulecast.errors import InputError
+from joulecast.queries.page import page
+
+JOB = ("resnet18", (8, 3, 64, 64))
+COMMAND = ("resnet18", "8,3,64,64", "--gpu", "A30,T4", "--clocks", "600:1200:300")
+
+
+@pytest.fixture(scope="module")
+def sweep():
+    return joulecast.sweep(*JOB, gpus=["A30", "T4", "L4"], clocks=(600, 900, 1200), precision=["default", "bf16"])
+
+
+def test_csv_reads_back(sweep):
+    rows = list(csv.DictReader(io.StringIO(sweep.to_csv())))
+    assert len(rows) == len(sweep) > 0
+    for read, row in zip(rows, sweep, strict=True):
+        assert (read["gpu"], float(read["clock_mhz"])) == (row.gpu, row.clock_mhz)
+        assert (float(read["time_s"]), float(read["energy_j"])) == (row.time_s, row.energy_j)
+        assert read["cost"] == ""
+
+
+def test_json_says_what_csv_says(sweep):
+    value = json.loads(json.dumps(sweep.to_json()))
+    assert [row["energy_j"] for row in value["rows"]] == [row.energy_j for row in sweep]
+    assert value["rows"][0]["edp_js"] == pytest.approx(sweep.rows[0].energy_j * sweep.rows[0].time_s)
+    assert {(out["gpu"], out["precision"]) for out in value["left_out"]} >= {("T4", "bf16")}
+
+
+def test_the_best_of_a_sweep_is_the_best(sweep):
+    for objective in ("energy", "time", "edp", "ed2p"):
+        choice = joulecast.best(
+            *JOB, objective=objective, gpus=["A30", "T4", "L4"], clocks=(600, 900, 1200), precision=["default", "bf16"]
+        )[0]
+        row = sweep.best(objective)
+        assert (row.gpu, row.clock_mhz, row.precision) == (choice.gpu, choice.clock_mhz, choice.precision)
+    with pytest.raises(InputError, match="needs prices"):
+        sweep.best("cost")
+
+
+@pytest.mark.parametrize("gpus", [["A30"], ["A30", "T4"]], ids=["one", "two"])
+@pytest.mark.parametrize(("ending", "starts"), [(".png", b"\x89PNG"), (".svg", b"<svg"), (".html", b"<!DOCTYPE html>")])
+def test_pictures(tmp_path, gpus, ending, starts):
+    path = joulecast.sweep(*JOB, gpus=gpus, clocks=(600, 900, 1200)).plot(tmp_path / f"sweep{ending}")
+    assert path.read_bytes().startswith(starts)
+
+
+def test_pictures_have_a_known_ending(sweep, tmp_path):
+    with pytest.raises(InputError, match=r"\.png"):
+        sweep.plot(tmp_path / "sweep.gif")
+
+
+class Links(HTMLParser):
+    """Everything that a browser might fetch, and the tags that are open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.tags: set[str] = set()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.add(tag)
+        self.found += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "srcset")]
+
+
+def test_the_page_asks_for_nothing(sweep):
+    text = page(sweep)
+    links = Links()
+    links.feed(text)
+    assert all(link.startswith("#") for link in links.found)
+    assert not links.tags & {"script", "link", "img", "iframe", "object"}
+    assert "//" not in re.sub(r"</?[a-z]+", "", text)
+    assert not re.search(r"@import|url\((?!#)", text)
+    assert "resnet18" in text
+
+
+def test_a_page_escapes_names():
+    network = joulecast.Network.of([(joulecast.Operation("relu", [(8, 64)]), 1)], name="<script>alert(1)</script>")
+    assert "<script" not in page(joulecast.sweep(network, gpus="A30", clocks=(600, 900)))
+
+
+def test_best_on_the_command_line(call):
+    code, out, err = call("best", *COMMAND, "--objective", "cost", "--price-per-hour", "A30=0.7,T4=0.3")
+    assert (code, err) == (0, "")
+    assert "per iteration: least cost" in out
+    assert re.search(r"^best +(A30|T4) ", out, re.MULTILINE)
+    code, out, _ = call("best", *COMMAND, "--json")
+    assert json.loads(out)[0]["value"] == joulecast.best(*JOB, gpus=["A30", "T4"], clocks=(600, 900, 1200))[0].value
+
+
+def test_sweep_on_the_command_line(call, tmp_path):
+    code, out, _ = call("sweep", *COMMAND, "--plot", tmp_path / "s.html", "--plot", tmp_path / "s.png")
+    assert code == 0
+    assert out.count("\n") == 2 + 6
+    assert (tmp_path / "s.html").exists()
+    assert (tmp_path / "s.png").exists()
+    _, out, _ = call("sweep", *COMMAND, "--csv")
+    assert len(list(csv.DictReader(io.StringIO(out)))) == 6
+    _, out, _ = call("sweep", *COMMAND, "--json")
+    assert len(json.loads(out)["rows"]) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (("--clocks", "900-1200"), "clocks are a list"),
+        (("--batch-sizes", "1;8"), "batch sizes are positive"),
+        (("--price-per-hour", "A30=cheap"), "a price per hour is a number"),
+        (("--price-per-hour", "A30=-1", "--objective", "cost"), "at least 0"),
+        (("--max-time", "1e-9"), "no choice keeps the deadline"),
+        (("--gpu", "A31"), "did you mean"),
+    ],
+)
+def test_mistakes_on_the_command_line(call, options, says):
+    code, out, err = call("best", *COMMAND, *options)
+    assert (code, out) == (2, "")
+    assert says in err

@@ -1,0 +1,84 @@
+"""A service in a process of its own, as `joulecast serve` runs it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TOKEN = "a-token-for-the-tests"  # noqa: S105  # which is no secret
+NARROW = ["--max-body-bytes", "20000", "--max-batch", "3", "--max-operations", "40", "--body-seconds", "0.5"]
+NARROW += ["--max-choices", "50", "--cors-origin", "https://example.org", "--no-extraction"]
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+@dataclass
+class Service:
+    process: subprocess.Popen[str]
+    port: int
+    log: Path
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(self, path: str, question: Any = None, *, method: str | None = None, **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        body = question if isinstance(question, bytes | None) else json.dumps(question).encode()
+        sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        if body is not None:
+            sent.setdefault("Content-Type", "application/json")
+        connection.request(method or ("GET" if body is None else "POST"), path, body, sent)
+        response = connection.getresponse()
+        answer = Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+        connection.close()
+        return answer
+
+    def lines(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()]
+
+    def stop(self) -> int:
+        self.process.terminate()
+        return self.process.wait(timeout=20)
+
+
+def start(folder: Path, *options: str, **environment: str) -> Service:
+    log = folder / "log.jsonl"
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", *options],
+            stderr=file,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "JOULECAST_CACHE": str(folder / "cache"), **environment},
+        )
+    deadline_s = time.monotonic() + 60
+    port = None
+    while time.monotonic() < deadline_s and process.poll() is None:
+        events = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        port = port or next((e["event"].split(":")[-1].split()[0] for e in events if "running on" in e["event"]), None)
+        if any(event["event"] == "ready" for event in events):
+            return Service(process, int(port), log)
+        time.sleep(0.02)
+    process.kill()
+    raise AssertionError(f"the service did not start: {log.read_text()}")

@@ -1,0 +1,138 @@
+"""The client gives what the library gives: values, types and errors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import joulecast
+from joulecast import wire
+from joulecast.client import ServiceError
+from joulecast.errors import InputError, JoulecastError, UncoveredError
+
+RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
+ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    return joulecast.Client(service.url)
+
+
+QUESTIONS = {
+    "by name": (("resnet50", (32, 3, 224, 224), "A30"), {}),
+    "training at a clock": (("resnet18", (8, 3, 64, 64), "A30", 900), {"mode": "training", "precision": "fp32"}),
+    "another GPU": (("bert_base", {"input_ids": (2, 16)}, "H100 SXM"), {"precision": "bf16"}),
+    "decoding": (("gpt2", (4, 1), "T4"), {"cache_length": 100}),
+    "operations": (([(RELU, 3), (ODD, 2)], None, "A30"), {}),
+    "plain sum": (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "sum"}),
+}
+
+
+@pytest.mark.parametrize(("arguments", "options"), QUESTIONS.values(), ids=QUESTIONS.keys())
+def test_predictions_are_equal(client, arguments, options):
+    here, there = joulecast.predict(*arguments, **options), client.predict(*arguments, **options)
+    assert there == here
+    assert there.interval(0.5) == here.interval(0.5)
+
+
+def test_networks_are_equal(client):
+    network = joulecast.extract("bert_base", (2, 16))
+    assert client.extract("bert_base", (2, 16)) == network
+    assert client.extract(network) == network
+    assert client.predict(network, None, "A30") == joulecast.predict(network, None, "A30")
+
+
+def test_operations_are_equal(client):
+    here = joulecast.predict_operations([RELU, ODD], "A30")
+    there = client.predict_operations([RELU, ODD], "A30")
+    assert there.operations == here.operations
+    assert there.source == here.source
+    for name in ("time_s", "power_w", "energy_j", "device_time_s"):
+        np.testing.assert_array_equal(getattr(there, name), getattr(here, name))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (("resnet50", (1, 3, 224, 224), "A31"), {}),
+        (("resnet50", (1, 3, 224, 224), "A30", 100), {}),
+        (("resnet50", (1, 3, 224, 224), "A30"), {"precision": "fp12"}),
+        (([(RELU.replace(precision="bf16"), 3)], None, "T4"), {}),
+    ],
+)
+def test_errors_are_equal(client, arguments, options):
+    with pytest.raises(JoulecastError) as here:
+        joulecast.predict(*arguments, **options)
+    with pytest.raises(type(here.value)) as there:
+        client.predict(*arguments, **options)
+    assert str(there.value) == str(here.value)
+
+
+def test_lists_gpus(client):
+    assert len(client.gpus()) == 41
+    assert client.version()["joulecast"] == joulecast.__version__
+
+
+def test_needs_the_token(narrow):
+    with pytest.raises(ServiceError, match="needs a token") as caught:
+        joulecast.Client(narrow.url).gpus()
+    assert caught.value.status == 401
+    token = narrow.headers["Authorization"].split()[1]
+    assert joulecast.Client(narrow.url, token=token).gpus()
+
+
+def test_says_when_nobody_answers():
+    with pytest.raises(ServiceError, match="does not answer"):
+        joulecast.Client("http://127.0.0.1:9").gpus()
+    for url in ("127.0.0.1:8000", "file:///etc/passwd", "http://", "http://host?x=1"):
+        with pytest.raises(InputError, match="URL of a service"):
+            joulecast.Client(url)
+
+
+def test_what_needs_torch_is_extracted_first(client):
+    with pytest.raises(InputError, match="cannot be sent"):
+        client.predict(object(), (1,), "A30")
+
+
+def test_only_known_classes_come_over_the_wire():
+    values = {"a": (1, 2.5, math.inf), "b": RELU, "c": None}
+    assert wire.unpack(wire.pack(values)) == values
+    with pytest.raises(TypeError, match="does not travel"):
+        wire.pack(UncoveredError("x"))
+    for hostile in ({"$": "Path", "x": 1}, {"$": "Interval"}, {"$": "map", "items": 3}, {"x": 1}, {"$": []}):
+        with pytest.raises(InputError):
+            wire.unpack(hostile)
+
+
+COMPARED = {
+    "two GPUs": ({"gpus": ["A30", "T4"]}, {}),
+    "clocks and precisions": ({"gpus": "A30", "clocks": [900, 1440], "precision": ["fp32", "default"]}, {}),
+    "batch sizes and prices": (
+        {"gpus": ["A30", "L4"], "batch_sizes": [1, 8], "objective": "cost", "price_per_hour": {"A30": 1.0, "L4": 0.5}},
+        {"max_time_s": 0.1},
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "limits"), COMPARED.values(), ids=COMPARED.keys())
+def test_choices_are_equal(client, options, limits):
+    job = ("resnet18", (8, 3, 64, 64))
+    here, there = joulecast.sweep(*job, **options), client.sweep(*job, **options)
+    assert there == here
+    assert there.pareto() == here.pareto()
+    assert client.best(*job, **options, **limits) == joulecast.best(*job, **options, **limits)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"gpus": []}, {"max_time_s": 1e-9}, {"objective": "cost"}, {"price_per_kwh": -1.0}, {"carbon": "Narnia"}],
+)
+def test_errors_of_choices_are_equal(client, options):
+    with pytest.raises(JoulecastError) as here:
+        joulecast.best("resnet18", (8, 3, 64, 64), **options)
+    with pytest.raises(type(here.value)) as there:
+        client.best("resnet18", (8, 3, 64, 64), **options)
+    assert str(there.value) == str(here.value)

@@ -1,0 +1,65 @@
+"""Requests made up from the OpenAPI document: none breaks the service, and all answers are as the document says.
+
+Some thousands: JOULECAST_MADE_UP_REQUESTS=400 python -m pytest tests/service/test_openapi.py (so many per operation).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+import hypothesis
+import pytest
+
+schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
+
+PER_OPERATION = int(os.environ.get("JOULECAST_MADE_UP_REQUESTS", "12"))
+pytestmark = pytest.mark.filterwarnings("ignore")  # of schemathesis itself
+
+
+@pytest.fixture(scope="module")
+def api(narrow):
+    # The narrow one: what is made up may ask for the whole catalogue, and the limits are to be met, too.
+    return schemathesis.openapi.from_url(f"{narrow.url}/v1/openapi.json", headers=narrow.headers)
+
+
+def test_made_up_requests_are_answered_as_the_document_says(api, narrow):
+    from schemathesis.checks import load_all_checks
+    from schemathesis.specs.openapi import checks
+
+    load_all_checks()
+    asked = [
+        schemathesis.checks.not_a_server_error,
+        checks.status_code_conformance,
+        checks.content_type_conformance,
+        checks.response_schema_conformance,
+    ]
+    count = 0
+    for result in api.get_all_operations():
+        operation = result.ok()
+
+        for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
+
+            @hypothesis.settings(
+                max_examples=PER_OPERATION,
+                deadline=None,
+                database=None,
+                derandomize=PER_OPERATION < 50,
+                suppress_health_check=list(hypothesis.HealthCheck),
+                phases=[hypothesis.Phase.generate],
+            )
+            @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+            def ask(case):
+                nonlocal count
+                count += 1
+                response = case.call(headers=narrow.headers)
+                # (what is too large may be refused unread, which schemathesis takes for accepted)
+                strict = [] if response.status_code == 413 else [checks.negative_data_rejection]
+                case.validate_response(response, checks=[*asked, *strict])
+
+            # Where nothing can be sent, nothing can be sent wrongly.
+            with contextlib.suppress(hypothesis.errors.Unsatisfiable):
+                ask()
+    assert count >= 10 * PER_OPERATION
+    assert not [line for line in narrow.lines() if line["level"] == "error"]
+    print(count, "requests")  # noqa: T201  # seen with -s

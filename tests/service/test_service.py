@@ -1,0 +1,217 @@
+"""The API answers what the library does, and refuses what it should, in the library's words."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+import joulecast
+from joulecast.errors import JoulecastError, MissingDependencyError
+from joulecast.profiling import named_network
+
+RESNET = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
+RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 2}
+
+
+def test_predicts_as_the_library_does(service):
+    answer = service.ask("/v1/predict", RESNET)
+    expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").to_json()
+    assert answer.status == 200
+    assert answer.json == json.loads(json.dumps(expected))
+
+
+def test_get_and_post_say_the_same(service):
+    path = "/v1/predict?model=resnet18&input_shape=8,3,224,224&gpu=A30"
+    assert service.ask(path).json == service.ask("/v1/predict", RESNET).json
+    tokens = {"model": "bert_base", "input_shape": {"input_ids": [2, 16]}, "gpu": "T4", "clock_mhz": 600}
+    assert (
+        service.ask("/v1/predict?model=bert_base&input_shape=input_ids=2,16&gpu=T4&clock_mhz=600").json
+        == service.ask("/v1/predict", tokens).json
+    )
+
+
+def test_predicts_a_list_of_operations(service):
+    answer = service.ask("/v1/predict", {"operations": [RELU, RELU], "gpu": "A30", "mode": "training"})
+    operation = joulecast.Operation("relu", [(32, 64, 56, 56)], mode="training")
+    expected = joulecast.predict([(operation, 4)], None, "A30")
+    assert answer.json["energy_j"] == expected.energy_j
+    assert answer.json["operations"][0]["count"] == 4
+
+
+def test_predicts_single_operations(service):
+    question = {"operations": [{key: RELU[key] for key in ("kind", "input_shapes")}], "gpu": "A30"}
+    operation = joulecast.Operation("relu", [(32, 64, 56, 56)])
+    row = service.ask("/v1/predict_operations", question).json["operations"][0]
+    assert row["time_s"] == joulecast.predict_operations([operation], "A30").time_s[0]
+
+
+def test_a_batch_keeps_its_order_and_its_faults(service):
+    requests = [RESNET, {**RESNET, "gpu": "A31"}, {**RESNET, "clock_mhz": 900}]
+    results = service.ask("/v1/predict/batch", {"requests": requests}).json["results"]
+    assert [result["problem"] is None for result in results] == [True, False, True]
+    assert results[1]["problem"]["title"] == "unknown GPU"
+    assert results[2]["prediction"]["clock_mhz"] == 900
+    assert "operations" not in results[0]["prediction"]
+    table = list(csv.DictReader(io.StringIO(service.ask("/v1/predict/batch?format=csv", {"requests": requests}).text)))
+    assert float(table[0]["energy_j"]) == results[0]["prediction"]["energy_j"]
+    assert "unknown GPU" in table[1]["problem"]
+
+
+def test_extracts(service):
+    network = joulecast.extract("gpt2", (1, 32), mode="training", optimizer="adamw")
+    question = {"model": "gpt2", "input_shape": [1, 32], "mode": "training", "optimizer": "adamw"}
+    assert service.ask("/v1/extract", question).json == json.loads(json.dumps(network.to_json()))
+    rows = csv.DictReader(io.StringIO(service.ask("/v1/extract?model=gpt2&input_shape=1,32", Accept="text/csv").text))
+    assert {"kind", "flops", "bytes_read"} <= set(rows.fieldnames or ())
+
+
+def test_csv_is_that_of_the_library(service):
+    expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").to_csv()
+    answer = service.ask("/v1/predict", RESNET, Accept="text/csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    assert answer.text == expected
+
+
+def test_an_answer_that_one_has_is_not_sent_again(service):
+    first = service.ask("/v1/predict", RESNET)
+    again = service.ask("/v1/predict", RESNET, If_None_Match=f'"else", W/{first.headers["etag"]}')
+    assert (again.status, again.body) == (304, b"")
+    assert again.headers["etag"] == first.headers["etag"]
+    assert service.ask("/v1/predict", {**RESNET, "gpu": "T4"}, If_None_Match=first.headers["etag"]).status == 200
+    assert service.ask("/v1/predict", RESNET, Accept="text/csv").headers["etag"] != first.headers["etag"]
+
+
+REFUSED = {
+    "no such GPU": {**RESNET, "gpu": "A31"},
+    "several GPUs": {**RESNET, "gpu": "A100"},
+    "no such mode": {**RESNET, "mode": "sleeping"},
+    "no such precision": {**RESNET, "precision": "fp12"},
+    "impossible clock": {**RESNET, "clock_mhz": 100},
+    "precision that the GPU has not": {**RESNET, "gpu": "T4", "precision": "bf16"},
+}
+
+
+@pytest.mark.parametrize("question", REFUSED.values(), ids=REFUSED.keys())
+def test_refuses_in_the_words_of_the_library(service, question):
+    arguments = {**question, "clock": question.get("clock_mhz")}
+    arguments.pop("clock_mhz", None)
+    arguments["input_shape"] = tuple(arguments["input_shape"])
+    with pytest.raises(JoulecastError) as caught:
+        joulecast.predict(**arguments)
+    answer = service.ask("/v1/predict", question)
+    assert answer.status == 422
+    assert answer.headers["content-type"] == "application/problem+json"
+    problem = answer.json
+    assert (problem["title"], problem["hint"]) == (caught.value.what, caught.value.hint)
+    assert problem["detail"] == str(caught.value)
+
+
+def test_where_torch_may_not_be_asked_templates_are_all(narrow):
+    with pytest.raises(MissingDependencyError) as caught:
+        named_network("resnet19", (8, 3, 224, 224), may_trace=False)
+    problem = narrow.ask("/v1/predict", {**RESNET, "model": "resnet19"}).json
+    assert problem["detail"] == str(caught.value)
+    assert problem["type"] == "urn:joulecast:problem:missing-dependency"
+
+
+PATHS = {
+    "network": {**RESNET, "model": "network.json"},
+    "absolute": {**RESNET, "model": "/etc/passwd"},
+    "program": {**RESNET, "model": "model.pt2"},
+    "up": {**RESNET, "model": "../x"},
+    "gpu": {**RESNET, "gpu": "my-gpu.toml"},
+    "gpu path": {**RESNET, "gpu": "/var/my-gpu.TOML"},
+    "predictor": {**RESNET, "predictor": "zoo/a30/forest-inference"},
+    "predictor path": {**RESNET, "predictor": "/var/entry"},
+    "predictor up": {**RESNET, "predictor": "../zoo"},
+    "registry": {**RESNET, "predictor": "models:/x@champion"},
+}
+
+
+@pytest.mark.parametrize("question", PATHS.values(), ids=PATHS.keys())
+def test_takes_no_paths(service, question):
+    answer = service.ask("/v1/predict", question)
+    assert answer.status == 422
+    assert "No such file" not in answer.text
+
+
+def test_a_file_beside_the_service_is_no_model(tmp_path, monkeypatch):
+    from joulecast.service.answers import Answers
+    from joulecast.service.questions import PredictQuestion
+    from joulecast.service.settings import Settings
+
+    network = joulecast.Network.of([(joulecast.Operation("relu", [(2, 2)]), 1)])
+    network.save(tmp_path / "resnet18")
+    monkeypatch.chdir(tmp_path)
+    prediction = Answers(Settings()).predict(PredictQuestion(**RESNET))
+    assert prediction.network == "resnet18"
+    assert len(prediction.operations) > 10
+
+
+def one(kind, shapes, **attributes):
+    return {"operations": [{"kind": kind, "input_shapes": shapes, "attributes": attributes}], "gpu": "A30"}
+
+
+BROKEN = {
+    "no JSON": (b"{", 400),
+    "empty": (b"", 422),
+    "a list": (b"[]", 422),
+    "an unknown field": ({**RESNET, "gpus": ["A30"]}, 422),
+    "model and operations": ({**RESNET, "operations": [RELU]}, 422),
+    "no model": ({"gpu": "A30"}, 422),
+    "a size of zero": ({**RESNET, "input_shape": [0, 3]}, 422),
+    "a truth value": ({**RESNET, "input_shape": [True, 3, 224, 224]}, 422),
+    "huge": (one("linear", [[2**30] * 6], out_features=2**30), 422),
+    "a stride of zero": (one("conv2d", [[1, 3, 8, 8]], out_channels=4, kernel_size=3, stride=0), 422),
+    "both modes": ({"operations": [RELU, {**RELU, "mode": "training"}], "gpu": "A30"}, 422),
+}
+
+
+@pytest.mark.parametrize(("question", "status"), BROKEN.values(), ids=BROKEN.keys())
+def test_refuses_what_cannot_be(service, question, status):
+    answer = service.ask("/v1/predict", question)
+    assert answer.status == status
+    assert {"type", "title", "status", "detail", "given", "allowed", "hint", "instance"} == answer.json.keys()
+
+
+def test_lists_what_there_is(service):
+    gpus = {gpu["short_name"]: gpu for gpu in service.ask("/v1/gpus").json["gpus"]}
+    assert gpus["A30"]["measured"] == ["inference", "training"]
+    assert gpus["H100 SXM"]["measured"] == []
+    assert service.ask("/v1/gpus/a30").json["sources"]
+    models = service.ask("/v1/models?search=resnet50").json["models"]
+    assert [row["name"] for row in models] == ["resnet50", "wide_resnet50_2"]
+    entries = service.ask("/v1/zoo").json["entries"]
+    assert service.ask(f"/v1/zoo/{entries[0]}").json["markdown"].startswith("#")
+    for path in ("/v1/gpus/A31", "/v1/zoo/a30/none", "/v1/nothing", "/static/..%2fpage.py", "/static/page.py"):
+        assert service.ask(path).status == 404, path
+
+
+def test_every_listed_model_runs_as_listed(service):
+    models = service.ask("/v1/models").json["models"]
+    requests = [{"model": row["name"], "input_shape": row["input_shape"], "gpu": "A30"} for row in models]
+    results = service.ask("/v1/predict/batch", {"requests": requests}).json["results"]
+    assert [r["problem"] for r in results if r["problem"] is not None] == []
+
+
+def test_the_document_has_examples_that_are_answered(service):
+    document = service.ask("/v1/openapi.json").json
+    asked = 0
+    for path, methods in document["paths"].items():
+        body = methods.get("post", {}).get("requestBody")
+        if body is None:
+            continue
+        schema = document["components"]["schemas"][body["content"]["application/json"]["schema"]["$ref"].split("/")[-1]]
+        for example in schema["examples"]:
+            assert service.ask(path, example).status == 200, (path, example)
+            asked += 1
+    assert asked >= 9
+
+
+def test_methods(service):
+    answer = service.ask("/v1/predict", b"{}", method="PUT")
+    assert answer.status == 405
+    assert "POST" in answer.headers["allow"]
