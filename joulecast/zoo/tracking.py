@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import JoulecastError, MissingDependencyError
-from ..predictors.recipe import BoostingRecipe, ForestRecipe
+from ..predictors.recipe import BoostingRecipe, OwnRecipe
 from ..predictors.report import write_report
 from .any_gpu_training import TrainedAnyGpu
 from .files import library_versions
@@ -47,7 +47,7 @@ def _metric_name(name: str) -> str:
     return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)
 
 
-def track(trained: Trained, recipe: ForestRecipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+def track(trained: Trained, recipe: OwnRecipe, entry: Path, uri: str | None = None, *, command: str) -> str:
     """Log a training as an MLflow run: settings, metrics, dataset digest, report with plots, and the model.
 
     Args:
