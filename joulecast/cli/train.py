@@ -22,6 +22,9 @@ _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a da
 _Recipes = Annotated[
     list[Path], typer.Option("--recipe", help="A recipe, such as predictors/forest.toml; may be given several times.")
 ]
+_Quick = Annotated[
+    bool, typer.Option("--quick", help="Any GPU: test on one fold and on chips with measured networks only.")
+]
 _Modes = Annotated[list[str] | None, typer.Option("--mode", help="inference or training; both if left out.")]
 
 
@@ -31,6 +34,7 @@ def train(
     mode: _Modes = None,
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entries into.")] = Path("zoo"),
     tracking_uri: Annotated[str | None, typer.Option(help="MLflow server or store; SQLite here if left out.")] = None,
+    quick: _Quick = False,
     no_track: Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")] = False,
 ) -> None:
     """Validate recipes on datasets, fit them on everything, and write zoo entries with model cards.
@@ -46,7 +50,7 @@ def train(
     for name, one in settings.items():
         way = WAYS[type(one)]
         scores[name] = []
-        for trained in way.train(loaded, mode or (), one):
+        for trained in way.train(loaded, mode or (), one, quick):
             entry = trained.save(zoo)
             typer.echo(f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}")
             scores[name] += found
@@ -61,6 +65,7 @@ def evaluate(
     recipe: _Recipes,
     mode: _Modes = None,
     out: Annotated[Path, typer.Option(help="Folder for REPORT.md and its plots.")] = Path("benchmarks/report"),
+    quick: _Quick = False,
     remarks: Annotated[Path | None, typer.Option(help="Markdown to put into the report.")] = None,
 ) -> None:
     """Measure how good recipes are on what they have not seen, and write a report with plots.
@@ -75,7 +80,7 @@ def evaluate(
     scores: dict[str, list[Score]] = {}
     for name, one in settings.items():
         way = WAYS[type(one)]
-        validations = way.validate(loaded, mode or (), one)
+        validations = way.validate(loaded, mode or (), one, quick)
         scores[name] = [score for validation in validations for score in way.scores(validation)]
         report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")

@@ -110,9 +110,9 @@ def test_mistakes_get_one_message_and_an_exit_code(call, arguments, code, says):
 
 def test_a_damaged_entry_is_one_message(call, tmp_path):
     entry = shutil.copytree(shipped("zoo") / "a30" / "forest-inference", tmp_path / "e")
-    data = bytearray((entry / "time.onnx").read_bytes())
+    data = bytearray((entry / "time.safetensors.z").read_bytes())
     data[1000] ^= 1
-    (entry / "time.onnx").write_bytes(data)
+    (entry / "time.safetensors.z").write_bytes(data)
     code, _, err = call(*PREDICT, "--predictor", entry)
     assert code == 5
     assert "was changed" in err
