@@ -12,7 +12,7 @@ from .operations import Operation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
 from .profiling import WHITELIST, network_of
-from .queries import Choice, Question, Sweep
+from .queries import Choices, Question, Sweep
 from .queries import best as best_of
 from .queries import sweep as sweep_of
 from .queries.constraints import Constraints
@@ -181,10 +181,10 @@ def best(
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
-) -> list[Choice]:
+) -> Choices:
     """Choose the GPU and the clock for a job: the best clock of each GPU, precision and batch size, best first.
 
-    GPUs that lack the precision or the memory are left out, unless they were named alone; `sweep` lists them.
+    GPUs that lack the precision or the memory are left out; the list that is returned names them in `left_out`.
 
     Args:
         model: See `extract`, as for input_shape, mode and cache_length.
@@ -195,7 +195,8 @@ def best(
         power_limit_w: Power cap in watts; None for each board's default.
         mode: inference or training.
         precision: One, or several to choose from.
-        batch_sizes: First sizes of the input to choose from instead of its own.
+        batch_sizes: First sizes of the input to choose from instead of its own. Several are compared per sample,
+            whatever the objective; the deadline and the power budget stay those of an iteration.
         cache_length: Tokens that a transformer has cached.
         predictor: A zoo name or the folder of an entry; None for each GPU's default.
         max_time_s: Deadline of an iteration.

@@ -56,6 +56,7 @@ def best(
     Shows the best clock of each GPU, precision and batch size.
     """
     from ..api import best as best_of
+    from ..queries.objectives import OBJECTIVES
 
     shapes = parse_shapes(input_shape)
     choices = best_of(
@@ -80,15 +81,21 @@ def best(
         typer.echo(json.dumps([choice.to_json() for choice in choices], indent=1))
         return
     mode = "training" if training else "inference"
-    typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {objective.replace('_', ' ')}\n")
+    per_sample = " per sample" if len({choice.batch_size for choice in choices}) > 1 else ""
+    words = OBJECTIVES[objective].words.removesuffix(per_sample)
+    typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
     typer.echo(_choices_text(choices, top))
+    for out in choices.left_out if gpu else ():
+        typer.echo(f"left out: {out.gpu} in {out.precision}: {out.reason}")
 
 
 def _choices_text(choices: list[Choice], top: int) -> str:
+    from ..queries.objectives import OBJECTIVES
+
     shown = choices[: top or None]
     several_precisions = len({choice.precision for choice in choices}) > 1
     several_batches = len({choice.batch_size for choice in choices}) > 1
-    extra = shown[0].objective not in ("energy", "time", "edp")
+    extra = several_batches or shown[0].objective not in ("energy", "time", "edp")
     header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "predictor"]
     rows = [
         [
@@ -108,7 +115,7 @@ def _choices_text(choices: list[Choice], top: int) -> str:
     ]
     header += ["precision"] if several_precisions else []
     header += ["batch"] if several_batches else []
-    header += [shown[0].objective.replace("_", " ")] if extra else []
+    header += [OBJECTIVES[shown[0].objective].words + (" per sample" if several_batches else "")] if extra else []
     text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"

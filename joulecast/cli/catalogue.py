@@ -1,4 +1,4 @@
-"""`joulecast gpus` and `joulecast zoo`: what there is to predict with."""
+"""`joulecast gpus`: what there is to predict for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ..hardware import GPU
     from ..zoo.measured import Measured
-
-zoo_app = typer.Typer(help="The trained predictors.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def list_gpus(
@@ -34,7 +32,9 @@ def list_gpus(
     from ..zoo.measured import measured_gpus
 
     if words and words[0] == "show":
-        typer.echo(_all_figures(find_gpu(" ".join(words[1:]))))
+        gpu = find_gpu(" ".join(words[1:]))
+        known = measured_gpus().get(gpu.name, "nothing for the zoo: predicted from its data sheet")
+        typer.echo(f"{_all_figures(gpu)}\n\nmeasured: {known}")
         return
     chosen = [gpu for gpu in gpus().values() if all(word.lower() in _searched(gpu) for word in words or [])]
     if not chosen:
@@ -59,7 +59,7 @@ def list_gpus(
                 str(gpu.boost_clock_mhz),
                 f"{gpu.power_limit_w:g}",
                 " ".join(precision for precision in gpu.peak_flops if precision != "fp32"),
-                _measured(gpu, measured) or "-",
+                *_measured(gpu, measured),
                 ", ".join(mine) or "-",
             ]
         )
@@ -72,22 +72,27 @@ def list_gpus(
         "default",
         "cap W",
         "beside fp32",
-        "measured",
+        "operations",
+        "networks",
         "predictors",
     ]
-    typer.echo(table(header, rows, frozenset({2, 3, 5, 6})))
-    typer.echo("\n`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources")
+    typer.echo(table(header, rows, frozenset({2, 3, 5, 6, 8, 9})))
+    typer.echo(
+        "\noperations, networks: how many were measured for the zoo (t: times only); the others go by the data sheet\n"
+        "`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources"
+    )
 
 
 def _searched(gpu: GPU) -> str:
     return " ".join((gpu.name, *gpu.aliases, gpu.architecture, gpu.chip, gpu.compute_capability)).lower()
 
 
-def _measured(gpu: GPU, measured: Mapping[str, Measured]) -> str:
-    """What predictors have learned from, and the curves."""
-    curves = {"voltage": gpu.voltage, "idle power": gpu.idle_curve}
-    data = [str(measured[gpu.name])] if gpu.name in measured else []
-    return ", ".join([*data, *(what for what, curve in curves.items() if curve is not None)])
+def _measured(gpu: GPU, measured: Mapping[str, Measured]) -> tuple[str, str]:
+    """How many operations and networks predictors have learned from."""
+    data = measured.get(gpu.name)
+    if data is None:
+        return "-", "-"
+    return f"{data.operations or '-'}{'' if data.has_power else ' t'}", str(data.networks or "-")
 
 
 def _all_figures(gpu: GPU) -> str:
@@ -111,26 +116,3 @@ def _figure(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_figure, value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-@zoo_app.command("list")
-def list_entries() -> None:
-    """List the predictors of the zoo."""
-    from ..zoo import entries
-
-    typer.echo("\n".join(entries()) or "the zoo is empty")
-
-
-@zoo_app.command("show")
-def show_entry(name: str = typer.Argument(help="Name of an entry, such as a30/forest-inference.")) -> None:
-    """Print the model card of a predictor."""
-    from ..errors import unknown_name
-    from ..resources import shipped
-    from ..zoo import entries
-    from ..zoo.entry import load_card
-    from ..zoo.rendering import any_gpu_markdown, markdown
-
-    if name not in entries():
-        raise unknown_name("predictor", name, entries())
-    card = load_card(shipped("zoo") / name)
-    typer.echo(any_gpu_markdown(card) if "gpu" not in card else markdown(card))

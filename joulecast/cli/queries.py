@@ -106,4 +106,5 @@ def value_text(choice: Choice) -> str:
     """The objective's value with its unit."""
     from ..queries.objectives import OBJECTIVES
 
-    return si(choice.value, OBJECTIVES[choice.objective].unit)
+    unit = OBJECTIVES[choice.objective].unit
+    return si(choice.value, unit) if unit else f"{choice.value:.3g}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Self
 
 import numpy as np
@@ -87,6 +88,10 @@ class Learned:
         """See `Correction.factors`; the trees leave energies as physics says."""
         return self.ratio(operations, relative_features(operations, gpu)), np.ones(len(operations))
 
+    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
+        """See `Correction.in_network`; a network is its parts."""
+        return 1.0, 1.0
+
 
 @dataclass(frozen=True)
 class AnyGpuPredictor:
@@ -162,9 +167,7 @@ class AnyGpuPredictor:
         ratio, energy_ratio = self.learned.factors(operations, self.gpu)
         works = np.array([not operation.is_identity for operation in operations], dtype=float)
         clock = float(self.gpu.boost_clock_mhz)
-        work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
-        device_s, dynamic_j = work.at(clock)
-        return work.scaled_to(device_s, dynamic_j * energy_ratio)
+        return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         held_mhz = work.held_mhz(clock, cap_w)
@@ -173,3 +176,11 @@ class AnyGpuPredictor:
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s
         return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])
+
+    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
+        """See `PredictsOperations.in_network`."""
+        known = [source != "missing" for source in predictions.source]
+        if not any(known):
+            return predictions
+        operations = [*compress(predictions.operations, known)]
+        return predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))

@@ -102,6 +102,7 @@ def predict_over_clocks(
         each = [predictor.predict(network, float(clock), cap_w) for clock in clocks]
         values = np.array([(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]).T
     else:
+        predictions = predictor.operations.in_network(predictions, counts)
         pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
         parts = [_composed(counts, predictions, predictor.host, piece, cap_w) for piece in pieces]
         values = np.concatenate(parts, axis=1)

@@ -300,6 +300,7 @@ class NetworkPredictor:
         self._refuse_uncovered(predictions, strict)
         counts = np.array([entry.count for entry in network], dtype=float)
         if chosen == "overlap":
+            predictions = self.operations.in_network(predictions, counts)
             predictions = predictions.together(counts, self.host.calls_s(predictions), clock, cap_w)
             totals = compose(counts, predictions, self.host, cap_w)
         else:

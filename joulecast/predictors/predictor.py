@@ -54,6 +54,15 @@ class PredictsOperations(Protocol):
         """
         ...
 
+    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
+        """The same operations as parts of one network: what is known of it beyond its parts.
+
+        Args:
+            predictions: What `predict` said of all its operations.
+            counts: Calls of each.
+        """
+        ...
+
 
 Regressor = Callable[[NDArray[np.float32]], FloatArray]
 """Maps a matrix of shape (operations, len(INPUT_NAMES)) to one value per operation."""
@@ -88,6 +97,14 @@ class OperationPredictions:
     static_power_w: float
     held_clock_mhz: FloatArray
     work: Work | None = None
+
+    def times(self, device: float, energy: float) -> OperationPredictions:
+        """The same with device times and dynamic energies times a factor each; loops stay as they are."""
+        if (device, energy) == (1.0, 1.0):
+            return self
+        device_s, dynamic_j = device * self.device_time_s, energy * self.dynamic_energy_j
+        work = None if self.work is None else self.work.scaled_by(device, energy)
+        return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
 
     def together(
         self, counts: FloatArray, host_time_s: FloatArray, clock_mhz: float, power_limit_w: float
@@ -261,6 +278,10 @@ class OperationPredictor:
         dynamic_j = dynamic_j * after.dynamic_energy_j / np.maximum(before.dynamic_energy_j, 1e-15)
         power_w = np.minimum(self._static_power_w(held_mhz) + dynamic_j / time_s, cap_w)
         return Loops(time_s, power_w)
+
+    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
+        """See `PredictsOperations.in_network`; a network is its parts."""
+        return predictions
 
     def facts(self) -> dict[str, Any]:
         """What is stored of the predictor beside its regressors."""

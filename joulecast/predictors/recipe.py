@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError, unknown_name
-from .any_gpu_recipes import RooflineRecipe
+from .any_gpu_recipes import EnsembleRecipe, Member, RooflineRecipe
+from .transformer_recipe import TransformerRecipe
 
 FOREST_KINDS = ("extra_trees", "random_forest")
 
@@ -100,7 +101,7 @@ def _refuse_unless_share(name: str, value: object) -> None:
 OwnRecipe = ForestRecipe
 """Recipes that fit one GPU on its own measurements; each has `folds`, `seed` and `to_json`."""
 
-AnyGpuRecipe = RooflineRecipe | BoostingRecipe
+AnyGpuRecipe = RooflineRecipe | BoostingRecipe | TransformerRecipe | EnsembleRecipe
 """Recipes that fit any GPU on the measurements of many; each has `folds`, `seed` and `to_json`."""
 
 Recipe = OwnRecipe | AnyGpuRecipe
@@ -109,6 +110,8 @@ RECIPES: Mapping[str, type[Recipe]] = {
     "forest": ForestRecipe,
     "roofline": RooflineRecipe,
     "boosting": BoostingRecipe,
+    "transformer": TransformerRecipe,
+    "ensemble": EnsembleRecipe,
 }
 """Predictor name -> its settings."""
 
@@ -116,6 +119,17 @@ RECIPES: Mapping[str, type[Recipe]] = {
 def predictor_of(recipe: Recipe) -> str:
     """The name that a recipe of this class has in a file."""
     return next(name for name, kind in RECIPES.items() if kind is type(recipe))
+
+
+def _member(value: object, folder: Path) -> Member:
+    if not isinstance(value, dict) or value.keys() != {"recipe", "weight"} or not isinstance(value["weight"], float):
+        raise InputError(
+            "a member of an ensemble is not one", given=value, allowed='{recipe = "other.toml", weight = 0.5}'
+        )
+    recipe = load_recipe(folder / str(value["recipe"]))
+    if isinstance(recipe, EnsembleRecipe) or not isinstance(recipe, AnyGpuRecipe):
+        raise InputError("an ensemble is made of single predictors for any GPU", given=predictor_of(recipe))
+    return Member(recipe, value["weight"])
 
 
 def load_recipe(path: str | Path) -> Recipe:
@@ -136,4 +150,6 @@ def load_recipe(path: str | Path) -> Recipe:
     for key in values:
         if key not in known:
             raise unknown_name(f"key of a {name} recipe", key, known)
+    if "members" in values:
+        values["members"] = tuple(_member(value, Path(path).parent) for value in values["members"])
     return RECIPES[name](**values)

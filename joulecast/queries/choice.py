@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,8 @@ class Choice:
         time_s, energy_j: Per iteration.
         interval: 90 % interval; None where no errors are known for such predictions.
         objective: What choices were compared by.
-        value: Of the objective; lower is better. Its unit is in `OBJECTIVES`.
+        value: Of the objective, the lower the better; per sample where batch sizes are compared. Its unit is in
+            `OBJECTIVES`.
         tied: Not the best, but its value lies within the interval of the best.
         memory_bytes: Device memory that the job needs, estimated.
         predictor: Which zoo entry answered.
@@ -116,6 +118,29 @@ class Choice:
             "measured": self.measured,
             "notes": list(self.notes),
         }
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A GPU that was not looked at in some precision and batch size, and why."""
+
+    gpu: str
+    precision: str
+    batch_size: int | None
+    reason: str
+
+
+class Choices(list[Choice]):
+    """Choices, best first, and what was left out.
+
+    Args:
+        choices: Best first.
+        left_out: GPUs that cannot run the job.
+    """
+
+    def __init__(self, choices: Iterable[Choice] = (), left_out: tuple[LeftOut, ...] = ()) -> None:
+        super().__init__(choices)
+        self.left_out = left_out
 
 
 def interval_to_json(interval: Interval) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import InputError, unknown_name
@@ -86,11 +86,19 @@ def _not_negative(what: str, value: object) -> float:
 
 @dataclass(frozen=True)
 class Job:
-    """What an objective may need to know beside time and energy."""
+    """What an objective may need to know beside time and energy.
+
+    Args:
+        gpu: Full name.
+        batch_size: Samples per iteration, where known.
+        tariff: Prices and intensity.
+        per_sample: Whether iterations of different batch sizes are compared: by what one sample takes.
+    """
 
     gpu: str
     batch_size: int | None
     tariff: Tariff
+    per_sample: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,26 +107,37 @@ class Objective:
 
     Args:
         name: As it is asked for.
+        words: As it is read.
         unit: Of its values.
-        of: From seconds and joules of an iteration (numbers or arrays) to its value; grows with both.
+        of: From seconds and joules (numbers or arrays) to its value; grows with both.
     """
 
     name: str
+    words: str
     unit: str
     of: Callable[[Any, Any, Job], Any]
+
+    def value(self, time_s: Any, energy_j: Any, job: Job) -> Any:
+        """The value of an iteration, or of one of its samples; None where a price is missing."""
+        if job.per_sample and job.batch_size is not None:
+            time_s, energy_j = time_s / job.batch_size, energy_j / job.batch_size
+            job = replace(job, batch_size=1)
+        return self.of(time_s, energy_j, job)
 
 
 OBJECTIVES: Mapping[str, Objective] = {
     objective.name: objective
     for objective in (
-        Objective("energy", "J", lambda time_s, energy_j, job: energy_j),
-        Objective("time", "s", lambda time_s, energy_j, job: time_s),
-        Objective("edp", "Js", lambda time_s, energy_j, job: energy_j * time_s),
-        Objective("ed2p", "Js2", lambda time_s, energy_j, job: energy_j * time_s**2),
-        Objective("energy_per_sample", "J", lambda time_s, energy_j, job: energy_j / job.batch_size),
-        Objective("time_per_sample", "s", lambda time_s, energy_j, job: time_s / job.batch_size),
-        Objective("cost", "", lambda time_s, energy_j, job: job.tariff.cost(time_s, energy_j, job.gpu)),
-        Objective("carbon", "g", lambda time_s, energy_j, job: job.tariff.carbon_g(energy_j)),
+        Objective("energy", "energy", "J", lambda time_s, energy_j, job: energy_j),
+        Objective("time", "time", "s", lambda time_s, energy_j, job: time_s),
+        Objective("edp", "EDP", "Js", lambda time_s, energy_j, job: energy_j * time_s),
+        Objective("ed2p", "ED2P", "Js2", lambda time_s, energy_j, job: energy_j * time_s**2),
+        Objective(
+            "energy_per_sample", "energy per sample", "J", lambda time_s, energy_j, job: energy_j / job.batch_size
+        ),
+        Objective("time_per_sample", "time per sample", "s", lambda time_s, energy_j, job: time_s / job.batch_size),
+        Objective("cost", "cost", "", lambda time_s, energy_j, job: job.tariff.cost(time_s, energy_j, job.gpu)),
+        Objective("carbon", "carbon", "g", lambda time_s, energy_j, job: job.tariff.carbon_g(energy_j)),
     )
 }
 """Name -> objective."""

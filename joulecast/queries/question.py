@@ -85,6 +85,11 @@ class Question:
         )
 
     @property
+    def has_several_batches(self) -> bool:
+        """Whether batch sizes are compared, which only makes sense per sample."""
+        return len({variant.batch_size for variant in self.variants}) > 1
+
+    @property
     def has_batch(self) -> bool:
         """Whether samples can be counted."""
         return all(variant.batch_size is not None for variant in self.variants)

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.features import FloatArray
-from ..predictors.prediction import Interval
-from ..zoo import find_predictor
+from ..predictors.prediction import Interval, NetworkPredictor
+from ..zoo import entries, find_predictor
+from ..zoo.catalogue import ANY_GPU
 from ..zoo.measured import measured_gpus
-from .choice import LEVEL, Choice
+from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
 from .evaluation import Curve, curve
 from .memory import MemoryNeed, memory_need, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
-from .sweep import LeftOut, Sweep
+from .sweep import Sweep
 
 _FREE = Tariff({})
 
@@ -30,7 +31,7 @@ def best(
     objective: str = "energy",
     tariff: Tariff = _FREE,
     constraints: Constraints | None = None,
-) -> list[Choice]:
+) -> Choices:
     """The best clock of each GPU, precision and batch size, best first.
 
     Raises:
@@ -50,7 +51,7 @@ def best(
         raise limits.nothing_kept(found.curves)
     points.sort(key=lambda point: point[0])
     make = found.maker(*points[0][1:])
-    return [make(each, place) for _, each, place in points]
+    return Choices((make(each, place) for _, each, place in points), found.left_out)
 
 
 def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
@@ -72,7 +73,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
         objective=objective,
         rows=tuple(make(each, place) for each in found.curves for place in range(len(each.clocks_mhz))),
         tariff=tariff,
-        left_out=tuple(found.left_out),
+        left_out=found.left_out,
     )
 
 
@@ -82,30 +83,41 @@ class _Candidates:
 
     curves: Sequence[Curve]
     values: Sequence[FloatArray]
-    left_out: Sequence[LeftOut]
+    left_out: tuple[LeftOut, ...]
     objective: Objective
     tariff: Tariff
+    per_sample: bool
 
     @classmethod
     def of(cls, question: Question, objective: Objective, tariff: Tariff) -> _Candidates:
         curves: list[Curve] = []
         left_out: list[LeftOut] = []
         needs = [memory_need(variant.network) for variant in question.variants]
+        mode = question.variants[0].network.mode
         for gpu in question.gpus:
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
+            predictor = None
             for variant, need in zip(question.variants, needs, strict=True):
-                found = _curve_or_reason(gpu, clocks, variant, need, question, tariff)
-                if isinstance(found, Curve):
-                    curves.append(found)
-                else:
-                    left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, found))
+                reason = _reason_against(gpu, clocks, variant, need, question, tariff)
+                if reason is None:
+                    predictor = predictor or find_predictor(gpu, mode, question.predictor)
+                    found = _curve(predictor, clocks, variant, need, question)
+                    missing = found.over.missing
+                    if not missing:
+                        curves.append(found)
+                        continue
+                    # (its totals would be too low, and it would win for what it does not count)
+                    name = found.over.predictor.name
+                    reason = f"{name} does not cover {missing} of {len(variant.network)} operations"
+                left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
         if not curves:
             raise _nothing_runs(question, left_out)
+        per_sample = question.has_several_batches
         values = [
-            objective.of(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff))
+            objective.value(each.time_s, each.energy_j, Job(each.gpu.name, each.variant.batch_size, tariff, per_sample))
             for each in curves
         ]
-        return cls(curves, values, left_out, objective, tariff)
+        return cls(curves, values, tuple(left_out), objective, tariff, per_sample)
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
@@ -115,8 +127,8 @@ class _Candidates:
 
         def make(each: Curve, place: int) -> Choice:
             told = each.over.at(place)
-            job = Job(told.gpu, each.variant.batch_size, self.tariff)
-            value = float(self.objective.of(told.time_s, told.energy_j, job))
+            job = self._job(each)
+            value = float(self.objective.value(told.time_s, told.energy_j, job))
             return Choice(
                 gpu=told.gpu,
                 alias=each.gpu.aliases[0],
@@ -138,17 +150,22 @@ class _Candidates:
                 measured=told.gpu in known,
                 cost=self.tariff.cost(told.time_s, told.energy_j, told.gpu),
                 carbon_g=self.tariff.carbon_g(told.energy_j),
-                notes=told.notes,
+                notes=each.notes(told),
             )
 
         return make
 
     def _highest_value(self, interval: Interval, each: Curve) -> float:
         """The high end of the objective's interval."""
+        job = self._job(each)
         if self.objective.name == "edp":
-            return interval.edp_js[1]
-        job = Job(each.gpu.name, each.variant.batch_size, self.tariff)
-        return float(self.objective.of(interval.time_s[1], interval.energy_j[1], job))
+            # Its own interval is narrower than the product of both.
+            per = (job.batch_size or 1) ** 2 if self.per_sample else 1
+            return interval.edp_js[1] / per
+        return float(self.objective.value(interval.time_s[1], interval.energy_j[1], job))
+
+    def _job(self, each: Curve) -> Job:
+        return Job(each.gpu.name, each.variant.batch_size, self.tariff, self.per_sample)
 
 
 def _interval(each: Curve, place: int) -> Interval | None:
@@ -156,15 +173,18 @@ def _interval(each: Curve, place: int) -> Interval | None:
     return told.interval(LEVEL) if told.supports(LEVEL) else None
 
 
-def _curve_or_reason(
+def _reason_against(
     gpu: GPU, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question, tariff: Tariff
-) -> Curve | str:
-    """The curve of a job on a GPU, or why there is none."""
-    cap_w = question.power_limit_w
+) -> str | None:
+    """Why a GPU cannot run a job, as far as its data sheet tells.
+
+    Raises:
+        InputError: It was the only one asked for, and has not the precision or cannot be capped there.
+    """
     try:
         for precision in {entry.operation.precision for entry in variant.network}:
             gpu.running_precision(precision)
-        gpu.checked_power_limit_w(cap_w)
+        gpu.checked_power_limit_w(question.power_limit_w)
     except InputError as error:
         if question.named and len(question.gpus) == 1 and len(question.variants) == 1:
             raise
@@ -175,11 +195,19 @@ def _curve_or_reason(
         return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
     if tariff.has_prices and tariff.hourly(gpu.name) is None:
         return "has no price per hour"
-    found = curve(find_predictor(gpu, variant.network.mode, question.predictor), variant, need, clocks, cap_w)
-    if found.over.missing:
-        # (its totals would be too low, and it would win for what it does not count)
-        return f"{found.over.predictor.name} does not cover {found.over.missing} of {len(variant.network)} operations"
-    return found
+    return None
+
+
+def _curve(
+    predictor: NetworkPredictor, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question
+) -> Curve:
+    """A job on the GPU of a predictor."""
+    found = curve(predictor, variant, need, clocks, question.power_limit_w)
+    if not found.over.missing or question.predictor is not None or predictor.any_gpu or ANY_GPU not in entries():
+        return found
+    # What the GPU's own predictor has not learned, such as half precision, the one for any GPU may.
+    other = find_predictor(found.gpu, variant.network.mode, ANY_GPU)
+    return replace(curve(other, variant, need, clocks, question.power_limit_w), stands_in_for=predictor.name)
 
 
 def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError:

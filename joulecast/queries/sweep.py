@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..inputs import InputShape, shape_to_json
-from .choice import Choice
+from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
 
 COLUMNS = (
@@ -34,16 +34,6 @@ COLUMNS = (
     "predictor",
     "measured",
 )
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A GPU that was not looked at in some precision and batch size, and why."""
-
-    gpu: str
-    precision: str
-    batch_size: int | None
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -83,8 +73,10 @@ class Sweep:
         name = objective or self.objective
         wanted = find_objective(name, self.tariff, all(row.batch_size is not None for row in self.rows))
 
+        per_sample = len({row.batch_size for row in self.rows}) > 1
+
         def value(row: Choice) -> float:
-            found = wanted.of(row.time_s, row.energy_j, Job(row.gpu, row.batch_size, self.tariff))
+            found = wanted.value(row.time_s, row.energy_j, Job(row.gpu, row.batch_size, self.tariff, per_sample))
             return float("inf") if found is None else float(found)
 
         return min(self.rows, key=value)

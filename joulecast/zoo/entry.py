@@ -23,6 +23,7 @@ from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.serving import regressor_file, stored_regressor, trees_of
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
+from .left_out import LEFT_OUT
 from .rendering import markdown
 
 PREDICTOR = "forest"
@@ -50,6 +51,8 @@ class ModelCard:
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
+        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
+        provenance: The commit that it was trained at.
     """
 
     name: str
@@ -68,9 +71,17 @@ class ModelCard:
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
+    kind_errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
-def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCard, golden: list[Operation]) -> Path:
+def save_entry(
+    folder: str | Path,
+    predictor: OperationPredictor,
+    card: ModelCard,
+    golden: list[Operation],
+    left_out: Mapping[str, Mapping[str, float]],
+) -> Path:
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
     Args:
@@ -78,6 +89,7 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
         predictor: With forests as regressors.
         card: Its card.
         golden: Operations for the golden prediction; the first eight are used.
+        left_out: Errors of single operations in cross-validation, to compare predictors by.
     """
     if not isinstance(predictor.time, ForestRegressor) or not isinstance(predictor.power, ForestRegressor):
         raise ZooError("only a predictor that was just trained can be stored", given=type(predictor.time).__name__)
@@ -87,6 +99,7 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
         "predictor.json": json_bytes(predictor.facts()),
+        LEFT_OUT: json_bytes(left_out),
         regressor_file("time"): trees_of(predictor.time).to_bytes(),
         regressor_file("power"): trees_of(predictor.power).to_bytes(),
     }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import joulecast
@@ -49,6 +51,12 @@ def test_per_sample_compares_batch_sizes():
     for choice in choices:
         assert choice.value == choice.energy_per_sample_j == pytest.approx(choice.energy_j / choice.batch_size)
     assert choices[0].batch_size > 1
+    # Whatever the objective, batch sizes are compared by what a sample takes.
+    for choice in best(objective="edp", batch_sizes=[1, 64], gpus="A30"):
+        assert choice.value == pytest.approx(choice.time_per_sample_s * choice.energy_per_sample_j)
+    energy = best(batch_sizes=[1, 8, 64], gpus="A30")
+    assert [choice.value for choice in energy] == [choice.value for choice in choices]
+    assert joulecast.sweep(*JOB, gpus="A30", clocks=(900,), batch_sizes=[1, 64]).best("time").batch_size == 64
 
 
 def test_constraints_hold():
@@ -83,6 +91,7 @@ def test_a_lower_cap_is_held():
 
 def test_gpus_without_the_precision_are_left_out_of_several():
     choices = joulecast.best(*JOB, gpus=["T4", "L4"], precision=["fp16", "bf16"], clocks=900)
+    assert [(out.gpu, out.precision) for out in choices.left_out] == [("T4", "bf16")]
     assert {(choice.alias, choice.precision) for choice in choices} == {("T4", "fp16"), ("L4", "fp16"), ("L4", "bf16")}
 
 
@@ -116,6 +125,23 @@ def test_gpus_without_the_precision_are_left_out_of_several():
 def test_bad_input(options, error, says):
     with pytest.raises(error, match=says):
         best(**options)
+
+
+def test_what_the_own_predictor_lacks_is_left_to_the_one_for_any_gpu():
+    choice = best(gpus="A30", precision="bf16")[0]
+    assert choice.predictor == "any-gpu/boosting"
+    assert "does not cover this" in choice.notes[0]
+    assert choice.measured  # though not in this precision
+    named = best(gpus="A30", predictor="any-gpu/boosting", precision="bf16")[0]
+    assert named.energy_j == choice.energy_j
+
+
+def test_gpus_from_files_stand_beside_those_of_the_catalogue(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    choices = best(gpus=[str(tmp_path / "mine.toml"), "T4"], objective="cost", price_per_hour=1.0)
+    assert {choice.alias for choice in choices} == {"A10G", "T4"}
+    assert not next(choice for choice in choices if choice.alias == "A10G").measured
 
 
 def test_two_limits_that_can_be_kept_only_one_by_one_bind_together():
