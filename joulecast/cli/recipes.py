@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ..datasets import Dataset, NetworkMeasurement
+from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..errors import unknown_name
 from ..hardware import find_gpu
 from ..networks import Network
@@ -50,6 +50,19 @@ class Loaded:
             for m in dataset.usable_networks(mode)
         }
         return cls(folder, dataset, networks)
+
+    def description(self) -> dict[str, Any]:
+        """What it is and where it comes from, with its digest."""
+        card = self.dataset.card
+        return {
+            "gpu": card.gpu,
+            "clock_mhz": card.clock_mhz,
+            "source": card.source,
+            "licence": card.licence,
+            "operations": len({m.operation for m in self.dataset.measurements}),
+            "networks": len(self.dataset.networks),
+            "sha256": fingerprint(self.folder),
+        }
 
 
 class Entry(Protocol):

@@ -22,6 +22,7 @@ from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.serving import own_regressor, own_regressor_files
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
+from .left_out import LEFT_OUT
 from .rendering import markdown
 
 _FILES = ("card.json", "predictor.json")
@@ -47,6 +48,8 @@ class ModelCard:
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
+        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
+        provenance: The commit that it was trained at.
     """
 
     name: str
@@ -65,9 +68,17 @@ class ModelCard:
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
+    kind_errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
-def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCard, golden: list[Operation]) -> Path:
+def save_entry(
+    folder: str | Path,
+    predictor: OperationPredictor,
+    card: ModelCard,
+    golden: list[Operation],
+    left_out: Mapping[str, Mapping[str, float]],
+) -> Path:
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
     Args:
@@ -75,6 +86,7 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
         predictor: With forests as regressors.
         card: Its card.
         golden: Operations for the golden prediction; the first eight are used.
+        left_out: Errors of single operations in cross-validation, to compare predictors by.
     """
     operations = golden[:GOLDEN_OPERATIONS]
     predictions = predictor.predict(operations)
@@ -82,6 +94,7 @@ def save_entry(folder: str | Path, predictor: OperationPredictor, card: ModelCar
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
         "predictor.json": json_bytes(predictor.facts()),
+        LEFT_OUT: json_bytes(left_out),
         **own_regressor_files("time", predictor.time),
         **own_regressor_files("power", predictor.power),
     }
