@@ -15,8 +15,7 @@ from ..datasets import Dataset, Measurement
 from ..operations import Operation
 from .closeness import Closeness
 from .features import FloatArray, roofline
-from .fitting import fit_own
-from .forest import LEAST_OPERATIONS
+from .fitting import LEAST_OPERATIONS, fit_own
 from .metrics import errors_by, scores
 from .predictor import OperationPredictor
 from .recipe import OwnRecipe

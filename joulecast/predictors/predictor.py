@@ -339,4 +339,6 @@ class OperationPredictor:
             "measured": sorted(self.measured),
             "transferred": list(self.transferred),
             "calibration": None if self.calibration is None else self.calibration.to_json(),
+            # (trees alone have none)
+            "process_shares": {name: getattr(getattr(self, name), "share", 0.0) for name in ("time", "power")},
         }

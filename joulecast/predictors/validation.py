@@ -14,7 +14,7 @@ from ..networks import Network
 from .calibrating import Coverage, calibrate, fit_networks, network_coverage, operation_coverage
 from .calibration import Calibration, NetworkCalibration
 from .closeness import Closeness
-from .forest import LEAST_OPERATIONS
+from .fitting import LEAST_OPERATIONS
 from .network_validation import NetworkError, NetworksLeftOut, counts_of, fit_host, leave_networks_out, network_summary
 from .operation_validation import OperationErrors, cross_validate, leave_kinds_out
 from .recipe import OwnRecipe
