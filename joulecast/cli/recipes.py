@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ..datasets import Dataset, NetworkMeasurement
+from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..errors import unknown_name
 from ..hardware import find_gpu
 from ..networks import Network
@@ -21,7 +21,7 @@ from ..predictors.any_gpu_validation import (
     validate_any_gpu,
 )
 from ..predictors.contract import Networks
-from ..predictors.recipe import AnyGpuRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
+from ..predictors.recipe import AnyGpuRecipe, BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
 from ..predictors.report import write_report
 from ..predictors.scores import Score, any_gpu_scores, own_scores
 from ..predictors.transformer_recipe import TransformerRecipe
@@ -50,6 +50,19 @@ class Loaded:
             for m in dataset.usable_networks(mode)
         }
         return cls(folder, dataset, networks)
+
+    def description(self) -> dict[str, Any]:
+        """What it is and where it comes from, with its digest."""
+        card = self.dataset.card
+        return {
+            "gpu": card.gpu,
+            "clock_mhz": card.clock_mhz,
+            "source": card.source,
+            "licence": card.licence,
+            "operations": len({m.operation for m in self.dataset.measurements}),
+            "networks": len(self.dataset.networks),
+            "sha256": fingerprint(self.folder),
+        }
 
 
 class Entry(Protocol):
@@ -149,6 +162,7 @@ _ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores,
 
 WAYS: Mapping[type[Recipe], Way] = {
     ForestRecipe: _OWN,
+    BlendRecipe: _OWN,
     RooflineRecipe: _ANY_GPU,
     BoostingRecipe: _ANY_GPU,
     TransformerRecipe: _ANY_GPU,

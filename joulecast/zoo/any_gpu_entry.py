@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class AnyGpuCard:
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
+        provenance: The commit that it was trained at.
     """
 
     name: str
@@ -56,6 +57,7 @@ class AnyGpuCard:
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
+    provenance: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from ..predictors.boosting import DeviceRow, device_rows
 from ..predictors.contract import Correction, Networks
 from ..predictors.recipe import AnyGpuRecipe, predictor_of
 from .any_gpu_entry import AnyGpuCard, save_any_gpu
+from .provenance import git_commit
 
 LIMITS = (
     "From data sheets: a GPU that runs hotter, is capped lower or has a poorer library than those that were measured "
@@ -80,6 +81,7 @@ def train_any_gpu(
         log_errors={mode: validation.log_errors(mode) for mode in hosts},
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        provenance={"git_commit": git_commit()},
     )
     return TrainedAnyGpu(learned, validation, card, _golden_operations(rows))
 

@@ -16,10 +16,12 @@ from ..predictors.composition import HostModel
 from ..predictors.fitting import fit_own
 from ..predictors.prediction import Composition, log_errors
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipe import OwnRecipe
-from ..predictors.validation import SPLITS, NetworkError, Validation, fit_host, validate
-from .catalogue import DEFAULT_PREDICTOR, entry_name
+from ..predictors.recipe import OwnRecipe, predictor_of
+from ..predictors.validation import SPLITS, NetworkError, OperationErrors, Validation, fit_host, validate
+from .catalogue import entry_name
 from .entry import ModelCard, save_entry
+from .left_out import operations_left_out
+from .provenance import git_commit
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,9 @@ class Trained:
 
     def save(self, zoo: Path) -> Path:
         """Write the entry into a zoo folder."""
-        return save_entry(zoo / self.card.name, self.predictor, self.card, list(self.golden))
+        return save_entry(
+            zoo / self.card.name, self.predictor, self.card, list(self.golden), operations_left_out(self.validation)
+        )
 
 
 def train(
@@ -104,11 +108,11 @@ def _card(
     card = dataset.card
     composition = better_composition(validation.networks)
     return ModelCard(
-        name=entry_name(predictor.gpu, DEFAULT_PREDICTOR, predictor.mode),
+        name=entry_name(predictor.gpu, predictor_of(recipe), predictor.mode),
         gpu=card.gpu,
         mode=predictor.mode,
         precisions=tuple(_precisions(dataset, predictor)),
-        predictor=DEFAULT_PREDICTOR,
+        predictor=predictor_of(recipe),
         recipe=recipe.to_json(),
         data={
             "source": card.source,
@@ -133,7 +137,18 @@ def _card(
         log_errors=log_errors(_pairs(validation.networks, composition)),
         limits=tuple(_limits(predictor, host)),
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        kind_errors={errors.campaign: _by_kind(errors) for errors in validation.operations},
+        provenance={"git_commit": git_commit()},
     )
+
+
+def _by_kind(errors: OperationErrors) -> dict[str, dict[str, float]]:
+    found = {}
+    for kind, (time, power) in errors.tables()["kind"].items():
+        found[kind] = {"count": time["count"], "time_median": time["median"], "time_mean": time["mean"]}
+        if power:
+            found[kind] |= {"power_median": power["median"], "power_mean": power["mean"]}
+    return found
 
 
 def _precisions(dataset: Dataset, predictor: OperationPredictor) -> Iterator[str]:
