@@ -414,7 +414,8 @@ def _held_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: 
     busy_s = counts * np.nan_to_num(predictions.device_time_s)
     if not busy_s.sum():
         return clock_mhz
-    return float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum())
+    # (rounded, or an average of equal clocks would not be that clock)
+    return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)
 
 
 def _costs(

@@ -48,7 +48,7 @@ def best(
         if np.isfinite(kept[place]):
             points.append((float(kept[place]), each, place))
     if not points:
-        raise limits.nothing_kept(found.curves)
+        raise limits.nothing_kept(found.curves, len(found.left_out))
     points.sort(key=lambda point: point[0])
     make = found.maker(*points[0][1:])
     return Choices((make(each, place) for _, each, place in points), found.left_out)

@@ -119,7 +119,11 @@ def test_gpus_without_the_precision_are_left_out_of_several():
         ({"carbon": "Atlantis"}, UnknownNameError, "country"),
         ({"max_time_s": 0}, InputError, "max_time_s is a positive number"),
         ({"max_time_s": 1e-9}, InputError, "no choice keeps the deadline(.|\n)*least for the deadline(.|\n)*nearest: "),
-        ({"max_power_w": 1}, InputError, "no choice keeps the power budget(.|\n)*nearest: T4 at 600 MHz"),
+        (
+            {"max_power_w": 1},
+            InputError,
+            "no choice keeps the power budget(.|\n)*nearest: T4 \\(default, batch 32\\) at 600 MHz",
+        ),
     ],
 )
 def test_bad_input(options, error, says):
