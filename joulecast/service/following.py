@@ -1,7 +1,7 @@
 """Predictors that change while the service runs: what lies in the zoo, what was pulled, and what is followed.
 
 A followed predictor is pulled again and again; what the alias of a registry, or a folder, holds by then is checked as
-`joulecast zoo pull` checks it, and stands for its name from then on. All requests that come after it are answered by it.
+`joulecast zoo pull` checks it, and stands for its name from then on: it answers all requests that come later.
 """
 
 from __future__ import annotations
