@@ -21,7 +21,7 @@ from ..predictors.any_gpu_validation import (
     validate_any_gpu,
 )
 from ..predictors.contract import Networks
-from ..predictors.recipe import AnyGpuRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
+from ..predictors.recipe import AnyGpuRecipe, BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
 from ..predictors.report import write_report
 from ..predictors.scores import Score, any_gpu_scores, own_scores
 from ..predictors.transformer_recipe import TransformerRecipe
@@ -162,6 +162,7 @@ _ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores,
 
 WAYS: Mapping[type[Recipe], Way] = {
     ForestRecipe: _OWN,
+    BlendRecipe: _OWN,
     RooflineRecipe: _ANY_GPU,
     BoostingRecipe: _ANY_GPU,
     TransformerRecipe: _ANY_GPU,

@@ -292,4 +292,6 @@ class OperationPredictor:
             "baseline": self.baseline.to_json(),
             "measured": sorted(self.measured),
             "transferred": list(self.transferred),
+            # (trees alone have none)
+            "process_shares": {name: getattr(getattr(self, name), "share", 0.0) for name in ("time", "power")},
         }

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..datasets import Dataset, NetworkMeasurement
 from ..networks import Network
-from .forest import LEAST_OPERATIONS
+from .fitting import LEAST_OPERATIONS
 from .network_validation import NetworkError, counts_of, fit_host, leave_networks_out, network_summary
 from .operation_validation import OperationErrors, cross_validate
 from .recipe import OwnRecipe

@@ -17,16 +17,13 @@ from ..hardware import find_gpu
 from ..operations import Operation
 from ..predictors.baseline import Baseline
 from ..predictors.composition import HostModel
-from ..predictors.forest import ForestRegressor
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
-from ..predictors.serving import regressor_file, stored_regressor, trees_of
+from ..predictors.serving import own_regressor, own_regressor_files
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
 from .left_out import LEFT_OUT
 from .rendering import markdown
-
-PREDICTOR = "forest"
 
 _FILES = ("card.json", "predictor.json")
 
@@ -91,8 +88,6 @@ def save_entry(
         golden: Operations for the golden prediction; the first eight are used.
         left_out: Errors of single operations in cross-validation, to compare predictors by.
     """
-    if not isinstance(predictor.time, ForestRegressor) or not isinstance(predictor.power, ForestRegressor):
-        raise ZooError("only a predictor that was just trained can be stored", given=type(predictor.time).__name__)
     operations = golden[:GOLDEN_OPERATIONS]
     predictions = predictor.predict(operations)
     files = {
@@ -100,15 +95,15 @@ def save_entry(
         "README.md": markdown(asdict(card)).encode(),
         "predictor.json": json_bytes(predictor.facts()),
         LEFT_OUT: json_bytes(left_out),
-        regressor_file("time"): trees_of(predictor.time).to_bytes(),
-        regressor_file("power"): trees_of(predictor.power).to_bytes(),
+        **own_regressor_files("time", predictor.time),
+        **own_regressor_files("power", predictor.power),
     }
     golden_prediction = {
         "operations": [operation.to_json() for operation in operations],
         "time_s": predictions.time_s.tolist(),
         "power_w": predictions.power_w.tolist(),
     }
-    return write_files(folder, files, golden_prediction, predictor=PREDICTOR)
+    return write_files(folder, files, golden_prediction, predictor=card.predictor)
 
 
 def load_card(folder: Path) -> dict[str, Any]:
@@ -136,12 +131,13 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         if facts["inputs"] != list(INPUT_NAMES):
             raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
+        shares = facts.get("process_shares", {"time": 0, "power": 0})
         predictor = OperationPredictor(
             gpu=find_gpu(facts["gpu"]),
             mode=facts["mode"],
             baseline=Baseline.from_json(facts["baseline"]),
-            time=stored_regressor(files, "time"),
-            power=stored_regressor(files, "power"),
+            time=own_regressor(files, "time", shares["time"]),
+            power=own_regressor(files, "power", shares["power"]),
             measured=frozenset(facts["measured"]),
             transferred=tuple(facts["transferred"]),
         )

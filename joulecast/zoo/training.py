@@ -16,9 +16,9 @@ from ..predictors.composition import HostModel
 from ..predictors.fitting import fit_own
 from ..predictors.prediction import Composition, log_errors
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipe import OwnRecipe
+from ..predictors.recipe import OwnRecipe, predictor_of
 from ..predictors.validation import SPLITS, NetworkError, OperationErrors, Validation, fit_host, validate
-from .catalogue import DEFAULT_PREDICTOR, entry_name
+from .catalogue import entry_name
 from .entry import ModelCard, save_entry
 from .left_out import operations_left_out
 from .provenance import git_commit
@@ -108,11 +108,11 @@ def _card(
     card = dataset.card
     composition = better_composition(validation.networks)
     return ModelCard(
-        name=entry_name(predictor.gpu, DEFAULT_PREDICTOR, predictor.mode),
+        name=entry_name(predictor.gpu, predictor_of(recipe), predictor.mode),
         gpu=card.gpu,
         mode=predictor.mode,
         precisions=tuple(_precisions(dataset, predictor)),
-        predictor=DEFAULT_PREDICTOR,
+        predictor=predictor_of(recipe),
         recipe=recipe.to_json(),
         data={
             "source": card.source,
