@@ -15,6 +15,7 @@ from ..errors import InputError, UncoveredError
 from ..hardware import GPU
 from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
+from ..notebook import Picture
 from ..operations import Operation
 from .composition import HostModel, Totals, compose, plain_sum
 from .features import FloatArray, roofline
@@ -213,6 +214,17 @@ class Prediction:
         """Whether enough networks were measured for an interval of this level."""
         count = len(self.log_errors.get("time", ()))
         return math.ceil((count + 1) * level) <= count
+
+    def _repr_html_(self) -> str:
+        from .prediction_html import html
+
+        return html(self)
+
+    def plot(self) -> Picture:
+        """The operations that cost most energy, as a picture that Jupyter shows and `save` writes."""
+        from .prediction_html import plot
+
+        return plot(self)
 
     def to_csv(self) -> str:
         """The operations as CSV, one line each, most energy first."""
