@@ -85,7 +85,7 @@ class Bar:
 def bars(items: Sequence[Bar], title: str) -> str:
     """Bars from zero, one below the other, as SVG."""
     most = max((item.low_high[1] if item.low_high else item.value) for item in items) or 1.0
-    left, width, row = 270, 300, 22
+    left, width, row = 300, 300, 22
     lines = []
     for i, item in enumerate(items):
         middle = i * row + row // 2
