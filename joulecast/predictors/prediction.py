@@ -18,11 +18,13 @@ from ..networks import BOOKKEEPING, Network
 from ..operations import Operation
 from .composition import HostModel, Totals, compose, plain_sum
 from .features import FloatArray, roofline
+from .filled import FilledPredictor
 from .predictor import OperationPredictions, PredictsOperations, Source
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
 Bound = Literal["compute", "memory", "launch"]
+_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -329,7 +331,7 @@ class NetworkPredictor:
             composition: How the totals were made.
         """
         gpu = self.operations.gpu
-        applies = self._errors_apply(predictions, composition, clock_mhz, power_limit_w)
+        applies = self._errors_apply(predictions, composition, clock_mhz, power_limit_w) and not self._filled(network)
         return Prediction(
             network=network.name,
             input_shape=network.input_shape,
@@ -397,11 +399,21 @@ class NetworkPredictor:
     def _coverage(self) -> str:
         return ", ".join(self.operations.coverage)
 
+    def _filled(self, network: Network) -> tuple[str, ...]:
+        """Kinds and precisions that the GPU's own predictor lacks."""
+        if not isinstance(self.operations, FilledPredictor):
+            return ()
+        return self.operations.filled([entry.operation for entry in network])
+
     def _notes(self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float) -> Iterator[str]:
         if self.any_gpu:
             yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
         elif not self._is_default(clock_mhz, power_limit_w):
             yield "no interval: no other clock or cap was measured; time and energy are scaled by physics"
+        if filled := self._filled(network):
+            more = f" and {len(filled) - _SHOWN} more" if len(filled) > _SHOWN else ""
+            shown = ", ".join(filled[:_SHOWN]) + more
+            yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
         if not self.host.learned:
             yield "no network was measured on this GPU: host cost taken from the A30, no interval"
         dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]
