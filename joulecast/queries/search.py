@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.features import FloatArray
-from ..predictors.prediction import Interval, NetworkPredictor
+from ..predictors.prediction import Interval, NetworkPredictor, Prediction
 from ..zoo import entries, find_predictor
 from ..zoo.catalogue import ANY_GPU
 from ..zoo.measured import measured_gpus
@@ -121,14 +121,24 @@ class _Candidates:
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
-        interval = _interval(best_curve, best_place)
+        best = best_curve.over.at(best_place)
+        least = float(self.objective.value(best.time_s, best.energy_j, self._job(best_curve)))
+        of_best = _interval(best)
+        high = None if of_best is None else self._value_at(of_best, 1, best_curve)
         known = measured_gpus()
-        high = -np.inf if interval is None else self._highest_value(interval, best_curve)
+
+        def ties(value: float, each: Curve, interval: Interval | None) -> bool:
+            if each is best_curve:  # (which clock of one GPU is best, no interval tells)
+                return False
+            if high is not None:
+                return value <= high
+            return interval is not None and self._value_at(interval, 0, each) <= least
 
         def make(each: Curve, place: int) -> Choice:
             told = each.over.at(place)
             job = self._job(each)
             value = float(self.objective.value(told.time_s, told.energy_j, job))
+            interval = _interval(told)
             return Choice(
                 gpu=told.gpu,
                 alias=each.gpu.aliases[0],
@@ -141,10 +151,10 @@ class _Candidates:
                 batch_size=each.variant.batch_size,
                 time_s=told.time_s,
                 energy_j=told.energy_j,
-                interval=told.interval(LEVEL) if told.supports(LEVEL) else None,
+                interval=interval,
                 objective=self.objective.name,
                 value=value,
-                tied=value <= high and not (each is best_curve and place == best_place),
+                tied=ties(value, each, interval),
                 memory_bytes=each.memory.total_bytes,
                 predictor=told.predictor,
                 measured=told.gpu in known,
@@ -155,21 +165,20 @@ class _Candidates:
 
         return make
 
-    def _highest_value(self, interval: Interval, each: Curve) -> float:
-        """The high end of the objective's interval."""
+    def _value_at(self, interval: Interval, end: int, each: Curve) -> float:
+        """The low (0) or high (1) end of the objective's interval."""
         job = self._job(each)
         if self.objective.name == "edp":
             # Its own interval is narrower than the product of both.
             per = (job.batch_size or 1) ** 2 if self.per_sample else 1
-            return interval.edp_js[1] / per
-        return float(self.objective.value(interval.time_s[1], interval.energy_j[1], job))
+            return interval.edp_js[end] / per
+        return float(self.objective.value(interval.time_s[end], interval.energy_j[end], job))
 
     def _job(self, each: Curve) -> Job:
         return Job(each.gpu.name, each.variant.batch_size, self.tariff, self.per_sample)
 
 
-def _interval(each: Curve, place: int) -> Interval | None:
-    told = each.over.at(place)
+def _interval(told: Prediction) -> Interval | None:
     return told.interval(LEVEL) if told.supports(LEVEL) else None
 
 
