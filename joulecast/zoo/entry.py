@@ -16,6 +16,7 @@ from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations import Operation
 from ..predictors.baseline import Baseline
+from ..predictors.calibration import Calibration, NetworkCalibration
 from ..predictors.composition import HostModel
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
@@ -44,7 +45,7 @@ class ModelCard:
         network_errors: Network -> relative errors of time and energy when left out.
         host: See HostModel.
         composition: Which composition is the default.
-        log_errors: Sorted absolute log errors on networks left out, for intervals.
+        coverage: How many cases lay within 90 % intervals that were not made from them, split by split.
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
@@ -64,7 +65,7 @@ class ModelCard:
     network_errors: Mapping[str, Mapping[str, float]]
     host: Mapping[str, Any]
     composition: str
-    log_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    coverage: tuple[Mapping[str, Any], ...] = ()
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
@@ -78,6 +79,7 @@ def save_entry(
     card: ModelCard,
     golden: list[Operation],
     left_out: Mapping[str, Mapping[str, float]],
+    network_errors: NetworkCalibration | None = None,
 ) -> Path:
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
@@ -87,13 +89,19 @@ def save_entry(
         card: Its card.
         golden: Operations for the golden prediction; the first eight are used.
         left_out: Errors of single operations in cross-validation, to compare predictors by.
+        network_errors: For intervals of networks.
     """
     operations = golden[:GOLDEN_OPERATIONS]
     predictions = predictor.predict(operations)
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes(predictor.facts()),
+        "predictor.json": json_bytes(
+            {
+                **predictor.facts(),
+                "network_errors": None if network_errors is None else network_errors.to_json(),
+            }
+        ),
         LEFT_OUT: json_bytes(left_out),
         **own_regressor_files("time", predictor.time),
         **own_regressor_files("power", predictor.power),
@@ -140,6 +148,7 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             power=own_regressor(files, "power", shares["power"]),
             measured=frozenset(facts["measured"]),
             transferred=tuple(facts["transferred"]),
+            calibration=None if facts.get("calibration") is None else Calibration.from_json(facts["calibration"]),
         )
         composition = card["composition"]
         if composition not in COMPOSITIONS:
@@ -149,7 +158,9 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             operations=predictor,
             host=HostModel.from_json(card["host"]),
             composition=composition,
-            log_errors={quantity: tuple(errors) for quantity, errors in card["log_errors"].items()},
+            network_errors=None
+            if facts.get("network_errors") is None
+            else NetworkCalibration.from_json(facts["network_errors"]),
         )
         golden = manifest["golden"]
         operations = golden_operations(golden["operations"])
