@@ -62,11 +62,11 @@ class BlendRecipe:
         seed: Makes everything that is drawn repeatable.
     """
 
-    trees: int = 32
+    trees: int = 64
     max_features: float = 1.0
     min_samples_leaf: int = 1
-    time_share: float = 0.7
-    power_share: float = 0.0
+    time_share: float = 0.8
+    power_share: float = 0.4
     folds: int = 10
     seed: int = 0
 

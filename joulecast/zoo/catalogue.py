@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
+from ..predictors.filled import FilledPredictor
 from ..predictors.prediction import NetworkPredictor
+from ..predictors.predictor import OperationPredictor
 from ..resources import shipped
 from .any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .corrections import FORMS
@@ -125,4 +128,15 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> N
             given=f"{gpu.name}, {mode}",
             allowed=f"{found.operations.gpu.name}, {found.operations.mode}",
         )
-    return found
+    return found if predictor is not None else _filled(found)
+
+
+def _filled(found: NetworkPredictor) -> NetworkPredictor:
+    """A GPU's own predictor with what it lacks filled in, where there is a predictor for any GPU."""
+    own = found.operations
+    folder = shipped("zoo") / ANY_GPU
+    if not isinstance(own, OperationPredictor) or not (folder / MANIFEST).is_file():
+        return found
+    return replace(
+        found, operations=FilledPredictor(own, lambda: find_predictor(own.gpu, own.mode, ANY_GPU).operations)
+    )
