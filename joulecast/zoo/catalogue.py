@@ -42,8 +42,8 @@ def entries(zoo: Path | None = None) -> list[str]:
 
 ANY_GPU = "any-gpu/boosting"
 ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
-"""Mode -> the entry for GPUs that have none of their own: the one with the smaller errors on networks of chips that were
-left out. Where it is not in the zoo, ANY_GPU stands in."""
+"""Mode -> the entry for GPUs that have none of their own: the one with the smaller errors on networks of chips that
+were left out. Where it is not in the zoo, ANY_GPU stands in."""
 
 
 def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
