@@ -24,9 +24,10 @@ from joulecast.hardware import GPU, find_gpu
 from joulecast.operations import Operation
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
 from joulecast.predictors.attentive import Attentive, AttentivePredictor
-from joulecast.predictors.boosting import DeviceRow, device_rows, fit_any_gpu
+from joulecast.predictors.boosting import device_rows, fit_any_gpu
 from joulecast.predictors.composition import HostModel, compose, plain_sum
 from joulecast.predictors.contract import Networks
+from joulecast.predictors.device_row import DeviceRow
 from joulecast.predictors.features import FloatArray
 from joulecast.predictors.physics import PRIOR_ENERGY, LeastTimes
 from joulecast.predictors.recipe import BoostingRecipe

@@ -7,15 +7,17 @@ first what operations show, which takes long, then what measured networks add to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..datasets import Dataset
 from ..hardware import GPU
 from .any_gpu import AnyGpuPredictor, Learned
 from .any_gpu_recipes import RooflineRecipe
-from .boosting import DeviceRow, device_rows, fit_any_gpu, fit_energies
+from .boosting import device_rows, fit_any_gpu
 from .contract import Correction, Networks
+from .device_row import DeviceRow
+from .network_fits import learn_from_networks
 from .recipe import AnyGpuRecipe, BoostingRecipe
 from .roofline import Roofline
 
@@ -71,7 +73,7 @@ def _trees(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> L
 
 
 def _energies(learned: Learned, rows: Rows, networks: Networks, recipe: BoostingRecipe) -> Learned:
-    return replace(learned, energy=fit_energies(rows, networks, learned))
+    return learn_from_networks(learned, rows, networks)
 
 
 def _nothing(datasets: Sequence[Dataset], rows: Rows, recipe: RooflineRecipe) -> Roofline:

@@ -19,9 +19,10 @@ from ..hardware import GPU
 from ..networks import Network
 from .any_gpu import AnyGpuPredictor
 from .any_gpu_fitting import fit_networks, fit_operations
-from .boosting import DeviceRow, device_rows
+from .boosting import device_rows
 from .composition import HostModel, compose, plain_sum
 from .contract import Correction, Networks
+from .device_row import DeviceRow
 from .features import FloatArray
 from .physics import LeastTimes
 from .predictor import OperationPredictions

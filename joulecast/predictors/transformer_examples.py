@@ -14,9 +14,9 @@ from ..datasets import NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
 from ..operations import Operation
-from .boosting import DeviceRow
 from .composition import HostModel
 from .contract import launch_s
+from .device_row import DeviceRow
 from .features import FloatArray
 from .physics import EnergyConstants, static_power_w
 from .tokens import UNKNOWN, Tokens, tokens
@@ -54,7 +54,7 @@ class Operations:
         """Operations on a GPU at a clock."""
         read: Tokens = tokens(operations, gpu, clock_mhz, vocabulary)
         work_j, with_one_second_j = (
-            energy.dynamic_energy_j(operations, read.least, np.full(len(operations), seconds), gpu, clock_mhz)
+            energy.dynamic_energy_j(operations, np.full(len(operations), seconds), gpu, clock_mhz)
             for seconds in (0.0, 1.0)
         )
         return cls(read.values, read.families, read.kinds, read.least.time_s, work_j, with_one_second_j - work_j)

@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from ..datasets import Dataset
 from ..errors import DatasetError
 from .attentive import Attentive, Range
-from .boosting import LEAST_ROWS, DeviceRow, device_rows, launch_times_s
+from .boosting import LEAST_ROWS, device_rows, launch_times_s
 from .contract import Networks
+from .device_row import DeviceRow
 from .physics import PRIOR_ENERGY
 from .tokens import ROLES, WIDTH
 from .transformer import OperationTransformer

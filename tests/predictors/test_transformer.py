@@ -16,7 +16,7 @@ from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.networks import Network
 from joulecast.predictors.attentive import Attentive, AttentivePredictor
-from joulecast.predictors.boosting import DeviceRow
+from joulecast.predictors.device_row import DeviceRow
 from joulecast.predictors.encoder import OnnxEncoder
 from joulecast.predictors.physics import LeastTimes
 from joulecast.predictors.tokens import IN_NETWORK, ROLES, UNKNOWN, WIDTH, in_network, tokens
