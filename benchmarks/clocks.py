@@ -2,15 +2,13 @@
 
     python benchmarks/clocks.py --data build/datasets
 
-Writes benchmarks/CLOCKS.md. Operations are learned from all GPUs; half precision, energies and host cost from networks of
-other names only, over both GPUs of the campaign. Takes some ten minutes on one core, most of them for the trees; --work
-keeps them.
+Writes benchmarks/CLOCKS.md. Operations are learned from all GPUs; half precision, energies and host cost from networks
+of other names only. Takes some ten minutes on one core, most of them for the trees.
 """
 
 from __future__ import annotations
 
 import argparse
-import pickle
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -23,7 +21,7 @@ from joulecast.datasets import Dataset, load
 from joulecast.hardware import find_gpu
 from joulecast.operations import MODES
 from joulecast.predictors.any_gpu import AnyGpuPredictor
-from joulecast.predictors.any_gpu_fitting import fit_networks, fit_operations
+from joulecast.predictors.any_gpu_fitting import fit_operations, network_learner
 from joulecast.predictors.any_gpu_validation import fit_hosts
 from joulecast.predictors.boosting import device_rows
 from joulecast.predictors.contract import Networks
@@ -72,18 +70,15 @@ def networks_of(datasets: Sequence[Dataset]) -> Networks:
     ]
 
 
-def left_out(datasets: Sequence[Dataset], networks: Networks, work: Path) -> Iterator[Row]:
+def left_out(datasets: Sequence[Dataset], networks: Networks) -> Iterator[Row]:
     """Predict the A100's networks at their clocks, name by name left out."""
     recipe = load_recipe(RECIPE)
     rows = [row for data in datasets for row in device_rows(data)]
-    if not work.exists():
-        work.parent.mkdir(parents=True, exist_ok=True)
-        work.write_bytes(pickle.dumps(fit_operations(datasets, rows, recipe)))
-    learned = pickle.loads(work.read_bytes())
+    learn = network_learner(fit_operations(datasets, rows, recipe), rows, recipe)
     mine = [n for n in networks if n[0].name == SWEPT]
     for name in dict.fromkeys(m.network for _, m, _ in mine):
         others = [n for n in networks if n[1].network != name]
-        without = fit_networks(learned, rows, others, recipe)
+        without = learn(others)
         hosts = fit_hosts(without, others)
         for gpu, m, network in (n for n in mine if n[1].network == name):
             predictor = NetworkPredictor("left out", AnyGpuPredictor(gpu, m.mode, without), hosts[m.mode])
@@ -141,11 +136,10 @@ def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("build/datasets"))
-    parser.add_argument("--work", type=Path, default=Path("build/clocks.pkl"), help="keeps the trees")
     arguments = parser.parse_args()
     cards = sorted(arguments.data.glob("**/card.json"))
     datasets = [load(card.parent) for card in cards]
-    rows = list(left_out(datasets, networks_of(datasets), arguments.work))
+    rows = list(left_out(datasets, networks_of(datasets)))
     extra = regrets(rows)
     a30 = optima([data for data in datasets if find_gpu(data.card.gpu).slug == "a30"])
     lines = [
@@ -156,8 +150,8 @@ def main() -> None:
         "## A100, every clock, networks left out by name",
         "",
         "Mean absolute errors. Operations were learned from all GPUs, half precision, energies and host cost from the",
-        "networks of other names on all GPUs. The tiles of half precision in `physics.py` were looked at on these networks.",
-        "Goals: 6 % time, 6 % energy, 5 % power.",
+        "networks of other names on all GPUs. The tiles of half precision in `physics.py` were looked at on these",
+        "networks. Goals: 6 % time, 6 % energy, 5 % power.",
         "",
         *error_table(rows),
         "",
@@ -167,10 +161,11 @@ def main() -> None:
         "",
         "## A30, published optima",
         "",
-        f"Among {', '.join(map(str, A30_CLOCKS_MHZ))} MHz, by the A30's own predictor, {len(a30)} networks of both modes:",
-        f"least energy at 900 MHz for {sum(least for least, _ in a30)}, least energy-delay product at 1200 MHz for",
-        f"{sum(best for _, best in a30)} (goal: {0.9 * len(a30):.0f}). No constant was fitted to these; that the optima lie",
-        "there was known when the law was written.",
+        f"Among {', '.join(map(str, A30_CLOCKS_MHZ))} MHz, by the A30's own predictor, {len(a30)} networks:",
+        f"least energy at 900 MHz for {sum(least for least, _ in a30)},",
+        f"least energy-delay product at 1200 MHz for {sum(best for _, best in a30)} (goal: {0.9 * len(a30):.0f}).",
+        "No constant was fitted to these; that the optima",
+        "lie there was known when the law was written.",
         "",
     ]
     OUT.write_text("\n".join(lines))

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
+import signal
+import socket
 import stat
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +21,12 @@ import pytest
 
 from joulecast import Operation
 from joulecast.cli import main
-from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement
+from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from joulecast.hardware import find_gpu
-from joulecast.predictors.features import roofline
+from joulecast.predictors.features import tiled_roofline
 from joulecast.predictors.physics import EnergyConstants, LeastTimes, static_power_w
+from joulecast.predictors.recipe import ForestRecipe
+from joulecast.zoo.training import Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "profiling" / "fake_nvml"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -79,7 +88,7 @@ def simulated_dataset(mode: str = "inference") -> Dataset:
     """What a loop would show of these operations if the physics of DESIGN were the whole truth."""
     gpu = find_gpu("A30")
     operations = simulated_operations(mode)
-    line_s = roofline(operations, gpu, gpu.boost_clock_mhz).time_s
+    line_s = tiled_roofline(operations, gpu, gpu.boost_clock_mhz).time_s
     rng = np.random.default_rng(0)
     measurements = []
     for operation, least_s in zip(operations, line_s, strict=True):
@@ -123,6 +132,74 @@ def simulated_gpu(name: str) -> Dataset:
 @pytest.fixture(scope="session")
 def dataset() -> Dataset:
     return simulated_dataset()
+
+
+# A small zoo entry, and variants of it, to move about and to damage.
+
+ENTRY_NAME = "a30/forest-inference"
+SMALL_RECIPE = ForestRecipe(trees=6, folds=3)
+
+
+def train_small(folder: Path, recipe: ForestRecipe = SMALL_RECIPE) -> Trained:
+    data = replace(simulated_dataset(), networks=())
+    return train(data, save(data, folder / "d"), "inference", recipe, {})
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory) -> Trained:
+    return train_small(tmp_path_factory.mktemp("small-data"))
+
+
+@pytest.fixture(scope="session")
+def small_entry(small, tmp_path_factory) -> Path:
+    return small.save(tmp_path_factory.mktemp("small-zoo"))
+
+
+@pytest.fixture
+def fresh_cache(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("JOULECAST_CACHE", str(tmp_path / "fresh-cache"))
+    return tmp_path / "fresh-cache"
+
+
+# A real MLflow server.
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def mlflow_server(folder: Path, *, store: str | None = None, options: Sequence[str] = ()) -> Iterator[str]:
+    """`mlflow server` on SQLite, or on another store; its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", store or f"sqlite:///{folder / 'mlflow.db'}"]
+    command += ["--artifacts-destination", str(folder / "artifacts"), *options]
+    quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            command, env={**os.environ, **quiet}, cwd=folder, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            address = f"http://127.0.0.1:{port}"
+            for _ in range(600):
+                with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=1):  # noqa: S310
+                    break
+                assert process.poll() is None, (folder / "server.log").read_text()
+                time.sleep(0.1)
+            yield address
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture(scope="session")
+def mlflow_at(tmp_path_factory) -> Iterator[str]:
+    pytest.importorskip("mlflow")
+    with mlflow_server(tmp_path_factory.mktemp("mlflow")) as address:
+        yield address
 
 
 @pytest.fixture(scope="session")

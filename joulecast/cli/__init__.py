@@ -9,7 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import best, catalogue, collect, datasets, extract, predict, serve, sweep, train
+from . import best, catalogue, collect, datasets, extract, predict, serve, sweep, train, zoo
 
 app = typer.Typer(
     name="joulecast",
@@ -29,7 +29,7 @@ app.command("evaluate")(train.evaluate)
 app.command("gpus")(catalogue.list_gpus)
 app.command("serve")(serve.serve)
 app.add_typer(datasets.app, name="datasets")
-app.add_typer(catalogue.zoo_app, name="zoo")
+app.add_typer(zoo.app, name="zoo")
 
 
 def _print_version(wanted: bool) -> None:

@@ -56,6 +56,7 @@ def best(
     Shows the best clock of each GPU, precision and batch size.
     """
     from ..api import best as best_of
+    from ..queries.objectives import OBJECTIVES
 
     shapes = parse_shapes(input_shape)
     choices = best_of(
@@ -81,7 +82,7 @@ def best(
         return
     mode = "training" if training else "inference"
     per_sample = " per sample" if len({choice.batch_size for choice in choices}) > 1 else ""
-    words = objective.replace("_", " ").removesuffix(" per sample" if per_sample else "")
+    words = OBJECTIVES[objective].words.removesuffix(per_sample)
     typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
     typer.echo(_choices_text(choices, top))
     for out in choices.left_out if gpu else ():
@@ -89,6 +90,8 @@ def best(
 
 
 def _choices_text(choices: list[Choice], top: int) -> str:
+    from ..queries.objectives import OBJECTIVES
+
     shown = choices[: top or None]
     several_precisions = len({choice.precision for choice in choices}) > 1
     several_batches = len({choice.batch_size for choice in choices}) > 1
@@ -112,7 +115,7 @@ def _choices_text(choices: list[Choice], top: int) -> str:
     ]
     header += ["precision"] if several_precisions else []
     header += ["batch"] if several_batches else []
-    header += [shown[0].objective.replace("_", " ") + (" per sample" if several_batches else "")] if extra else []
+    header += [OBJECTIVES[shown[0].objective].words + (" per sample" if several_batches else "")] if extra else []
     text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"

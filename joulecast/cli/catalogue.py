@@ -1,4 +1,4 @@
-"""`joulecast gpus` and `joulecast zoo`: what there is to predict with."""
+"""`joulecast gpus`: what there is to predict for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from ..hardware import GPU
     from ..zoo.measured import Measured
-
-zoo_app = typer.Typer(help="The trained predictors.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def list_gpus(
@@ -118,26 +116,3 @@ def _figure(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(_figure, value))
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-@zoo_app.command("list")
-def list_entries() -> None:
-    """List the predictors of the zoo."""
-    from ..zoo import entries
-
-    typer.echo("\n".join(entries()) or "the zoo is empty")
-
-
-@zoo_app.command("show")
-def show_entry(name: str = typer.Argument(help="Name of an entry, such as a30/forest-inference.")) -> None:
-    """Print the model card of a predictor."""
-    from ..errors import unknown_name
-    from ..resources import shipped
-    from ..zoo import entries
-    from ..zoo.entry import load_card
-    from ..zoo.rendering import any_gpu_markdown, markdown
-
-    if name not in entries():
-        raise unknown_name("predictor", name, entries())
-    card = load_card(shipped("zoo") / name)
-    typer.echo(any_gpu_markdown(card) if "gpu" not in card else markdown(card))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ..datasets import Dataset, NetworkMeasurement
+from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..errors import unknown_name
 from ..hardware import find_gpu
 from ..networks import Network
 from ..operations import MODES
-from ..predictors.any_gpu_recipes import RooflineRecipe
+from ..predictors.any_gpu_recipes import EnsembleRecipe, RooflineRecipe
 from ..predictors.any_gpu_validation import (
     SPLITS,
     AnyGpuValidation,
@@ -20,10 +20,12 @@ from ..predictors.any_gpu_validation import (
     operation_errors,
     validate_any_gpu,
 )
+from ..predictors.calibration import NetworkCalibration
 from ..predictors.contract import Networks
-from ..predictors.recipe import AnyGpuRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
+from ..predictors.recipe import AnyGpuRecipe, BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
 from ..predictors.report import write_report
 from ..predictors.scores import Score, any_gpu_scores, own_scores
+from ..predictors.transformer_recipe import TransformerRecipe
 from ..predictors.validation import Validation, validate
 from ..profiling import network_of
 from ..zoo.any_gpu_training import train_any_gpu
@@ -50,6 +52,19 @@ class Loaded:
         }
         return cls(folder, dataset, networks)
 
+    def description(self) -> dict[str, Any]:
+        """What it is and where it comes from, with its digest."""
+        card = self.dataset.card
+        return {
+            "gpu": card.gpu,
+            "clock_mhz": card.clock_mhz,
+            "source": card.source,
+            "licence": card.licence,
+            "operations": len({m.operation for m in self.dataset.measurements}),
+            "networks": len(self.dataset.networks),
+            "sha256": fingerprint(self.folder),
+        }
+
 
 class Entry(Protocol):
     """What training ends in."""
@@ -65,7 +80,9 @@ class Entry(Protocol):
 
 
 class Way(NamedTuple):
-    """How recipes of a class are handled; modes are those that were asked for, none for all.
+    """How recipes of a class are handled.
+
+    Modes are those that were asked for, none for all. Quick is for any GPU only, see `validate_any_gpu`.
 
     Args:
         train: Validate, and fit on everything.
@@ -75,9 +92,9 @@ class Way(NamedTuple):
         report: Write validations into a folder, with the command that made them, and remarks.
     """
 
-    train: Callable[[Sequence[Loaded], Sequence[str], Any], Iterator[Entry]]
+    train: Callable[[Sequence[Loaded], Sequence[str], Any, bool], Iterator[Entry]]
     track: Callable[..., str]
-    validate: Callable[[Sequence[Loaded], Sequence[str], Any], list[Any]]
+    validate: Callable[[Sequence[Loaded], Sequence[str], Any, bool], list[Any]]
     scores: Callable[[Any], Iterable[Score]]
     report: Callable[[list[Any], Any, Path, str, str], Path]
 
@@ -97,12 +114,17 @@ def _of_mode(loaded: Loaded, mode: str) -> dict[NetworkMeasurement, Network]:
     return {m: network for m, network in loaded.networks.items() if m.mode == mode}
 
 
-def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe) -> Iterator[Entry]:
-    for each, mode in _own(loaded, asked):
-        yield train(each.dataset, each.folder, mode, recipe, _of_mode(each, mode))
+def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe, quick: bool) -> Iterator[Entry]:
+    # A GPU of which no network was measured takes its intervals' scale from one of which some were.
+    borrowed: dict[str, NetworkCalibration] = {}
+    for each, mode in sorted(_own(loaded, asked), key=lambda pair: not _of_mode(*pair)):
+        trained = train(each.dataset, each.folder, mode, recipe, _of_mode(each, mode), borrowed.get(mode))
+        if trained.network_errors is not None:
+            borrowed.setdefault(mode, trained.network_errors)
+        yield trained
 
 
-def _validate_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe) -> list[Validation]:
+def _validate_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe, quick: bool) -> list[Validation]:
     return [validate(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)]
 
 
@@ -114,13 +136,17 @@ def _all_networks(loaded: Sequence[Loaded]) -> Networks:
     return [(find_gpu(each.dataset.card.gpu), m, network) for each in loaded for m, network in each.networks.items()]
 
 
-def _train_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: AnyGpuRecipe) -> Iterator[Entry]:
+def _train_any_gpu(
+    loaded: Sequence[Loaded], asked: Sequence[str], recipe: AnyGpuRecipe, quick: bool
+) -> Iterator[Entry]:
     datasets = [(each.folder, each.dataset) for each in loaded]
-    yield train_any_gpu(datasets, _all_networks(loaded), recipe)
+    yield train_any_gpu(datasets, _all_networks(loaded), recipe, quick=quick)
 
 
-def _validate_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: AnyGpuRecipe) -> list[AnyGpuValidation]:
-    return [validate_any_gpu([each.dataset for each in loaded], _all_networks(loaded), recipe)]
+def _validate_any_gpu(
+    loaded: Sequence[Loaded], asked: Sequence[str], recipe: AnyGpuRecipe, quick: bool
+) -> list[AnyGpuValidation]:
+    return [validate_any_gpu([each.dataset for each in loaded], _all_networks(loaded), recipe, quick=quick)]
 
 
 def _report_any_gpu(
@@ -142,7 +168,10 @@ _ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores,
 
 WAYS: Mapping[type[Recipe], Way] = {
     ForestRecipe: _OWN,
+    BlendRecipe: _OWN,
     RooflineRecipe: _ANY_GPU,
     BoostingRecipe: _ANY_GPU,
+    TransformerRecipe: _ANY_GPU,
+    EnsembleRecipe: _ANY_GPU,
 }
 """Class of recipe -> how it is handled: on one GPU's own measurements, or on those of many for any."""

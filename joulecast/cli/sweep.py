@@ -48,6 +48,9 @@ def sweep(
     plot: Annotated[
         list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML; repeat for several.")
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Print every clock of several GPUs, not the best of each.")
+    ] = False,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
 ) -> None:
@@ -78,11 +81,12 @@ def sweep(
     elif as_csv:
         typer.echo(found.to_csv(), nl=False)
     else:
-        typer.echo(_sweep_text(found))
+        typer.echo(_sweep_text(found, every))
 
 
-def _sweep_text(sweep: Sweep) -> str:
-    best, front = sweep.best(), set(map(id, sweep.pareto()))
+def _sweep_text(sweep: Sweep, every: bool) -> str:
+    best, front, curves = sweep.best(), set(map(id, sweep.pareto())), sweep.curves()
+    shown = sweep.rows if every or len(curves) == 1 else [min(curve, key=lambda row: row.value) for curve in curves]
     rows = [
         [
             row.alias,
@@ -95,8 +99,10 @@ def _sweep_text(sweep: Sweep) -> str:
             si(row.edp_js, "Js"),
             "best" if row is best else "front" if id(row) in front else "",
         ]
-        for row in sweep
+        for row in shown
     ]
     header = ["GPU", "precision", "batch", "clock MHz", "time", "power", "energy", "EDP", ""]
     left_out = [f"left out: {out.gpu} in {out.precision}: {out.reason}" for out in sweep.left_out]
-    return "\n".join([table(header, rows, frozenset(range(2, 8))), *left_out])
+    rest = len(sweep) - len(shown)
+    more = [f"the best clock of each; --all, --csv, --json and --plot show {rest} more rows"] if rest else []
+    return "\n".join([table(header, rows, frozenset(range(2, 8))), *more, *left_out])

@@ -22,7 +22,14 @@ _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a da
 _Recipes = Annotated[
     list[Path], typer.Option("--recipe", help="A recipe, such as predictors/forest.toml; may be given several times.")
 ]
+_Quick = Annotated[
+    bool, typer.Option("--quick", help="Any GPU: test on one fold and on chips with measured networks only.")
+]
 _Modes = Annotated[list[str] | None, typer.Option("--mode", help="inference or training; both if left out.")]
+_Tracking = Annotated[
+    str | None, typer.Option("--tracking-uri", help="MLflow server or store; SQLite here if left out.")
+]
+_NoTrack = Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")]
 
 
 def train(
@@ -30,8 +37,10 @@ def train(
     recipe: _Recipes,
     mode: _Modes = None,
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entries into.")] = Path("zoo"),
-    tracking_uri: Annotated[str | None, typer.Option(help="MLflow server or store; SQLite here if left out.")] = None,
-    no_track: Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")] = False,
+    tracking_uri: _Tracking = None,
+    quick: _Quick = False,
+    no_track: _NoTrack = False,
+    register: Annotated[bool, typer.Option("--register", help="Register the entries in MLflow, too.")] = False,
 ) -> None:
     """Validate recipes on datasets, fit them on everything, and write zoo entries with model cards.
 
@@ -40,18 +49,23 @@ def train(
     """
     from .recipes import WAYS
 
+    if register and no_track:
+        raise InputError("what is not tracked cannot be registered", given="--register --no-track")
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
     for name, one in settings.items():
         way = WAYS[type(one)]
         scores[name] = []
-        for trained in way.train(loaded, mode or (), one):
+        for trained in way.train(loaded, mode or (), one, quick):
             entry = trained.save(zoo)
             typer.echo(f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}")
             scores[name] += found
             if not no_track:
-                typer.echo(f"MLflow run {way.track(trained, one, entry, tracking_uri, command=_command())}")
+                run = way.track(trained, one, entry, tracking_uri, command=_command())
+                typer.echo(f"MLflow run {run}")
+                if register:
+                    _register(entry, tracking_uri, run)
     if len(settings) > 1:
         typer.echo(_table(scores))
 
@@ -61,7 +75,10 @@ def evaluate(
     recipe: _Recipes,
     mode: _Modes = None,
     out: Annotated[Path, typer.Option(help="Folder for REPORT.md and its plots.")] = Path("benchmarks/report"),
+    quick: _Quick = False,
     remarks: Annotated[Path | None, typer.Option(help="Markdown to put into the report.")] = None,
+    tracking_uri: _Tracking = None,
+    no_track: _NoTrack = False,
 ) -> None:
     """Measure how good recipes are on what they have not seen, and write a report with plots.
 
@@ -75,10 +92,16 @@ def evaluate(
     scores: dict[str, list[Score]] = {}
     for name, one in settings.items():
         way = WAYS[type(one)]
-        validations = way.validate(loaded, mode or (), one)
+        validations = way.validate(loaded, mode or (), one, quick)
         scores[name] = [score for validation in validations for score in way.scores(validation)]
         report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
+        if not no_track:
+            from ..zoo.tracking import track_evaluation
+
+            used = [each.description() for each in loaded]
+            run = track_evaluation(name, validations, one, used, report, tracking_uri, command=_command())
+            typer.echo(f"MLflow run {run}")
     typer.echo(_table(scores) if any(scores.values()) else _FEW)
     if len(settings) > 1:
         (out / "COMPARISON.md").write_text(_comparison(scores), encoding="utf-8")
@@ -86,6 +109,13 @@ def evaluate(
 
 
 _FEW = "too little was measured to validate"
+
+
+def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
+    from ..zoo.registry import register
+
+    registered = register(entry, tracking_uri, run_id=run)
+    typer.echo(f"models:/{registered.name}/{registered.version}: {registered.said}")
 
 
 def _load_recipes(paths: Sequence[Path]) -> dict[str, Recipe]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..operations import Operation
 from .baseline import smooth_max
+from .calibration import Calibration
 from .clock import Work
 from .contract import Correction, launch_s
 from .features import FloatArray
@@ -24,6 +26,7 @@ from .half_precision import HalfPrecision
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
 from .relative import RELATIVE_NAMES, relative_features
+from .spread import OperationSpread
 
 Range = tuple[float, float]
 
@@ -93,6 +96,10 @@ class Learned:
         """See `Correction.factors`; the trees leave energies as physics says."""
         return self.ratio(operations, relative_features(operations, gpu)), np.ones(len(operations))
 
+    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
+        """See `Correction.in_network`; a network is its parts."""
+        return 1.0, 1.0
+
 
 @dataclass(frozen=True)
 class AnyGpuPredictor:
@@ -102,11 +109,13 @@ class AnyGpuPredictor:
         gpu: Any that the catalogue or a file describes.
         mode: inference or training.
         learned: Shared by all GPUs.
+        calibration: Errors on chips that were left out; None where they are not known.
     """
 
     gpu: GPU
     mode: str
     learned: Correction
+    calibration: Calibration | None = None
 
     @property
     def coverage(self) -> tuple[str, ...]:
@@ -161,6 +170,7 @@ class AnyGpuPredictor:
             static_power_w=static_power_w(self.gpu, clock),
             held_clock_mhz=held_mhz,
             work=work,
+            spread=None if self.calibration is None else OperationSpread(self.calibration, frozenset(), None),
         )
 
     def work(self, operations: Sequence[Operation]) -> Work:
@@ -168,9 +178,7 @@ class AnyGpuPredictor:
         ratio, energy_ratio = self.learned.factors(operations, self.gpu)
         works = np.array([not operation.is_identity for operation in operations], dtype=float)
         clock = float(self.gpu.boost_clock_mhz)
-        work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
-        device_s, dynamic_j = work.at(clock)
-        return work.scaled_to(device_s, dynamic_j * energy_ratio)
+        return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         held_mhz = work.held_mhz(clock, cap_w)
@@ -185,3 +193,11 @@ class AnyGpuPredictor:
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s
         return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])
+
+    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
+        """See `PredictsOperations.in_network`."""
+        known = [source != "missing" for source in predictions.source]
+        if not any(known):
+            return predictions
+        operations = [*compress(predictions.operations, known)]
+        return predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))

@@ -7,21 +7,26 @@ first what operations show, which takes long, then what measured networks add to
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ..datasets import Dataset
 from ..hardware import GPU
 from .any_gpu import AnyGpuPredictor, Learned
-from .any_gpu_recipes import RooflineRecipe
+from .any_gpu_recipes import EnsembleRecipe, RooflineRecipe
+from .attentive import Attentive
 from .boosting import device_rows, fit_any_gpu
 from .contract import Correction, Networks
 from .device_row import DeviceRow
+from .ensemble import Ensemble
 from .network_fits import learn_from_networks
 from .recipe import AnyGpuRecipe, BoostingRecipe
 from .roofline import Roofline
+from .transformer_networks import read_networks
+from .transformer_recipe import TransformerRecipe
 
 Rows = Sequence[DeviceRow]
+LearnNetworks = Callable[[Networks], Correction]
 
 
 class Steps(NamedTuple):
@@ -29,11 +34,14 @@ class Steps(NamedTuple):
 
     Args:
         operations: From datasets, which tell what launching takes, and device times.
-        networks: What measured networks add; it takes the same device times, too.
+        networks: From the first step's correction and the same device times, a function that adds what measured
+            networks show. It may be called for one subset of them after the other.
+        quicker: The recipe, or one that is fitted more quickly, for a quick validation.
     """
 
     operations: Callable[[Sequence[Dataset], Rows, Any], Correction]
-    networks: Callable[[Any, Rows, Networks, Any], Correction]
+    networks: Callable[[Any, Rows, Any], LearnNetworks]
+    quicker: Callable[[Any], AnyGpuRecipe] = lambda recipe: recipe
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,8 @@ def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRe
         MissingDependencyError: A library that this recipe trains with is not installed.
     """
     rows = [row for dataset in datasets for row in device_rows(dataset)]
-    return FittedAnyGpu(fit_networks(fit_operations(datasets, rows, recipe), rows, networks, recipe))
+    learned = fit_operations(datasets, rows, recipe)
+    return FittedAnyGpu(network_learner(learned, rows, recipe)(networks))
 
 
 def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: AnyGpuRecipe) -> Correction:
@@ -63,29 +72,65 @@ def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: AnyGpuRecipe
     return STEPS[type(recipe)].operations(datasets, rows, recipe)
 
 
-def fit_networks(correction: Correction, rows: Rows, networks: Networks, recipe: AnyGpuRecipe) -> Correction:
-    """The second step; where there are no networks, the same correction."""
-    return STEPS[type(recipe)].networks(correction, rows, networks, recipe) if networks else correction
+def network_learner(correction: Correction, rows: Rows, recipe: AnyGpuRecipe) -> LearnNetworks:
+    """The second step, prepared; where there are no networks, it leads to the same correction."""
+    learn = STEPS[type(recipe)].networks(correction, rows, recipe)
+    return lambda networks: learn(networks) if networks else correction
+
+
+def quicker(recipe: AnyGpuRecipe) -> AnyGpuRecipe:
+    """See `Steps.quicker`."""
+    return STEPS[type(recipe)].quicker(recipe)
 
 
 def _trees(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> Learned:
     return fit_any_gpu(datasets, (), recipe, rows)
 
 
-def _energies(learned: Learned, rows: Rows, networks: Networks, recipe: BoostingRecipe) -> Learned:
-    return learn_from_networks(learned, rows, networks)
+def _energies(learned: Learned, rows: Rows, recipe: BoostingRecipe) -> LearnNetworks:
+    return lambda networks: learn_from_networks(learned, rows, networks)
 
 
 def _nothing(datasets: Sequence[Dataset], rows: Rows, recipe: RooflineRecipe) -> Roofline:
     return Roofline()
 
 
-def _nothing_more(correction: Roofline, rows: Rows, networks: Networks, recipe: RooflineRecipe) -> Roofline:
-    return correction
+def _nothing_more(correction: Roofline, rows: Rows, recipe: RooflineRecipe) -> LearnNetworks:
+    return lambda networks: correction
+
+
+def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRecipe) -> Attentive:
+    # Here, because it needs torch.
+    from .transformer_fit import fit_transformer
+
+    return fit_transformer(datasets, rows, recipe)
+
+
+def _fewer_passes(recipe: TransformerRecipe) -> TransformerRecipe:
+    return replace(recipe, epochs=-(-recipe.epochs // 3))
+
+
+def _members(datasets: Sequence[Dataset], rows: Rows, recipe: EnsembleRecipe) -> Ensemble:
+    members = [fit_operations(datasets, rows, member.recipe) for member in recipe.members]
+    return Ensemble.of(members, [member.weight for member in recipe.members])
+
+
+def _members_learn(ensemble: Ensemble, rows: Rows, recipe: EnsembleRecipe) -> LearnNetworks:
+    learners = [
+        network_learner(fitted, rows, member.recipe)
+        for fitted, member in zip(ensemble.members, recipe.members, strict=True)
+    ]
+    return lambda networks: Ensemble.of([learn(networks) for learn in learners], ensemble.weights)
+
+
+def _members_quicker(recipe: EnsembleRecipe) -> EnsembleRecipe:
+    return replace(recipe, members=tuple(replace(member, recipe=quicker(member.recipe)) for member in recipe.members))
 
 
 STEPS: Mapping[type[AnyGpuRecipe], Steps] = {
     RooflineRecipe: Steps(_nothing, _nothing_more),
     BoostingRecipe: Steps(_trees, _energies),
+    TransformerRecipe: Steps(_transformer, read_networks, _fewer_passes),
+    EnsembleRecipe: Steps(_members, _members_learn, _members_quicker),
 }
 """Recipe -> how it is fitted."""

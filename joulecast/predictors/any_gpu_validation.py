@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -18,13 +18,15 @@ from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
 from .any_gpu import AnyGpuPredictor
-from .any_gpu_fitting import fit_networks, fit_operations
+from .any_gpu_fitting import LearnNetworks, fit_operations, network_learner, quicker
 from .boosting import device_rows
-from .composition import HostModel, compose, plain_sum
+from .calibrating import KEPT, thinned
+from .composition import HostModel, plain_sum
 from .contract import Correction, Networks
 from .device_row import DeviceRow
 from .features import FloatArray
 from .physics import LeastTimes
+from .prediction import NetworkPredictor
 from .predictor import OperationPredictions
 from .recipe import AnyGpuRecipe
 from .splits import fold_of
@@ -39,6 +41,11 @@ SPLITS = (
 
 ALL = "all GPUs"
 """Stands for the GPU, and "all" for the kind and mode, in the errors over all operations together."""
+
+QUICKLY = (
+    "Quick validation: the first of these folds, and only the chips whose networks were measured; a transformer was "
+    "fitted with a third of its passes for it."
+)
 
 Known = Literal["nothing", "networks"]
 """What was known of a network's chip: nothing, or networks of other names."""
@@ -83,14 +90,17 @@ class AnyGpuValidation:
     """All that is known about how good a recipe is.
 
     Args:
-        folds: Operations that were not seen on any GPU; empty where that was not asked for.
+        folds: Operations that were not seen on any GPU.
         left_out: Operations on GPUs that were not seen.
         networks: Each network twice, see `Known`.
+        device_errors: Family, or "" for all -> sorted absolute log errors of device time on chips that were not seen;
+            every chip counts as much as any other.
     """
 
     folds: tuple[KindErrors, ...]
     left_out: tuple[KindErrors, ...]
     networks: tuple[NetworkErrors, ...]
+    device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
         """Sorted absolute log errors by quantity on networks of chips of which nothing was known, for intervals."""
@@ -108,7 +118,7 @@ class AnyGpuValidation:
         }
 
 
-def _log_ratio(learned: Correction, rows: Sequence[DeviceRow]) -> FloatArray:
+def log_ratios(learned: Correction, rows: Sequence[DeviceRow]) -> FloatArray:
     """Log of predicted over measured device time, at default clocks."""
     found = np.empty(len(rows))
     groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
@@ -134,21 +144,27 @@ def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[
         yield KindErrors(gpu, kind, mode, len(errors), median, mean, p90)
 
 
-def cross_validate(rows: Sequence[DeviceRow], recipe: AnyGpuRecipe) -> tuple[KindErrors, ...]:
-    """Predict every operation by what was learned without it: on no GPU, in no mode and in no precision."""
+def cross_validate(rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, folds: int | None = None) -> tuple[KindErrors, ...]:
+    """Predict operations by what was learned without them: on no GPU, in no mode and in no precision.
+
+    Args:
+        rows: Device times of any GPUs.
+        recipe: Settings.
+        folds: How many of the recipe's folds to predict; None for all.
+    """
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
     tested: list[DeviceRow] = []
     log_ratio: list[float] = []
-    for held in range(recipe.folds):
+    for held in range(folds or recipe.folds):
         mine = [row for row in rows if fold[row.operation] == held]
         others = [row for row in rows if fold[row.operation] != held]
-        log_ratio += _log_ratio(fit_operations((), others, recipe), mine).tolist()
+        log_ratio += log_ratios(fit_operations((), others, recipe), mine).tolist()
         tested += mine
     return tuple(_by_kind(tested, log_ratio))
 
 
 def validate_any_gpu(
-    datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRecipe, *, folds: bool = True
+    datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRecipe, *, quick: bool = False
 ) -> AnyGpuValidation:
     """Leave operations out, then every GPU.
 
@@ -156,25 +172,43 @@ def validate_any_gpu(
         datasets: Of any GPUs.
         networks: Measured networks with power, of any GPUs and modes.
         recipe: Settings.
-        folds: Whether to leave operations out, too; that takes longest.
+        quick: Predict the first fold only and leave out only chips whose networks were measured, with what recipes do
+            to fit quicker; the errors are those of a somewhat worse predictor.
     """
+    if quick:
+        recipe = quicker(recipe)
     rows = [row for dataset in datasets for row in device_rows(dataset)]
     tested: list[DeviceRow] = []
     log_ratio: list[float] = []
     errors: list[NetworkErrors] = []
-    chips = dict.fromkeys([row.gpu.chip for row in rows] + [gpu.chip for gpu, _, _ in networks])
+    chips = dict.fromkeys([row.gpu.chip for row in rows if not quick] + [gpu.chip for gpu, _, _ in networks])
     for chip in chips:
         mine = [row for row in rows if row.gpu.chip == chip]
         others = [row for row in rows if row.gpu.chip != chip]
         # Launching costs what it costs on any host; nothing of the chip is in that.
         learned = fit_operations(datasets, others, recipe)
         tested += mine
-        log_ratio += _log_ratio(learned, mine).tolist()
+        log_ratio += log_ratios(learned, mine).tolist()
         here, elsewhere = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
-        errors += _networks_left_out(here, elsewhere, "nothing", learned, others, recipe)
-        errors += _networks_left_out(here, networks, "networks", learned, others, recipe)
-    in_folds = cross_validate(rows, recipe) if folds else ()
-    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors))
+        if here:
+            learn = network_learner(learned, others, recipe)
+            errors += _networks_left_out(here, elsewhere, "nothing", learn)
+            errors += _networks_left_out(here, networks, "networks", learn)
+    in_folds = cross_validate(rows, recipe, 1 if quick else None)
+    of_devices = _device_errors(tested, log_ratio)
+    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices)
+
+
+def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dict[str, tuple[float, ...]]:
+    groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row, value in zip(rows, log_ratio, strict=True):
+        for family in ("", row.operation.row.family):
+            groups[family][row.gpu.chip].append(abs(value))
+    found = {}
+    for family, chips in sorted(groups.items()):
+        as_many_each = np.concatenate([thinned(np.sort(errors), KEPT) for errors in chips.values()])
+        found[family] = tuple(float(f"{error:.4g}") for error in thinned(np.sort(as_many_each), KEPT))
+    return found
 
 
 def operation_errors(validation: AnyGpuValidation) -> dict[str, dict[str, dict[str, tuple[float, float]]]]:
@@ -198,13 +232,11 @@ def _networks_left_out(
     mine: Networks,
     others: Networks,
     known: Known,
-    learned: Correction,
-    rows: Sequence[DeviceRow],
-    recipe: AnyGpuRecipe,
+    learn: LearnNetworks,
 ) -> Iterator[NetworkErrors]:
     for name in dict.fromkeys(m.network for _, m, _ in mine):
         of_other_names = [n for n in others if n[1].network != name]
-        without = fit_networks(learned, rows, of_other_names, recipe)
+        without = learn(of_other_names)
         hosts = fit_hosts(without, of_other_names)
         for gpu, measurement, network in (n for n in mine if n[1].network == name):
             yield network_errors(AnyGpuPredictor(gpu, measurement.mode, without), measurement, network, hosts, known)
@@ -235,14 +267,15 @@ def network_errors(
     known: Known,
 ) -> NetworkErrors:
     """Predict a measured network at the clock that it was measured at."""
-    counts, predictions = counts_of(network), _predictions(predictor, network, measurement.clock_mhz)
-    totals = compose(counts, predictions, hosts[measurement.mode], predictor.gpu.power_limit_w)
+    host = hosts[measurement.mode]
+    found = NetworkPredictor("", predictor, host, any_gpu=True).predict(network, measurement.clock_mhz)
+    added = plain_sum(counts_of(network), _predictions(predictor, network, measurement.clock_mhz))
     return NetworkErrors(
         gpu=predictor.gpu.name,
         measurement=measurement,
         known=known,
-        time=totals.time_s / measurement.time_s - 1,
-        energy=totals.energy_j / measurement.energy_j - 1,
-        power=totals.energy_j / totals.time_s / measurement.power_w - 1,
-        sum_time=plain_sum(counts, predictions).time_s / measurement.time_s - 1,
+        time=found.time_s / measurement.time_s - 1,
+        energy=found.energy_j / measurement.energy_j - 1,
+        power=found.power_w / measurement.power_w - 1,
+        sum_time=added.time_s / measurement.time_s - 1,
     )

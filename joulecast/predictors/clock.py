@@ -95,8 +95,20 @@ class Work:
             memory_j=self.memory_j * more,
         )
 
+    def scaled_by(self, device: float, energy: float | FloatArray) -> Self:
+        """The same, with device time and dynamic energy times a factor each."""
+        return replace(
+            self,
+            parts=self.parts.times(np.asarray(device)),
+            switching_j=self.switching_j * energy,
+            awake_j=self.awake_j * energy,
+            memory_j=self.memory_j * energy,
+        )
+
     def among(self, covered: NDArray[np.bool_]) -> Self:
         """The same among more operations, of which nothing is known: NaN. True stands for one of these."""
+        if covered.all():
+            return self
 
         def spread(values: FloatArray) -> FloatArray:
             found = np.full(len(covered), np.nan)

@@ -56,12 +56,11 @@ class HostModel:
             networks: Counts, predictions and measured seconds of each.
             mode: For the prior, which stays where every network is bound by the device.
         """
-        errors = np.array(
-            [
-                sum(abs(np.log(cls(offset).network_s(*each[:2])[0] / each[2])) for each in networks)
-                for offset in _OFFSETS_S
-            ]
-        )
+        errors = np.zeros(len(_OFFSETS_S))
+        for counts, predictions, measured_s in networks:
+            device_s = np.nansum(counts * predictions.device_time_s)
+            calls_s = np.maximum(predictions.host_time_s + _OFFSETS_S[:, None], _LEAST_HOST_S)
+            errors += abs(np.log(smooth_max(device_s, np.nansum(counts * calls_s, axis=1)) / measured_s))
         if not len(networks) or np.ptp(errors) < 1e-9:
             return cls.prior(mode)
         # The error is flat where the host decides nothing; the middle of the flat part is the least daring choice.

@@ -41,6 +41,16 @@ class Correction(Protocol):
         """Device time over the least time of physics, and dynamic energy over what physics says; one value each."""
         ...
 
+    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
+        """By which factors device times and dynamic energies of operations are off inside a network of them.
+
+        Args:
+            operations: Of one network; of one mode, and in precisions of the GPU.
+            counts: Calls of each.
+            gpu: Where.
+        """
+        ...
+
 
 class Fitted(Protocol):
     """What a recipe learned."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,12 +12,16 @@ from .features import FloatArray
 from .onnx_check import check_onnx
 from .tokens import ROLES, WIDTH
 
-INPUTS: tuple[str, ...] = ("values", "families", "kinds", "shares")
-"""What a stored transformer takes: tokens of shape (sequences, operations, len(ROLES), WIDTH), and per operation its
-family, its kind and its share in the network."""
+Encoder = Callable[
+    [NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]], tuple[FloatArray, FloatArray]
+]
+"""Maps tokens of shape (sequences, operations, len(ROLES), WIDTH), and per operation its family, its kind and its share
+in the network, to log ratios of operations, shape (sequences, operations, 2), and vectors of networks, shape
+(sequences, numbers); see `OperationTransformer.forward`."""
 
+INPUTS: tuple[str, ...] = ("values", "families", "kinds", "shares")
 OUTPUTS: tuple[str, ...] = ("operations", "networks")
-"""Log ratios of operations, shape (sequences, operations, 2), and of networks, shape (sequences, 2)."""
+"""Names of what a stored transformer takes and gives, in the order of `Encoder`."""
 
 
 class OnnxEncoder:
@@ -56,7 +62,7 @@ class OnnxEncoder:
         kinds: NDArray[np.int64],
         shares: NDArray[np.float32],
     ) -> tuple[FloatArray, FloatArray]:
-        """Log ratios of operations and of networks."""
+        """See `Encoder`."""
         given = dict(zip(INPUTS, (values, families, kinds, shares), strict=True))
         operations, networks = self._session.run(list(OUTPUTS), given)
         return operations.astype(np.float64), networks.astype(np.float64)

@@ -102,6 +102,7 @@ def predict_over_clocks(
         each = [predictor.predict(network, float(clock), cap_w) for clock in clocks]
         values = np.array([(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]).T
     else:
+        predictions = predictor.operations.in_network(predictions, counts)
         pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
         parts = [_composed(counts, predictions, predictor.host, piece, cap_w) for piece in pieces]
         values = np.concatenate(parts, axis=1)
@@ -125,5 +126,6 @@ def _composed(
     time_s = smooth_max(device_s, host_s)
     energy_j = np.nansum(counts * dynamic_j, axis=1) + static * static_power_w(work.gpu, shared_mhz) * time_s
     held = (busy_s * np.nan_to_num(np.minimum(shared_mhz[:, None], work.most_mhz))).sum(axis=1)
-    held = np.where(device_s > 0, np.minimum(held / np.maximum(device_s, 1e-300), clocks_mhz), clocks_mhz)
+    # (rounded, or an average of equal clocks would not be that clock)
+    held = np.where(device_s > 0, np.round(held / np.maximum(device_s, 1e-300), 6), clocks_mhz)
     return np.array([held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])

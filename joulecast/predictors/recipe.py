@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError, unknown_name
-from .any_gpu_recipes import RooflineRecipe
+from .any_gpu_recipes import EnsembleRecipe, Member, RooflineRecipe
+from .transformer_recipe import TransformerRecipe
 
 FOREST_KINDS = ("extra_trees", "random_forest")
 
@@ -40,6 +41,52 @@ class ForestRecipe:
         for name, least in (("trees", 1), ("min_samples_leaf", 1), ("folds", 2), ("seed", 0)):
             _refuse_unless_integer(name, getattr(self, name), least)
         _refuse_unless_share("max_features", self.max_features)
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class BlendRecipe:
+    """Settings of extremely randomized trees with a Gaussian process (blend.py).
+
+    Args:
+        trees: Number of trees.
+        max_features: Share of the inputs that a split may choose from, above 0, at most 1.
+        min_samples_leaf: Least number of operations in a leaf.
+        time_share: Weight of the process in time, where an operation is close to what was measured; from 0 to 1.
+        power_share: The same in power.
+        folds: Folds of the cross-validation, at least 2.
+        seed: Makes everything that is drawn repeatable.
+    """
+
+    trees: int = 32
+    max_features: float = 1.0
+    min_samples_leaf: int = 1
+    time_share: float = 0.7
+    power_share: float = 0.0
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.forest()
+        for name in ("time_share", "power_share"):
+            value = getattr(self, name)
+            if not isinstance(value, float) or not 0 <= value <= 1:
+                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="0.0 to 1.0")
+
+    def forest(self) -> ForestRecipe:
+        """The settings of its trees.
+
+        Raises:
+            InputError: A value is out of range.
+        """
+        return ForestRecipe("extra_trees", self.trees, self.max_features, self.min_samples_leaf, self.folds, self.seed)
+
+    def process_share(self, quantity: str) -> float:
+        """Weight of the process in "time" or "power"."""
+        return self.time_share if quantity == "time" else self.power_share
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""
@@ -97,18 +144,21 @@ def _refuse_unless_share(name: str, value: object) -> None:
         raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="above 0.0, at most 1.0")
 
 
-OwnRecipe = ForestRecipe
+OwnRecipe = ForestRecipe | BlendRecipe
 """Recipes that fit one GPU on its own measurements; each has `folds`, `seed` and `to_json`."""
 
-AnyGpuRecipe = RooflineRecipe | BoostingRecipe
+AnyGpuRecipe = RooflineRecipe | BoostingRecipe | TransformerRecipe | EnsembleRecipe
 """Recipes that fit any GPU on the measurements of many; each has `folds`, `seed` and `to_json`."""
 
 Recipe = OwnRecipe | AnyGpuRecipe
 
 RECIPES: Mapping[str, type[Recipe]] = {
     "forest": ForestRecipe,
+    "blend": BlendRecipe,
     "roofline": RooflineRecipe,
     "boosting": BoostingRecipe,
+    "transformer": TransformerRecipe,
+    "ensemble": EnsembleRecipe,
 }
 """Predictor name -> its settings."""
 
@@ -116,6 +166,17 @@ RECIPES: Mapping[str, type[Recipe]] = {
 def predictor_of(recipe: Recipe) -> str:
     """The name that a recipe of this class has in a file."""
     return next(name for name, kind in RECIPES.items() if kind is type(recipe))
+
+
+def _member(value: object, folder: Path) -> Member:
+    if not isinstance(value, dict) or value.keys() != {"recipe", "weight"} or not isinstance(value["weight"], float):
+        raise InputError(
+            "a member of an ensemble is not one", given=value, allowed='{recipe = "other.toml", weight = 0.5}'
+        )
+    recipe = load_recipe(folder / str(value["recipe"]))
+    if isinstance(recipe, EnsembleRecipe) or not isinstance(recipe, AnyGpuRecipe):
+        raise InputError("an ensemble is made of single predictors for any GPU", given=predictor_of(recipe))
+    return Member(recipe, value["weight"])
 
 
 def load_recipe(path: str | Path) -> Recipe:
@@ -136,4 +197,6 @@ def load_recipe(path: str | Path) -> Recipe:
     for key in values:
         if key not in known:
             raise unknown_name(f"key of a {name} recipe", key, known)
+    if "members" in values:
+        values["members"] = tuple(_member(value, Path(path).parent) for value in values["members"])
     return RECIPES[name](**values)

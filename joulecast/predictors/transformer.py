@@ -4,7 +4,8 @@ DeepPM reads a basic block of x86 code: tokens make instructions, instructions m
 operations and operations make the network. Three encoder stacks follow one another: over all tokens of the network,
 over the tokens of one operation, and over one vector per operation, the sum of its tokens. Attention scores shrink
 with the distance of two tokens, and residuals are added without layer norm. A linear head reads time and energy off
-each operation's vector, and another reads off the sum of the vectors what the network adds to the sum of its parts.
+each operation's vector. What the network adds to the sum of its parts is read off the sum of the vectors by a head of
+its own (network_head.py), because few networks were measured and many operations.
 """
 
 from __future__ import annotations
@@ -34,26 +35,25 @@ class _Layer(nn.Module):
         self.gather = nn.Linear(width, width)
         self.widen = nn.Linear(width, feed_forward * width)
         self.narrow = nn.Linear(feed_forward * width, width)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(2)) if recipe.layer_norm else None
+        self.norms = nn.ModuleList(nn.LayerNorm(width) if recipe.layer_norm else nn.Identity() for _ in range(2))
         # Without layer norm a deep sum of random parts would be far from its target at the start.
-        for last in (self.gather, self.narrow) if self.norms is None else ():
+        for last in () if recipe.layer_norm else (self.gather, self.narrow):
             nn.init.zeros_(last.weight)
 
     def forward(self, vectors: Tensor) -> Tensor:
-        vectors = self._normalized(0, vectors + self.gather(self._attention(vectors)))
-        return self._normalized(1, vectors + self.narrow(functional.gelu(self.widen(vectors))))
-
-    def _normalized(self, which: int, vectors: Tensor) -> Tensor:
-        if self.norms is None:
-            return vectors
-        normalized: Tensor = self.norms[which](vectors)
+        vectors = self.norms[0](vectors + self.gather(self._attention(vectors)))
+        normalized: Tensor = self.norms[1](vectors + self.narrow(functional.gelu(self.widen(vectors))))
         return normalized
 
     def _attention(self, vectors: Tensor) -> Tensor:
         sequences, length, _ = vectors.shape
         parts = self.attend(vectors).view(sequences, length, 3, self._heads, self._head_width)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        scores = queries @ keys.transpose(-1, -2) / math.sqrt(self._head_width)
+        if not torch.onnx.is_in_onnx_export() and length == 1:  # A vector that is alone gathers itself.
+            alone: Tensor = values.reshape(sequences, length, -1)
+            return alone
+        # Scaled before they are many: of a network's scores, every pass counts.
+        scores = (queries / math.sqrt(self._head_width)) @ keys.transpose(-1, -2)
         if self._weighted:
             place = torch.arange(length, dtype=scores.dtype)
             scores = scores * (1 - (place[:, None] - place).abs() / length)
@@ -95,13 +95,8 @@ class OperationTransformer(nn.Module):
         else:
             self.over_network = stack(sum(layers), recipe.feed_forward)
         self.operation_head = nn.Linear(width, 2)
-        self.network_head = nn.Linear(width + IN_NETWORK, 2)
-        # Of the corrections of networks: what training showed.
-        self.least_correction = nn.Buffer(torch.full((2,), -torch.inf))
-        self.most_correction = nn.Buffer(torch.full((2,), torch.inf))
-        for head in (self.operation_head, self.network_head):
-            nn.init.zeros_(head.weight)
-            nn.init.zeros_(head.bias)
+        nn.init.zeros_(self.operation_head.weight)
+        nn.init.zeros_(self.operation_head.bias)
 
     def forward(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
         """Predict.
@@ -114,16 +109,12 @@ class OperationTransformer(nn.Module):
 
         Returns:
             Log ratios of device time to least time and of dynamic energy to what physics says, shape (sequences,
-            operations, 2); and log ratios of a network's time and dynamic energy to what its parts say, shape
-            (sequences, 2).
+            operations, 2); and the sum over a network of its operations' vectors and of what they were told that they
+            are to it, by their shares: shape (sequences, width + IN_NETWORK).
         """
         vectors = self._read(values, families, kinds)
-        corrections = self.network_head(self._summed(vectors, values, shares))
-        return self.operation_head(vectors) * _UNIT, corrections.clamp(self.least_correction, self.most_correction)
-
-    def read_network(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> Tensor:
-        """What the head for networks sees, shape (sequences, numbers); takes what `forward` takes."""
-        return self._summed(self._read(values, families, kinds), values, shares)
+        told = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)
+        return self.operation_head(vectors) * _UNIT, (told * shares[..., None]).sum(1)
 
     def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
         """A vector for each operation, shape (sequences, operations, width)."""
@@ -134,15 +125,12 @@ class OperationTransformer(nn.Module):
         vectors = torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)
         vectors = self.over_network(vectors.reshape(sequences, operations * len(ROLES), -1))
         vectors = vectors.reshape(sequences * operations, len(ROLES), -1)
-        if self._three:
-            vectors = self.over_operation(vectors)
-        summed: Tensor = vectors.sum(1).reshape(sequences, operations, -1) / math.sqrt(len(ROLES))
-        if self._three:
-            summed = self.over_kinds(summed)
+        if not self._three:
+            return _sum_of_tokens(vectors, sequences)
+        summed: Tensor = self.over_kinds(_sum_of_tokens(self.over_operation(vectors), sequences))
         return summed
 
-    def _summed(self, vectors: Tensor, values: Tensor, shares: Tensor) -> Tensor:
-        """The sum over a network of its operations' vectors, and of what they were told they are to it."""
-        told = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)
-        summed: Tensor = (told * shares[..., None]).sum(1)
-        return summed
+
+def _sum_of_tokens(vectors: Tensor, sequences: int) -> Tensor:
+    """One vector per operation, shape (sequences, operations, width)."""
+    return vectors.sum(1).reshape(sequences, -1, vectors.shape[-1]) / math.sqrt(len(ROLES))

@@ -11,9 +11,22 @@ from ..errors import MissingDependencyError, ZooError
 from .encoder import INPUTS, OUTPUTS
 from .tokens import ROLES, WIDTH
 from .transformer import OperationTransformer
+from .transformer_fit import TorchEncoder
 from .transformer_recipe import TransformerRecipe
 
 _OPSET = 17
+
+
+def stored_forms(encoder: object) -> dict[str, bytes]:
+    """The files of a transformer that was just trained.
+
+    Raises:
+        MissingDependencyError: safetensors or onnx is not installed.
+        ZooError: It was not trained, but read from an entry.
+    """
+    if not isinstance(encoder, TorchEncoder):
+        raise ZooError("only a predictor that was just trained can be stored", given=type(encoder).__name__)
+    return {"transformer.onnx": to_onnx(encoder.model), "transformer.safetensors": to_safetensors(encoder.model)}
 
 
 def to_safetensors(model: OperationTransformer) -> bytes:

@@ -1,127 +1,120 @@
-"""Fitting what a transformer knows of networks beyond their operations: what a sum cannot tell.
+"""What a transformer learns from whole networks, once it knows operations: what a sum cannot tell.
 
-Few networks were measured and many operations, so this comes second and moves little: the stacks, which were fitted to
-operations, stay as they are, and only the head over the sum of the vectors is fitted. Networks that are put together
-from measured operations take the sum of these; they keep the head from reading into a network what it does not show,
-and teach it the bias of the parts there.
+Few networks were measured and many operations, so this moves little: the stacks stay as they are, and only the head
+over the sum of the vectors is fitted, by ridge regression. Networks that are put together from measured operations take
+the sum of these; they keep the head from reading into a network what it does not show, and teach it the bias of the
+parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from .baseline import smooth_max
+from ..datasets import NetworkMeasurement
+from ..hardware import GPU
+from ..networks import Network
+from ..operations import MODES
+from .any_gpu import AnyGpuPredictor
+from .attentive import Attentive
+from .composition import HostModel, compose
+from .contract import Networks, launch_s
+from .device_row import DeviceRow
 from .features import FloatArray
-from .tokens import in_network
-from .transformer import OperationTransformer
-from .transformer_examples import NetworkExample, OperationExamples, Operations
-from .transformer_losses import alone, made_up, power_loss, tensor
+from .network_head import Example, NetworkHead
+from .network_validation import counts_of
+from .predictor import OperationPredictions
+from .transformer_examples import MADE_UP_LENGTH, rows_by_gpu
 from .transformer_recipe import TransformerRecipe
 
-_STEPS, _LEARNING_RATE = 400, 0.01
-_MADE_UP, _AT_ONCE = 1600, 8  # Networks to put together, and how many of one GPU.
-_MADE_UP_WEIGHT = 0.5
+_MADE_UP = 600  # Networks to put together.
+_MADE_UP_WEIGHT = 0.5  # All of them together, beside all that were measured.
+_LEAST_DYNAMIC = 0.05  # Of the power: static power is known no better.
 _MEAN_COUNT = 3.0  # How often an operation runs in them.
-_LEAST_SPREAD = 1e-3
 
 
-def fit_networks(
-    model: OperationTransformer,
-    examples: OperationExamples,
-    measured: Sequence[NetworkExample],
-    recipe: TransformerRecipe,
-) -> None:
-    """Fit the corrections of a model that knows operations.
+def read_networks(
+    base: Attentive, rows: Sequence[DeviceRow], recipe: TransformerRecipe
+) -> Callable[[Networks], Attentive]:
+    """Prepare to learn from networks, several times if need be: what they have in common is computed once.
 
     Args:
-        model: Its head for networks is changed in place.
-        examples: Operations to put networks together from.
-        measured: At least one.
+        base: Knows operations, but no networks.
+        rows: Device times to put networks together from.
         recipe: Settings; `shrinkage` is the one that counts.
+
+    Returns:
+        A function from measured networks to what is known with them.
     """
-    draw = np.random.default_rng(recipe.seed)
-    ours = _MeasuredNetworks(model, measured)
-    theirs, sums = _made_up(model, examples, draw)
-    both = torch.cat([ours.vectors, theirs])
-    centre, spread = both.mean(0), both.std(0) + _LEAST_SPREAD
-    weights = torch.zeros(2, both.shape[1], requires_grad=True)
-    bias = torch.zeros(2, requires_grad=True)
-    optimizer = torch.optim.Adam([weights, bias], lr=_LEARNING_RATE)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, _STEPS)
-    for _ in range(_STEPS):
-        optimizer.zero_grad()
-        of_ours = ours.loss((ours.vectors - centre) / spread @ weights.T + bias)
-        of_theirs = (((theirs - centre) / spread @ weights.T + bias)[:, 0] - sums).abs().mean()
-        loss: Tensor = of_ours + _MADE_UP_WEIGHT * of_theirs + recipe.shrinkage * (weights**2).sum()
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        schedule.step()
-    with torch.no_grad():
-        model.network_head.weight.copy_(weights / spread)
-        model.network_head.bias.copy_(bias - weights / spread @ centre)
-        corrections = model.network_head(both)
-        model.least_correction.copy_(corrections.amin(0))
-        model.most_correction.copy_(corrections.amax(0))
+    made_up = [*_made_up(base, rows, np.random.default_rng(recipe.seed))]
+    parts = lru_cache(maxsize=None)(partial(_parts, base))
+
+    def learn(networks: Networks) -> Attentive:
+        hosts = {
+            mode: HostModel.fit([(*parts(*each), each[1].time_s) for each in networks if each[1].mode == mode], mode)
+            for mode in MODES
+        }
+        # One campaign of hundreds must not outvote another of tens.
+        sizes = Counter((gpu, m.mode, m.precision) for gpu, m, _ in networks)
+        measured = [
+            _measured(base, gpu, m, *parts(gpu, m, network), hosts[m.mode], 1 / sizes[gpu, m.mode, m.precision])
+            for gpu, m, network in networks
+        ]
+        all_s = sum(example.weight for example in measured)
+        scaled = [example._replace(weight=example.weight / all_s) for example in measured]
+        return replace(base, head=NetworkHead.fit([*scaled, *made_up], recipe.shrinkage))
+
+    return learn
 
 
-class _MeasuredNetworks:
-    """Measured networks, and what their parts say of them."""
-
-    def __init__(self, model: OperationTransformer, networks: Sequence[NetworkExample]) -> None:
-        vectors, dynamic_j, alone_s = [], [], []
-        for network in networks:
-            counts, host_s = network.counts, network.host_s
-            device_s, energy_factor = alone(model, network.operations)
-            vectors.append(_vectors(model, network.operations[None], counts[None], device_s[None], host_s[None]))
-            dynamic_j.append(float(counts @ (network.operations.dynamic_j(device_s) * energy_factor)))
-            alone_s.append(float(smooth_max(counts @ device_s, counts @ host_s)))
-        self.vectors = torch.cat(vectors)
-        self._dynamic_j, self._alone_s = tensor(np.array(dynamic_j)), tensor(np.array(alone_s))
-        self._measured_s = tensor(np.array([network.time_s for network in networks]))
-        self._measured_w = tensor(np.array([network.power_w for network in networks]))
-        self._static_w = tensor(np.array([network.static_w for network in networks]))
-        self._cap_w = tensor(np.array([network.cap_w for network in networks]))
-
-    def loss(self, corrections: Tensor) -> Tensor:
-        """Of time and power; corrections are log ratios of time and dynamic energy."""
-        time_s = self._alone_s * corrections[:, 0].exp()
-        power_w = self._static_w + self._dynamic_j * corrections[:, 1].exp() / time_s
-        of_time: Tensor = (time_s / self._measured_s).log().abs().mean()
-        return of_time + power_loss(power_w, self._measured_w, self._cap_w)
+def _parts(
+    base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network
+) -> tuple[FloatArray, OperationPredictions]:
+    predictor = AnyGpuPredictor(gpu, m.mode, base)
+    return counts_of(network), predictor.predict([entry.operation for entry in network], m.clock_mhz)
 
 
-def _made_up(
-    model: OperationTransformer, examples: OperationExamples, draw: np.random.Generator
-) -> tuple[Tensor, Tensor]:
-    """Vectors of networks that are put together, and log ratios of what they take to what is predicted for their parts.
+def _measured(
+    base: Attentive,
+    gpu: GPU,
+    m: NetworkMeasurement,
+    counts: FloatArray,
+    predictions: OperationPredictions,
+    host: HostModel,
+    weight: float,
+) -> Example:
+    """A measured network beside what its parts come to."""
+    cap_w, clock = float(gpu.power_limit_w), gpu.checked_clock_mhz(m.clock_mhz)
+    settled = predictions.together(counts, host.calls_s(predictions), clock, cap_w)
+    totals = compose(counts, settled, host, cap_w)
+    static_w = settled.static_power_w
+    predicted_w = totals.energy_j / totals.time_s - static_w
+    measured_w = max(m.power_w - static_w, _LEAST_DYNAMIC * m.power_w)
+    log_time = float(np.log(m.time_s / totals.time_s))
+    device = totals.device_time_s**4 / (totals.device_time_s**4 + totals.host_time_s**4)
+    vector = base.vector(predictions.operations, counts, gpu)
+    return Example(vector, log_time, log_time + float(np.log(measured_w / predicted_w)), device, weight)
 
-    Nothing in them waits for the host.
-    """
-    vectors, sums = [], []
-    for _ in range(_MADE_UP // _AT_ONCE):
-        places = made_up(examples, draw, _AT_ONCE)
-        counts = draw.geometric(1 / _MEAN_COUNT, places.shape).astype(float)
-        operations = examples.operations[places]
-        device_s = alone(model, examples.operations[places.ravel()])[0].reshape(places.shape)
-        measured_s = operations.least_s * np.exp(examples.log_ratio[places])
-        vectors.append(_vectors(model, operations, counts, device_s, np.zeros(places.shape)))
-        sums.append(np.log((counts * measured_s).sum(1) / (counts * device_s).sum(1)))
-    return torch.cat(vectors), tensor(np.concatenate(sums))
 
-
-def _vectors(
-    model: OperationTransformer, operations: Operations, counts: FloatArray, device_s: FloatArray, host_s: FloatArray
-) -> Tensor:
-    """What the head sees of networks, shape (sequences, numbers); arrays have shape (sequences, operations)."""
-    device = counts * device_s
-    with torch.no_grad():
-        return model.read_network(
-            torch.from_numpy(in_network(operations.values, counts, device_s, host_s)),
-            torch.from_numpy(operations.families),
-            torch.from_numpy(operations.kinds),
-            tensor(device / device.sum(-1, keepdims=True)),
-        )
+def _made_up(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Generator) -> Iterator[Example]:
+    """Networks put together from operations of one GPU and mode, and what these take over what is predicted."""
+    groups = rows_by_gpu(rows)
+    # As in fitting operations: one GPU must not outvote another.
+    share = np.sqrt([len(group) for group in groups.values()])
+    for ((gpu, mode), group), networks in zip(groups.items(), np.ceil(_MADE_UP * share / share.sum()), strict=True):
+        shape = (int(networks), MADE_UP_LENGTH)
+        some = [group[place] for place in draw.choice(len(group), shape).ravel().tolist()]
+        counts = draw.geometric(1 / _MEAN_COUNT, shape).astype(float)
+        operations = tuple(row.operation for row in some)
+        device_s = base.reader.device_s(operations, gpu).reshape(shape)
+        measured_s = np.array([row.device_s for row in some]).reshape(shape)
+        launches_s = launch_s(operations, mode, base.host_s).reshape(shape)
+        vectors = base.reader.vectors(operations, counts, device_s, launches_s, gpu)
+        log_time = np.log((counts * measured_s).sum(1) / (counts * device_s).sum(1))
+        for vector, log in zip(vectors, log_time.tolist(), strict=True):
+            # Their energy was not measured; it is taken for what it is predicted to be.
+            yield Example(vector, log, 0.0, 1.0, _MADE_UP_WEIGHT / _MADE_UP)

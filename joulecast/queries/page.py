@@ -18,7 +18,7 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 70rem; margin: 2rem auto;
   padding: 0 1rem; }
 h1 { font-size: 1.3rem; } h2 { font-size: 1.05rem; margin-top: 2rem; }
-figure { margin: 0; overflow-x: auto; } svg { max-width: 100%; height: auto; }
+figure { margin: 0; overflow-x: auto; } svg { max-width: 100%; min-width: 40rem; height: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.2rem 0.8rem 0.2rem 0; text-align: right; border-bottom: 1px solid #eceef0; white-space: nowrap; }
 th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
@@ -35,9 +35,9 @@ def page(sweep: Sweep) -> str:
     from .figures import svg
 
     job = f"{sweep.network} {shape_text(sweep.input_shape)}, {sweep.mode}".replace("  ", " ").replace(" ,", ",")
-    drawn = svg(sweep).replace(' xmlns="http://www.w3.org/2000/svg"', "")
+    drawn = svg(sweep, titled=False).replace(' xmlns="http://www.w3.org/2000/svg"', "")
     best = [min(curve, key=lambda row: row.value) for curve in sweep.curves()]
-    words = sweep.objective.replace("_", " ")
+    words = OBJECTIVES[sweep.objective].words
     parts = [
         f"<h1>{escape(job)}</h1>",
         f"<p>{len(sweep)} predictions per iteration. Left out: {_left_out(sweep)}</p>" if sweep.left_out else "",
@@ -64,7 +64,7 @@ def _left_out(sweep: Sweep) -> str:
 def _table(rows: Sequence[Choice], objective: str) -> str:
     extra = objective not in ("energy", "time", "edp")
     header = ["GPU", "precision", "batch", "clock", "time", "power", "energy", "EDP"]
-    header += [objective.replace("_", " ")] if extra else []
+    header += [OBJECTIVES[objective].words] if extra else []
     lines = [_line("th", [*header, "known by"])]
     for row in rows:
         cells = [

@@ -12,6 +12,7 @@ from ..datasets import Dataset, fingerprint
 from ..operations import Operation
 from ..predictors.any_gpu_fitting import fit_on_all
 from ..predictors.any_gpu_validation import (
+    QUICKLY,
     SPLITS,
     AnyGpuValidation,
     errors_of_networks,
@@ -24,6 +25,7 @@ from ..predictors.contract import Correction, Networks
 from ..predictors.device_row import DeviceRow
 from ..predictors.recipe import AnyGpuRecipe, predictor_of
 from .any_gpu_entry import AnyGpuCard, save_any_gpu
+from .provenance import git_commit
 
 LIMITS = (
     "From data sheets: a GPU that runs hotter, is capped lower or has a poorer library than those that were measured "
@@ -49,19 +51,22 @@ class TrainedAnyGpu:
         return save_any_gpu(zoo / self.card.name, self.learned, self.card, self.golden)
 
 
-def train_any_gpu(datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: AnyGpuRecipe) -> TrainedAnyGpu:
+def train_any_gpu(
+    datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: AnyGpuRecipe, *, quick: bool = False
+) -> TrainedAnyGpu:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Args:
         datasets: With the folders that they were loaded from.
         networks: The operations of each measured network.
         recipe: Settings.
+        quick: See `validate_any_gpu`.
 
     Raises:
         DatasetError: Too few device times.
     """
     data = [dataset for _, dataset in datasets]
-    validation = validate_any_gpu(data, networks, recipe)
+    validation = validate_any_gpu(data, networks, recipe, quick=quick)
     rows = [row for dataset in data for row in device_rows(dataset)]
     learned = fit_on_all(data, networks, recipe).correction
     hosts = fit_hosts(learned, networks)
@@ -70,13 +75,15 @@ def train_any_gpu(datasets: Sequence[tuple[Path, Dataset]], networks: Networks, 
         predictor=predictor_of(recipe),
         recipe=recipe.to_json(),
         data=tuple(_described(folder, dataset) for folder, dataset in datasets),
-        splits=SPLITS,
+        splits=f"{SPLITS} {QUICKLY}" if quick else SPLITS,
         operation_errors=operation_errors(validation),
         network_errors=errors_of_networks(validation),
         host={mode: host.to_json() for mode, host in hosts.items()},
         log_errors={mode: validation.log_errors(mode) for mode in hosts},
+        device_errors=validation.device_errors,
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        provenance={"git_commit": git_commit()},
     )
     return TrainedAnyGpu(learned, validation, card, _golden_operations(rows))
 

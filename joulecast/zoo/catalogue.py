@@ -14,14 +14,16 @@ from .any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .corrections import FORMS
 from .entry import load_entry
 from .files import MANIFEST, predictor_of, read_manifest, read_plain
+from .store import pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
-    "forest": load_entry,
+    **dict.fromkeys(("blend", "forest"), load_entry),
     **dict.fromkeys(FORMS, load_any_gpu),
 }
 """What a manifest names as its predictor -> what reads such an entry."""
 
-DEFAULT_PREDICTOR = "forest"
+DEFAULT_PREDICTOR = "blend"
+"""A GPU's own predictor, unless another is asked for; "forest" where there is no such entry."""
 
 
 def entry_name(gpu: GPU, predictor: str, mode: str) -> str:
@@ -40,17 +42,26 @@ ANY_GPU = "any-gpu/boosting"
 
 
 def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
-    if predictor is not None and (Path(predictor) / "manifest.json").is_file():
+    if predictor is not None and predictor.startswith("models:"):
+        from .registry import registry_folder
+
+        return registry_folder(predictor)
+    if predictor is not None and (Path(predictor) / MANIFEST).is_file():
         return Path(predictor)
     zoo = shipped("zoo")
     if predictor is None:
         # (looked for by name: listing the whole zoo takes longer than a prediction)
-        for name in (entry_name(gpu, DEFAULT_PREDICTOR, mode), ANY_GPU):
+        own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
+        for name in (*own, ANY_GPU):
+            if found := pulled_folder(name):
+                return found
             if (zoo / name / MANIFEST).is_file():
                 return zoo / name
     name = entry_name(gpu, DEFAULT_PREDICTOR, mode) if predictor is None else predictor
     if "/" not in name:
         name = entry_name(gpu, name, mode)
+    if found := pulled_folder(name):
+        return found
     known = entries(zoo)
     if name in known:
         return zoo / name
@@ -62,7 +73,8 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
             allowed=f"GPUs with predictors: {', '.join(trained)}",
             hint="`joulecast train` makes one from a dataset",
         )
-    raise unknown_name("predictor", predictor, known, hint="or give the folder of an entry")
+    hint = "or give the folder of an entry, or models:/NAME@ALIAS; `joulecast zoo pull` brings others"
+    raise unknown_name("predictor", predictor, {*known, *pulled()}, hint=hint)
 
 
 @lru_cache(maxsize=8)
@@ -93,8 +105,9 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> N
     Args:
         gpu: Name, alias or GPU.
         mode: inference or training.
-        predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, or None
-            for the default: the GPU's own, or where there is none that for any GPU.
+        predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, a model of
+            an MLflow registry ("models:/joulecast-a30-inference@champion"), or None for the default: the GPU's own, or
+            where there is none that for any GPU. What was pulled under a name comes before what ships under it.
 
     Raises:
         UnknownNameError: No such GPU or predictor.

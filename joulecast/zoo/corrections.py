@@ -7,7 +7,10 @@ from typing import Any, NamedTuple
 
 from ..errors import ZooError, unknown_name
 from ..predictors.any_gpu import BoostedRegressor, Learned
+from ..predictors.attentive import Attentive
 from ..predictors.contract import Correction
+from ..predictors.encoder import OnnxEncoder
+from ..predictors.ensemble import Ensemble
 from ..predictors.relative import RELATIVE_NAMES
 from ..predictors.roofline import Roofline
 from ..predictors.serving import regressor_file, stored_regressor, trees_of
@@ -74,8 +77,42 @@ def _read_nothing(facts: Mapping[str, Any], files: Files) -> Roofline:
     return Roofline()
 
 
+def _write_transformer(learned: Attentive) -> tuple[dict[str, Any], dict[str, bytes]]:
+    # Here, because it needs torch.
+    from ..predictors.transformer_files import stored_forms
+
+    return learned.to_json(), stored_forms(learned.reader.encoder)
+
+
+def _read_transformer(facts: Mapping[str, Any], files: Files) -> Attentive:
+    return Attentive.from_json(facts, OnnxEncoder(files["transformer.onnx"]))
+
+
+def _write_ensemble(ensemble: Ensemble) -> tuple[dict[str, Any], dict[str, bytes]]:
+    facts: list[dict[str, Any]] = []
+    files: dict[str, bytes] = {}
+    for number, member in enumerate(ensemble.members):
+        of_member, stored = write_correction(member)
+        facts.append(of_member)
+        files |= {f"member-{number}-{name}": data for name, data in stored.items()}
+    return {"members": facts, "weights": list(ensemble.weights)}, files
+
+
+def _read_ensemble(facts: Mapping[str, Any], files: Files) -> Ensemble:
+    members = []
+    for number, of_member in enumerate(facts["members"]):
+        prefix = f"member-{number}-"
+        mine = {name.removeprefix(prefix): data for name, data in files.items() if name.startswith(prefix)}
+        if of_member["predictor"] == "ensemble":
+            raise ZooError("an ensemble in a zoo entry is made of ensembles")
+        members.append(read_correction(of_member, mine))
+    return Ensemble.of(members, [float(weight) for weight in facts["weights"]])
+
+
 FORMS: Mapping[str, Form] = {
     "roofline": Form(Roofline, _write_nothing, _read_nothing),
     "boosting": Form(Learned, _write_trees, _read_trees),
+    "transformer": Form(Attentive, _write_transformer, _read_transformer),
+    "ensemble": Form(Ensemble, _write_ensemble, _read_ensemble),
 }
 """Predictor, as recipes name it -> how it is stored."""

@@ -27,7 +27,7 @@ READABLE_FORMATS = (1, 2)
 MANIFEST = "manifest.json"
 
 PACKED_SUFFIX = ".z"
-_PACKED = (".safetensors", ".onnx", ".ubj")  # Files that deflate well.
+_PACKED = (".safetensors", ".onnx", ".ubj", "left_out.json")  # Files that deflate well.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Several times what any entry needs.
@@ -116,7 +116,7 @@ def write_files(
     """
     stored = {}
     for name, data in files.items():
-        packed = Path(name).suffix in _PACKED
+        packed = name.endswith(_PACKED)
         stored[name + PACKED_SUFFIX * packed] = zlib.compress(data, 9) if packed else data
     manifest = {
         "format_version": FORMAT_VERSION,

@@ -25,6 +25,19 @@ def _operation_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
     return lines
 
 
+def _kind_tables(campaigns: Mapping[str, Mapping[str, Mapping[str, float]]]) -> list[str]:
+    lines = []
+    for campaign, kinds in campaigns.items():
+        lines += [f"### By kind: {campaign}", "", "Median and mean absolute error.", ""]
+        lines += ["| kind | measurements | time | power |", "| --- | --- | --- | --- |"]
+        for kind, e in kinds.items():
+            power = f"{_percent(e['power_median'])}, {_percent(e['power_mean'])}" if "power_mean" in e else "-"
+            time = f"{_percent(e['time_median'])}, {_percent(e['time_mean'])}"
+            lines.append(f"| {kind} | {e['count']:.0f} | {time} | {power} |")
+        lines.append("")
+    return lines
+
+
 def _network_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
     lines = ["| network | time error | energy error |", "| --- | --- | --- |"]
     return lines + [f"| {network} | {_percent(e['time'])} | {_percent(e['energy'])} |" for network, e in errors.items()]
@@ -60,6 +73,7 @@ def markdown(card: Mapping[str, Any]) -> str:
             else ["No network was measured on this GPU."]
         ),
         "",
+        *_kind_tables(card.get("kind_errors", {})),
         "## Limits",
         "",
         *(f"- {limit}" for limit in card["limits"]),

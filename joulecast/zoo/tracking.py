@@ -1,54 +1,48 @@
-"""MLflow: one run per training or evaluation, with what is needed to judge it and to make it again."""
+"""MLflow: one run per training or evaluation, with what is needed to judge it and to make it again.
+
+What is logged is said here, line by line; MLflow's autologging is not used.
+"""
 
 from __future__ import annotations
 
-import logging
-import os
-import subprocess
+import contextlib
+import json
 import tempfile
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import JoulecastError, MissingDependencyError
-from ..predictors.recipe import BoostingRecipe, ForestRecipe
+from ..predictors.any_gpu_validation import AnyGpuValidation
+from ..predictors.recipe import Recipe
 from ..predictors.report import write_report
+from ..predictors.validation import Validation
 from .any_gpu_training import TrainedAnyGpu
 from .files import library_versions
+from .mlflow_client import EXPERIMENT, TrackingError, connected, default_uri, experiment
+from .provenance import git_commit
+from .registry_model import log_model
 from .training import Trained
 
-EXPERIMENT = "joulecast"
-OUTPUTS = ("time_s", "power_w", "energy_j", "device_time_s", "dynamic_energy_j")
-"""Columns that the logged model returns, one row per operation."""
-_MODEL_CODE = Path(__file__).with_name("mlflow_model.py")
+__all__ = [
+    "EXPERIMENT",
+    "TrackingError",
+    "Tuning",
+    "default_uri",
+    "track",
+    "track_any_gpu",
+    "track_evaluation",
+    "tuning",
+]
+
+_AT_ONCE = 90  # MLflow takes 100 parameters and 1000 metrics in one request.
+_DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
+Curves = Mapping[str, Sequence[float]]
+"""Name -> one value per step: losses by epoch, errors by number of trees."""
 
 
-class TrackingError(JoulecastError):
-    """The MLflow server or store did not take what was logged."""
-
-    exit_code = 8
-
-
-def default_uri() -> str:
-    """$MLFLOW_TRACKING_URI, or SQLite in the working folder (MLflow's file store is no more)."""
-    return os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path.cwd() / 'mlflow.db'}"
-
-
-def _commit() -> str:
-    try:
-        result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=5, check=False)  # noqa: S607
-    except OSError:
-        return "unknown"
-    return result.stdout.strip() or "unknown"
-
-
-def _metric_name(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)
-
-
-def track(trained: Trained, recipe: ForestRecipe, entry: Path, uri: str | None = None, *, command: str) -> str:
-    """Log a training as an MLflow run: settings, metrics, dataset digest, report with plots, and the model.
+def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+    """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
 
     Args:
         trained: What came out.
@@ -66,98 +60,217 @@ def track(trained: Trained, recipe: ForestRecipe, entry: Path, uri: str | None =
     """
     card = trained.card
 
-    def fill(mlflow: Any) -> None:
-        mlflow.log_params({**recipe.to_json(), **_versions(), "dataset_sha256": card.data["sha256"]})
-        mlflow.log_metrics({_metric_name(name): value for name, value in trained.validation.metrics().items()})
+    def fill(mlflow: Any, run_id: str) -> None:
+        log_params(mlflow, {**recipe.to_json(), "dataset_sha256": card.data["sha256"]})
+        log_metrics(mlflow, own_metrics(trained.validation))
+        _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
+        log_curves(mlflow, getattr(trained, "curves", {}))
         with tempfile.TemporaryDirectory() as scratch:
-            write_report([trained.validation], recipe, Path(scratch), command=command)
+            write_report([trained.validation], recipe, Path(scratch), command=command)  # type: ignore[arg-type]
             mlflow.log_artifacts(scratch, "report")
-        mlflow.log_dict(dict(card.data), "dataset.json")
-        _log_model(mlflow, entry)
+        log_model(mlflow, entry)
 
-    tags = {"gpu": card.gpu, "mode": card.mode, "predictor": card.predictor, "command": command}
-    return _run(card.name, tags, uri, fill)
+    tags = {"gpu": card.gpu, "mode": card.mode, "predictor": card.predictor, "precision": ",".join(card.precisions)}
+    return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
 
 
-def track_any_gpu(
-    trained: TrainedAnyGpu, recipe: BoostingRecipe, entry: Path, uri: str | None = None, *, command: str
-) -> str:
-    """Log a training over many GPUs: settings, errors, dataset digests, the entry's files; see `track`."""
+def track_any_gpu(trained: TrainedAnyGpu, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+    """Log a training over many GPUs; see `track`."""
     card = trained.card
 
-    def fill(mlflow: Any) -> None:
-        mlflow.log_params({**recipe.to_json(), **_versions()})
-        errors = trained.validation.networks
+    def fill(mlflow: Any, run_id: str) -> None:
+        log_params(mlflow, recipe.to_json())
+        log_metrics(mlflow, any_gpu_metrics(trained.validation))
+        _log_datasets(mlflow, run_id, card.data)
+        log_curves(mlflow, getattr(trained, "curves", {}))
+        mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
+        log_model(mlflow, entry)
+
+    tags = {"gpu": "any", "mode": "inference,training", "predictor": card.predictor, "precision": "any"}
+    return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
+
+
+def track_evaluation(
+    name: str,
+    validations: Sequence[Validation | AnyGpuValidation],
+    recipe: Recipe,
+    datasets: Sequence[Mapping[str, Any]],
+    report: Path,
+    uri: str | None = None,
+    *,
+    command: str,
+) -> str:
+    """Log an evaluation as an MLflow run: settings, metrics per split and kind, datasets, and the report with plots.
+
+    Args:
+        name: Of the recipe.
+        validations: What came out.
+        recipe: What went in.
+        datasets: Each with gpu, source and sha256.
+        report: The file that was written; its folder is logged.
+        uri: Tracking server or store; None for `default_uri`.
+        command: What was called.
+
+    Returns:
+        The id of the run.
+
+    Raises:
+        MissingDependencyError, TrackingError: See `track`.
+    """
+    metrics: dict[str, float] = {}
+    for validation in validations:
+        if isinstance(validation, AnyGpuValidation):
+            metrics |= any_gpu_metrics(validation)
+        else:
+            prefix = f"{validation.gpu}/{validation.mode}/" if len(validations) > 1 else ""
+            metrics |= {f"{prefix}{key}": value for key, value in own_metrics(validation).items()}
+
+    def fill(mlflow: Any, run_id: str) -> None:
+        log_params(mlflow, recipe.to_json())
+        log_metrics(mlflow, metrics)
+        _log_datasets(mlflow, run_id, datasets)
+        mlflow.log_artifacts(str(report.parent), "report")
+
+    own = [validation for validation in validations if isinstance(validation, Validation)]
+    tags = {
+        "gpu": ",".join(dict.fromkeys(v.gpu for v in own)) or "any",
+        "mode": ",".join(dict.fromkeys(v.mode for v in own)) or "inference,training",
+        "predictor": name,
+        "precision": "any",
+    }
+    return _run(f"evaluate {name}", {**tags, "command": command, "stage": "evaluate"}, uri, fill)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A search for hyperparameters that is being logged: a run, with one nested run per trial."""
+
+    run_id: str
+    _mlflow: Any
+    _tags: Mapping[str, str]
+
+    def trial(self, settings: Mapping[str, Any], metrics: Mapping[str, float], curves: Curves | None = None) -> str:
+        """Log a trial as a nested run, and return its id."""
+        with self._mlflow.start_run(nested=True, tags={**self._tags, "stage": "trial"}) as run:
+            log_params(self._mlflow, settings)
+            log_metrics(self._mlflow, metrics)
+            log_curves(self._mlflow, curves or {})
+            return str(run.info.run_id)
+
+    def best(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+        """Log what the search found, in its own run."""
+        log_params(self._mlflow, {f"best_{name}": value for name, value in settings.items()})
+        log_metrics(self._mlflow, metrics)
+
+
+@contextlib.contextmanager
+def tuning(name: str, tags: Mapping[str, str], uri: str | None = None, *, command: str) -> Iterator[Tuning]:
+    """Log a search for hyperparameters; what it yields takes the trials.
+
+    Args:
+        name: Of the run.
+        tags: gpu, mode, predictor, ...
+        uri: Tracking server or store; None for `default_uri`.
+        command: What was called.
+
+    Raises:
+        MissingDependencyError, TrackingError: See `track`.
+    """
+    tags = {**tags, "command": command}
+    with connected(uri, "the search was not logged") as mlflow:
+        mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
+        with mlflow.start_run(run_name=name, tags={**tags, "stage": "tuning", "git_commit": git_commit()}) as run:
+            log_params(mlflow, _versions())
+            yield Tuning(str(run.info.run_id), mlflow, tags)
+
+
+def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[Any, str], None]) -> str:
+    with connected(uri, "this run was not logged; what was written is there all the same") as mlflow:
+        mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
+        with mlflow.start_run(run_name=name, tags={**tags, "git_commit": git_commit()}) as run:
+            log_params(mlflow, _versions())
+            fill(mlflow, run.info.run_id)
+            return str(run.info.run_id)
+
+
+# What is logged of anything
+
+
+def own_metrics(validation: Validation) -> dict[str, float]:
+    """Errors of a GPU's own predictor per split, and per kind of operation."""
+    found = dict(validation.metrics())
+    for errors in validation.operations:
+        for kind, (time, power) in errors.tables()["kind"].items():
+            for quantity, row in (("time", time), ("power", power)):
+                for statistic in row.keys() & {"median", "mean"}:
+                    found[f"{errors.campaign}/{kind}/{quantity}_{statistic}"] = row[statistic]
+    return found
+
+
+def any_gpu_metrics(validation: AnyGpuValidation) -> dict[str, float]:
+    """Errors of a predictor for any GPU per split, GPU and kind."""
+    found = {}
+    for name in ("networks", "networks_known"):
+        errors = getattr(validation, name, ())
         for quantity in ("time", "energy", "power") if errors else ():
             values = [abs(getattr(e, quantity)) for e in errors]
-            mlflow.log_metric(f"networks/{quantity}_error_mean", sum(values) / len(values))
-        for split in ("folds", "left_out"):
-            for e in getattr(trained.validation, split):
-                mlflow.log_metric(_metric_name(f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"), e.median)
-        mlflow.log_dict({"datasets": [dict(data) for data in card.data]}, "datasets.json")
-        mlflow.log_artifacts(str(entry), "entry")
-
-    return _run(card.name, {"gpu": "any", "predictor": card.predictor, "command": command}, uri, fill)
+            found[f"{name}/{quantity}_error_mean"] = sum(values) / len(values)
+    for split in ("folds", "left_out"):
+        for e in getattr(validation, split, ()):
+            found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"] = e.median
+            found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_mean"] = e.mean
+    return found
 
 
-def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[Any], None]) -> str:
-    # A server that is down would otherwise be asked for eight minutes.
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-    try:
-        import mlflow
-    except ImportError as error:
-        raise MissingDependencyError(
-            "tracking needs mlflow", hint="pip install 'joulecast[mlflow]', or train with --no-track"
-        ) from error
-    for logger in ("mlflow", "alembic"):
-        logging.getLogger(logger).setLevel(logging.ERROR)
-    uri = uri or default_uri()
-    try:
-        return _filled(mlflow, name, tags, uri, fill)
-    except (mlflow.exceptions.MlflowException, OSError) as error:
-        raise TrackingError(
-            "MLflow did not take this run; the zoo entry was written all the same",
-            given=uri,
-            hint=f"{str(error).splitlines()[0]}; start the server, give another --tracking-uri, or use --no-track",
-        ) from error
+def log_params(mlflow: Any, values: Mapping[str, Any]) -> None:
+    """Log parameters, however many."""
+    items = list(values.items())
+    for i in range(0, len(items), _AT_ONCE):
+        mlflow.log_params(dict(items[i : i + _AT_ONCE]))
 
 
-def _filled(mlflow: Any, name: str, tags: Mapping[str, str], uri: str, fill: Callable[[Any], None]) -> str:
-    mlflow.set_tracking_uri(uri)
-    if mlflow.get_experiment_by_name(EXPERIMENT) is None:
-        # A local store would put artifacts into ./mlruns wherever it is called from; keep them beside the database.
-        local = uri.startswith("sqlite:///")
-        root = Path(uri.removeprefix("sqlite:///")).resolve().parent / "mlartifacts" if local else None
-        mlflow.create_experiment(EXPERIMENT, artifact_location=root.as_uri() if root else None)
-    mlflow.set_experiment(EXPERIMENT)
-    with mlflow.start_run(run_name=name) as run:
-        mlflow.set_tags({**tags, "git_commit": _commit()})
-        fill(mlflow)
-        run_id: str = run.info.run_id
-    return run_id
+def log_metrics(mlflow: Any, values: Mapping[str, float]) -> None:
+    """Log metrics, however many; NaN, of which there is nothing to say, is left out."""
+    items = [(_metric_name(name), float(value)) for name, value in values.items() if value == value]
+    for i in range(0, len(items), _AT_ONCE):
+        mlflow.log_metrics(dict(items[i : i + _AT_ONCE]))
 
 
-def _log_model(mlflow: Any, entry: Path) -> None:
-    with warnings.catch_warnings():
-        # It asks for type hints and an input example to find out the signature, which is given.
-        warnings.simplefilter("ignore", UserWarning)
-        mlflow.pyfunc.log_model(
-            name="model",
-            python_model=str(_MODEL_CODE),
-            artifacts={"entry": str(entry)},
-            signature=_signature(mlflow),
-            # Named, because MLflow would otherwise load the model in another process to find out.
-            pip_requirements=[f"joulecast=={library_versions()['joulecast']}"],
+def log_curves(mlflow: Any, curves: Curves) -> None:
+    """Log learning curves: one metric per curve, one step per value."""
+    from mlflow.entities import Metric
+
+    client, run = mlflow.MlflowClient(), mlflow.active_run()
+    points = [
+        Metric(_metric_name(name), float(value), run.info.start_time + step, step)
+        for name, values in curves.items()
+        for step, value in enumerate(values)
+    ]
+    for i in range(0, len(points), 10 * _AT_ONCE):
+        client.log_batch(run.info.run_id, metrics=points[i : i + 10 * _AT_ONCE])
+
+
+def _log_datasets(mlflow: Any, run_id: str, datasets: Sequence[Mapping[str, Any]]) -> None:
+    """Log what was learned from, or tested on: where it is from, and its digest. The measurements stay elsewhere."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    inputs = []
+    for data in datasets:
+        clock = data.get("clock_mhz")
+        dataset = Dataset(
+            name=data["gpu"] if clock is None else f"{data['gpu']} at {clock:g} MHz",
+            digest=str(data["sha256"])[:_DIGEST_LENGTH],
+            source_type="joulecast",
+            source=json.dumps({key: data[key] for key in ("source", "licence", "sha256") if key in data}),
+            profile=json.dumps({key: data[key] for key in ("operations", "networks", "measured") if key in data}),
         )
+        inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", "training")]))
+    mlflow.MlflowClient().log_inputs(run_id, inputs)
+    mlflow.log_dict({"datasets": [dict(data) for data in datasets]}, "datasets.json")
 
 
-def _signature(mlflow: Any) -> Any:
-    from mlflow.types.schema import ColSpec, Schema
-
-    return mlflow.models.ModelSignature(
-        inputs=Schema([ColSpec("string", "operation")]), outputs=Schema([ColSpec("double", name) for name in OUTPUTS])
-    )
+def _metric_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)[:240]
 
 
 def _versions() -> Mapping[str, str]:

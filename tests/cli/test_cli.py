@@ -110,9 +110,9 @@ def test_mistakes_get_one_message_and_an_exit_code(call, arguments, code, says):
 
 def test_a_damaged_entry_is_one_message(call, tmp_path):
     entry = shutil.copytree(shipped("zoo") / "a30" / "forest-inference", tmp_path / "e")
-    data = bytearray((entry / "time.onnx").read_bytes())
+    data = bytearray((entry / "time.safetensors.z").read_bytes())
     data[1000] ^= 1
-    (entry / "time.onnx").write_bytes(data)
+    (entry / "time.safetensors.z").write_bytes(data)
     code, _, err = call(*PREDICT, "--predictor", entry)
     assert code == 5
     assert "was changed" in err
@@ -170,7 +170,9 @@ def test_train_and_evaluate_end_to_end(call, tmp_path):
     entry = tmp_path / "zoo" / "a30" / "forest-inference"
     code, out, _ = call("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--precision", "fp32", "--predictor", entry)
     assert code == 0
-    code, out, _ = call("evaluate", "--dataset", folder, "--recipe", tmp_path / "r.toml", "--out", tmp_path / "report")
+    code, out, _ = call(
+        "evaluate", "--dataset", folder, "--recipe", tmp_path / "r.toml", "--out", tmp_path / "report", "--no-track"
+    )
     assert code == 0
     report = (tmp_path / "report" / "REPORT.md").read_text()
     assert "| resnet18 | 8x3x64x64 | fp32 |" in report
@@ -191,7 +193,7 @@ def test_several_recipes_are_compared(call, tmp_path):
     # The mean of 1 - 1 / slowdown over SLOWER_THAN_PHYSICS: 2.0, 1.2, 1.3 and 1.5.
     assert means["physics", "all GPUs", "operations in folds"] == "30.8 %"
     assert float(means["trees", "all GPUs", "operations in folds"].split()[0]) < 15
-    code, out, _ = call("evaluate", *folders, *recipes, "--out", tmp_path / "report")
+    code, out, _ = call("evaluate", *folders, *recipes, "--out", tmp_path / "report", "--no-track")
     assert code == 0
     assert "| physics | all GPUs | operations by chip | 200 |" in (tmp_path / "report" / "COMPARISON.md").read_text()
     assert "Device time of operations" in (tmp_path / "report" / "trees" / "REPORT.md").read_text()

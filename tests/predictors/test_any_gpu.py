@@ -97,7 +97,7 @@ def test_what_is_not_covered_is_missing(learned):
 
 def test_a_gpu_is_left_out_with_its_chip():
     datasets = [simulated_gpu(name) for name in ("A30", "A100-PCIE-40GB", "T4")]
-    found = validate_any_gpu(datasets, (), RECIPE, folds=True)
+    found = validate_any_gpu(datasets, (), RECIPE)
     assert (found.left_out[0].gpu, found.left_out[0].operations) == (ALL, 300)
     assert {e.gpu for e in found.left_out[1:]} == {"NVIDIA A30", "NVIDIA A100-PCIE-40GB", "Tesla T4"}
     by_kind = {(e.gpu, e.kind): e for e in found.folds}

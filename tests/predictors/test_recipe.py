@@ -10,10 +10,10 @@ from joulecast.cli.recipes import WAYS
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.predictors.any_gpu_fitting import STEPS
 from joulecast.predictors.recipe import AnyGpuRecipe, load_recipe, predictor_of
+from joulecast.predictors.transformer_recipe import TransformerRecipe
 
-RECIPES = (Path(__file__).resolve().parents[2] / "predictors").glob("*.toml")
-# The transformer has a loader of its own until `joulecast train` takes it.
-SHIPPED = sorted(path for path in RECIPES if path.stem != "transformer")
+RECIPES = Path(__file__).resolve().parents[2] / "predictors"
+SHIPPED = sorted(RECIPES.glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.name)
@@ -41,5 +41,37 @@ def test_shipped_recipes_load(path):
 )
 def test_wrong_recipes_are_refused(tmp_path, text, error, says):
     (tmp_path / "r.toml").write_text(text)
+    with pytest.raises(error, match=says):
+        load_recipe(tmp_path / "r.toml")
+
+
+def test_shipped_transformer_is_the_default():
+    assert load_recipe(RECIPES / "transformer.toml") == TransformerRecipe()
+
+
+def test_an_ensemble_reads_its_members():
+    recipe = load_recipe(RECIPES / "ensemble.toml")
+    assert [predictor_of(member.recipe) for member in recipe.members] == ["boosting", "transformer"]
+    assert sum(member.weight for member in recipe.members) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("members", "error", "says"),
+    [
+        ('[{recipe = "a.toml", weight = 1.0}]', InputError, "do not add up"),
+        ('[{recipe = "a.toml", weight = 0.5}, {recipe = "a.toml", weight = 0.6}]', InputError, "do not add up"),
+        ('[{recipe = "a.toml", weight = 0.5}, {recipe = "a.toml"}]', InputError, "not one"),
+        ('[{recipe = "own.toml", weight = 0.5}]', InputError, "for any GPU"),
+        ('[{recipe = "e.toml", weight = 0.5}]', InputError, "single predictors"),
+        ('[{recipe = "nothing.toml", weight = 0.5}]', InputError, "cannot be read"),
+    ],
+    ids=["one", "too much", "no weight", "one GPU", "nested", "no file"],
+)
+def test_wrong_ensembles_are_refused(tmp_path, members, error, says):
+    (tmp_path / "a.toml").write_text('predictor = "roofline"')
+    (tmp_path / "own.toml").write_text('predictor = "forest"')
+    two = '{recipe = "a.toml", weight = 0.5}'
+    (tmp_path / "e.toml").write_text(f'predictor = "ensemble"\nmembers = [{two}, {two}]')
+    (tmp_path / "r.toml").write_text(f'predictor = "ensemble"\nmembers = {members}')
     with pytest.raises(error, match=says):
         load_recipe(tmp_path / "r.toml")

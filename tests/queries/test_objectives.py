@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import joulecast
@@ -77,6 +79,17 @@ def test_ties_lie_within_the_interval_of_the_best():
     assert {choice.tied for choice in choices[1:]} == {True, False}
 
 
+def test_where_the_best_has_no_interval_those_of_the_others_decide():
+    first, *others = joulecast.best(*JOB, gpus=["A30", "A10", "L4", "T4"], clocks=900)
+    for choice in others:
+        if first.interval is not None:
+            assert choice.tied == (choice.value <= first.interval.energy_j[1])
+        elif choice.interval is not None:
+            assert choice.tied == (choice.interval.energy_j[0] <= first.value)
+    sweep = joulecast.sweep(*JOB, gpus="H100 SXM", clocks=(900, 1200))
+    assert not any(row.tied for row in sweep)
+
+
 def test_a_lower_cap_is_held():
     loose, tight = (
         joulecast.sweep("resnet50", (32, 3, 224, 224), gpus="H100 SXM", clocks=1980, power_limit_w=cap).rows[0]
@@ -117,12 +130,33 @@ def test_gpus_without_the_precision_are_left_out_of_several():
         ({"carbon": "Atlantis"}, UnknownNameError, "country"),
         ({"max_time_s": 0}, InputError, "max_time_s is a positive number"),
         ({"max_time_s": 1e-9}, InputError, "no choice keeps the deadline(.|\n)*least for the deadline(.|\n)*nearest: "),
-        ({"max_power_w": 1}, InputError, "no choice keeps the power budget(.|\n)*nearest: T4 at 600 MHz"),
+        (
+            {"max_power_w": 1},
+            InputError,
+            "no choice keeps the power budget(.|\n)*nearest: T4 \\(default, batch 32\\) at 600 MHz",
+        ),
     ],
 )
 def test_bad_input(options, error, says):
     with pytest.raises(error, match=says):
         best(**options)
+
+
+def test_what_the_own_predictor_lacks_is_left_to_the_one_for_any_gpu():
+    choice = best(gpus="A30", precision="bf16")[0]
+    assert choice.predictor == "any-gpu/boosting"
+    assert "does not cover this" in choice.notes[0]
+    assert choice.measured  # though not in this precision
+    named = best(gpus="A30", predictor="any-gpu/boosting", precision="bf16")[0]
+    assert named.energy_j == choice.energy_j
+
+
+def test_gpus_from_files_stand_beside_those_of_the_catalogue(tmp_path):
+    text = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
+    (tmp_path / "mine.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
+    choices = best(gpus=[str(tmp_path / "mine.toml"), "T4"], objective="cost", price_per_hour=1.0)
+    assert {choice.alias for choice in choices} == {"A10G", "T4"}
+    assert not next(choice for choice in choices if choice.alias == "A10G").measured
 
 
 def test_two_limits_that_can_be_kept_only_one_by_one_bind_together():

@@ -103,9 +103,10 @@ def test_best_on_the_command_line(call):
 def test_sweep_on_the_command_line(call, tmp_path):
     code, out, _ = call("sweep", *COMMAND, "--plot", tmp_path / "s.html", "--plot", tmp_path / "s.png")
     assert code == 0
-    assert out.count("\n") == 2 + 6
+    assert out.count("\n") == 2 + 2 + 1
     assert (tmp_path / "s.html").exists()
     assert (tmp_path / "s.png").exists()
+    assert call("sweep", *COMMAND, "--all")[1].count("\n") == 2 + 6
     _, out, _ = call("sweep", *COMMAND, "--csv")
     assert len(list(csv.DictReader(io.StringIO(out)))) == 6
     _, out, _ = call("sweep", *COMMAND, "--json")

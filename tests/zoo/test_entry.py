@@ -145,7 +145,7 @@ def test_no_code_is_loaded(entry):
 
 
 def test_what_unpacks_to_gigabytes_is_refused(entry):
-    rewrite(entry, TIME, zlib.compress(bytes(1 << 28), 9))
+    rewrite(entry, TIME, zlib.compress(bytes((128 << 20) + 1), 1))
     with pytest.raises(ZooError, match="unpacks to more"):
         load_entry(entry)
 

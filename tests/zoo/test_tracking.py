@@ -1,59 +1,100 @@
-"""Training is tracked in MLflow: settings, metrics, report, and a model that any MLflow client can use."""
+"""Training, evaluating and tuning are tracked in MLflow: settings, metrics, datasets, report, curves."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
-
 import pytest
 
-from conftest import simulated_dataset, simulated_operations
-from joulecast.datasets import save
-from joulecast.predictors.recipe import ForestRecipe
-from joulecast.zoo.tracking import TrackingError, track
-from joulecast.zoo.training import train
+from conftest import SMALL_RECIPE
+from joulecast.predictors.report import write_report
+from joulecast.zoo.mlflow_client import TrackingError
+from joulecast.zoo.tracking import track, track_evaluation, tuning
 
+pytest.importorskip("mlflow")
 # MLflow and what it imports warn about themselves.
 pytestmark = pytest.mark.filterwarnings("ignore")
-RECIPE = ForestRecipe(trees=4, folds=3)
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    data = replace(simulated_dataset(), networks=())
-    folder = save(data, tmp_path_factory.mktemp("data") / "d")
-    return train(data, folder, "inference", RECIPE, {})
-
-
-def test_a_run_holds_what_is_needed(trained, tmp_path):
+@pytest.fixture
+def client(mlflow_at):
     import mlflow
-    import pandas as pd
 
-    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
-    entry = trained.save(tmp_path / "zoo")
-    run_id = track(trained, RECIPE, entry, uri, command="joulecast train")
-    client = mlflow.MlflowClient(uri)
+    return mlflow.MlflowClient(mlflow_at)
+
+
+def test_a_run_holds_what_is_needed(small, small_entry, mlflow_at, client):
+    run_id = track(small, SMALL_RECIPE, small_entry, mlflow_at, command="joulecast train")
     run = client.get_run(run_id)
-    assert run.data.params["trees"] == "4"
-    assert run.data.params["dataset_sha256"] == trained.card.data["sha256"]
+    assert run.info.status == "FINISHED"
+    assert run.data.params["trees"] == "6"
+    assert run.data.params["seed"] == "0"
+    assert run.data.params["version_numpy"]
+    assert run.data.params["dataset_sha256"] == small.card.data["sha256"]
     assert run.data.metrics["simulated/time_r2"] > 0.9
-    assert run.data.tags["gpu"] == "NVIDIA A30"
+    assert run.data.metrics["simulated/linear/power_mean"] < 0.2
+    tags = {name: run.data.tags[name] for name in ("gpu", "mode", "predictor", "precision", "stage", "command")}
+    assert tags == {
+        "gpu": "NVIDIA A30",
+        "mode": "inference",
+        "predictor": "forest",
+        "precision": ",".join(small.card.precisions),
+        "stage": "train",
+        "command": "joulecast train",
+    }
+    assert len(run.data.tags["git_commit"].rstrip("+")) in (40, len("unknown"))
+    (dataset,) = run.inputs.dataset_inputs
+    assert small.card.data["sha256"].startswith(dataset.dataset.digest)
+    assert dataset.tags[0].key == "mlflow.data.context"
     assert {item.path for item in client.list_artifacts(run_id, "report")} >= {
         "report/REPORT.md",
         "report/a30-inference-operations.png",
     }
-    (model,) = mlflow.search_logged_models(experiment_ids=[run.info.experiment_id], output_format="list")
-    loaded = mlflow.pyfunc.load_model(model.model_uri)
-    operations = simulated_operations()[:5]
-    frame = pd.DataFrame({"operation": [json.dumps(operation.to_json()) for operation in operations]})
-    assert loaded.predict(frame)["time_s"].to_numpy() == pytest.approx(
-        trained.predictor.predict(operations).time_s, rel=1e-4
+    assert run.outputs.model_outputs
+
+
+def test_an_evaluation_is_a_run(small, mlflow_at, client, tmp_path):
+    report = write_report([small.validation], SMALL_RECIPE, tmp_path, command="x", remarks="")
+    data = [{"gpu": "NVIDIA A30", "clock_mhz": None, "source": "simulated", "licence": "none", "sha256": "ab" * 32}]
+    run_id = track_evaluation(
+        "forest", [small.validation], SMALL_RECIPE, data, report, mlflow_at, command="joulecast evaluate"
     )
-    assert (tmp_path / "mlartifacts").is_dir()
+    run = client.get_run(run_id)
+    assert run.data.tags["stage"] == "evaluate"
+    assert run.data.metrics["simulated/time_median"] < 0.1
+    assert run.inputs.dataset_inputs[0].dataset.digest == ("ab" * 32)[:36]
+    assert "report/REPORT.md" in {item.path for item in client.list_artifacts(run_id, "report")}
 
 
-def test_a_server_that_is_down_is_one_error(trained, tmp_path, monkeypatch):
+def test_trials_are_nested_runs(mlflow_at, client):
+    with tuning("search", {"gpu": "NVIDIA A30"}, mlflow_at, command="joulecast train --tune") as log:
+        trials = [
+            log.trial({"depth": depth}, {"error": 1 / depth, "undefined": float("nan")}, {"loss": [3.0, 2.0, 1.0]})
+            for depth in (4, 8)
+        ]
+        log.best({"depth": 8}, {"error": 0.125})
+    parent = client.get_run(log.run_id)
+    assert parent.data.params["best_depth"] == "8"
+    assert parent.data.tags["stage"] == "tuning"
+    for trial, depth in zip(trials, ("4", "8"), strict=True):
+        run = client.get_run(trial)
+        assert run.data.tags["mlflow.parentRunId"] == log.run_id
+        assert run.data.params == {"depth": depth}
+        assert set(run.data.metrics) == {"error", "loss"}
+    assert [(m.step, m.value) for m in client.get_metric_history(trials[0], "loss")] == [(0, 3), (1, 2), (2, 1)]
+
+
+def test_a_run_that_fails_says_so(mlflow_at, client):
+    with pytest.raises(ZeroDivisionError), tuning("fails", {}, mlflow_at, command="x") as log:
+        1 / 0  # noqa: B018
+    assert client.get_run(log.run_id).info.status == "FAILED"
+
+
+def test_a_server_that_is_down_is_one_error(small, small_entry, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    entry = trained.save(tmp_path / "zoo")
-    with pytest.raises(TrackingError, match="did not take this run"):
-        track(trained, RECIPE, entry, "http://127.0.0.1:9", command="joulecast train")
+    with pytest.raises(TrackingError, match="cannot be reached"):
+        track(small, SMALL_RECIPE, small_entry, "http://127.0.0.1:9", command="joulecast train")
+
+
+def test_a_folder_that_cannot_be_written_to_is_one_error(small, small_entry, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(TrackingError, match="cannot be written to"):
+        track(small, SMALL_RECIPE, small_entry, f"sqlite:///{tmp_path / 'file' / 'mlflow.db'}", command="x")

@@ -1,0 +1,202 @@
+"""`joulecast zoo`: list, show, pull, push, verify, remove, promote and convert trained predictors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..errors import InputError, ZooError
+from .arguments import AsJson, table
+
+if TYPE_CHECKING:
+    from ..zoo.sources import Row
+
+app = typer.Typer(help="The trained predictors.", no_args_is_help=True, rich_markup_mode=None)
+
+_Tracking = Annotated[
+    str | None, typer.Option("--tracking-uri", help="MLflow server or store; $MLFLOW_TRACKING_URI, or SQLite here.")
+]
+_Entry = Annotated[str, typer.Argument(metavar="ENTRY", help="Name (a30/forest-inference), folder, or models:/ URI.")]
+_PLACES = "A folder, a .zip file, https://, http:// or s3://"
+
+
+@app.command("list")
+def list_entries(
+    source: Annotated[str | None, typer.Argument(help=f"{_PLACES}; what is here if left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the predictors that are here (shipped and pulled), or those of another place."""
+    from ..zoo.sources import index_of, open_source
+    from ..zoo.store import pulled
+
+    rows: list[tuple[str, Row | None, str]] = []
+    if source is None:
+        mine = pulled()
+        rows = [(name, None, f"pulled from {row.source}") for name, row in mine.items()]
+        rows += [(name, row, "shipped") for name, row in index_of(open_source("package")).items() if name not in mine]
+    else:
+        rows = [(name, row, source) for name, row in index_of(open_source(source)).items()]
+    rows.sort(key=lambda row: row[0])
+    if as_json:
+        found = {
+            name: {"source": origin, **({"sha256": row.sha256, "size_bytes": row.size_bytes} if row else {})}
+            for name, row, origin in rows
+        }
+        typer.echo(json.dumps(found, indent=1))
+        return
+    if not rows:
+        typer.echo("the zoo is empty")
+        return
+    cells = [[name, f"{row.size_bytes / 1e6:.1f}" if row else "-", origin] for name, row, origin in rows]
+    typer.echo(table(["entry", "MB", "source"], cells, frozenset({1})))
+
+
+@app.command("show")
+def show_entry(name: _Entry, as_json: AsJson = False) -> None:
+    """Print the model card of a predictor; --json for machines, with digests and versions."""
+    from ..zoo.entry import load_card
+    from ..zoo.files import MANIFEST, read_plain, sha256_of, stored_files
+    from ..zoo.rendering import any_gpu_markdown, markdown
+
+    folder = _folder(name)
+    card = load_card(folder)
+    if as_json:
+        manifest, _ = stored_files(folder)
+        facts = {key: manifest.get(key) for key in ("format_version", "libraries", "files")}
+        digest = sha256_of(read_plain(folder / MANIFEST))
+        typer.echo(json.dumps({**card, "entry": {"manifest_sha256": digest, **facts}}, indent=1, sort_keys=True))
+        return
+    typer.echo(markdown(card) if "gpu" in card else any_gpu_markdown(card))
+
+
+@app.command("pull")
+def pull_entries(
+    source: Annotated[str, typer.Argument(help=f"{_PLACES}; or models:/NAME@ALIAS of an MLflow registry.")],
+    names: Annotated[list[str] | None, typer.Argument(help="Which entries; all if left out.")] = None,
+) -> None:
+    """Bring predictors into the cache. Afterwards their names stand for them, before those that ship.
+
+    Each is checked: digests, limits, and its golden prediction, which is made in a process of its own.
+    """
+    from ..zoo.sources import index_of, open_source, pull
+
+    if source.startswith("models:"):
+        from ..zoo.registry import pull_model
+
+        typer.echo(f"{pull_model(source)} from {source}")
+        return
+    for name in names or sorted(index_of(open_source(source))):
+        typer.echo(f"{name}: {pull(source, name)}")
+
+
+@app.command("push")
+def push_entry(
+    name: _Entry,
+    target: Annotated[str, typer.Argument(help="A folder, s3://BUCKET/PREFIX, or models:/ for an MLflow registry.")],
+    called: Annotated[str | None, typer.Option("--as", help="Name there; that of its card if left out.")] = None,
+    tracking_uri: _Tracking = None,
+) -> None:
+    """Bring a predictor to a folder or S3, or register it in MLflow (as challenger, or first champion)."""
+    from ..zoo.entry import load_card
+    from ..zoo.sources import push
+
+    folder = _folder(name)
+    if target.startswith("models:"):
+        from ..zoo.registry import register
+
+        if called or target.rstrip("/") != "models:":
+            raise InputError(
+                "a registered model is named after its GPU and mode", given=called or target, allowed="models:/"
+            )
+        registered = register(folder, tracking_uri)
+        typer.echo(f"models:/{registered.name}/{registered.version}: {registered.said}")
+        return
+    called = called or load_card(folder)["name"]
+    push(folder, called, target)
+    typer.echo(f"{called}: {target}")
+
+
+@app.command("verify")
+def verify_entries(
+    names: Annotated[list[str] | None, typer.Argument(help="Names or folders; all that are here if left out.")] = None,
+) -> None:
+    """Check every file and the golden prediction of predictors; exit code 5 if any is damaged."""
+    from ..zoo import entries
+    from ..zoo.catalogue import load_any
+    from ..zoo.store import pulled
+
+    failed = 0
+    for name in names or sorted({*entries(), *pulled()}):
+        try:
+            load_any(_folder(name))
+            typer.echo(f"{name}: as it was made")
+        except ZooError as error:
+            failed += 1
+            typer.echo(f"{name}: {error}", err=True)
+    if failed:
+        raise typer.Exit(ZooError.exit_code)
+
+
+@app.command("remove")
+def remove_entry(
+    name: Annotated[str, typer.Argument(help="Name of an entry that was pulled.")],
+    source: Annotated[str | None, typer.Option("--from", help="A folder or s3:// to remove it from instead.")] = None,
+) -> None:
+    """Remove a pulled predictor from the cache, or one from a folder or S3."""
+    from ..zoo.sources import remove
+    from ..zoo.store import forget
+
+    forget(name) if source is None else remove(source, name)
+    typer.echo(f"{name}: removed{'' if source is None else f' from {source}'}")
+
+
+@app.command("promote")
+def promote_model(
+    model: Annotated[str, typer.Argument(help="A registered model, such as joulecast-a30-inference.")],
+    version: Annotated[str | None, typer.Option(help="Which version; the challenger if left out.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Promote it whatever the comparison says; this is logged.")
+    ] = False,
+    tracking_uri: _Tracking = None,
+) -> None:
+    """Make the challenger champion, if it is better on what was left out of training by more than its noise."""
+    from ..zoo.registry import promote
+
+    verdict = promote(model, version, force=force, uri=tracking_uri)
+    typer.echo(verdict.said)
+    if not verdict.promoted:
+        raise typer.Exit(1)
+
+
+@app.command("convert")
+def convert_entries(folders: Annotated[list[Path], typer.Argument(help="Folders of entries.")]) -> None:
+    """Write entries of an older format again in the newest, in their place: the same predictors."""
+    from ..zoo.convert import convert
+
+    for folder in folders:
+        typer.echo(f"{folder}: {'converted' if convert(folder) else 'is in the newest format'}")
+
+
+def _folder(name: str) -> Path:
+    """Where an entry lies: pulled, shipped, a folder, or in a registry."""
+    from ..errors import unknown_name
+    from ..resources import shipped
+    from ..zoo import entries
+    from ..zoo.files import MANIFEST
+    from ..zoo.store import pulled, pulled_folder
+
+    if name.startswith("models:"):
+        from ..zoo.registry import registry_folder
+
+        return registry_folder(name)
+    if found := pulled_folder(name):
+        return found
+    known = entries()
+    if name in known:
+        return shipped("zoo") / name
+    if (Path(name) / MANIFEST).is_file():
+        return Path(name)
+    raise unknown_name("predictor", name, {*known, *pulled()}, hint="or give the folder of an entry")

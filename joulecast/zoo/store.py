@@ -1,0 +1,202 @@
+"""The cache of zoo entries: what was pulled, by the sha256 of its manifest, and under which names.
+
+    <cache folder>/zoo/objects/<sha256>/    an entry; never changed once it is there
+    <cache folder>/zoo/names.json           name -> sha256 and where it came from
+
+An entry is put in place whole, the name after it, so a kill in between leaves an entry without a name, and another pull
+gives it one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..errors import ZooError
+from ..profiling.cache import cache_folder
+from .files import MANIFEST, json_bytes, parsed_json, put_in_place, read_manifest, read_plain, sha256_of, stored_files
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}/[a-z0-9][a-z0-9._-]{0,59}")
+"""Of an entry: "a30/forest-inference"."""
+
+_MOST_NAMES_BYTES = 4 << 20
+# What loading an entry may take, several times over: the largest of ours needs 0.4 GB and a second.
+_MOST_MEMORY_BYTES = 8 << 30
+_MOST_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """An entry in the cache: its manifest's sha256, and where it came from."""
+
+    sha256: str
+    source: str
+
+
+def zoo_cache() -> Path:
+    """The folder of all this; it may not exist yet."""
+    return cache_folder() / "zoo"
+
+
+def object_folder(sha256: str) -> Path:
+    """Where the entry with this manifest lies, or would lie.
+
+    Raises:
+        ZooError: That is no sha256.
+    """
+    if not re.fullmatch("[0-9a-f]{64}", sha256):
+        raise ZooError("this is no sha256", given=sha256[:80])
+    return zoo_cache() / "objects" / sha256
+
+
+def pulled() -> dict[str, Pulled]:
+    """Names of the cache and what they stand for; nothing where none was ever pulled.
+
+    Raises:
+        ZooError: The list of names is damaged.
+    """
+    path = zoo_cache() / "names.json"
+    if not path.exists():
+        return {}
+    try:
+        found = parsed_json(read_plain(path, _MOST_NAMES_BYTES), "the list of pulled entries")
+        return {str(name): Pulled(str(row["sha256"]), str(row["source"])) for name, row in found.items()}
+    except (ZooError, AttributeError, TypeError, KeyError) as error:
+        raise ZooError(
+            "the list of pulled entries is damaged", given=str(path), hint="delete it, and pull them again"
+        ) from error
+
+
+def pulled_folder(name: str) -> Path | None:
+    """The folder of an entry that was pulled under this name, checked to be the one that was pulled; None if none was.
+
+    Raises:
+        ZooError: It is not there any more, or its manifest was changed.
+    """
+    row = pulled().get(name)
+    if row is None:
+        return None
+    folder = object_folder(row.sha256)
+    if sha256_of(read_plain(folder / MANIFEST)) != row.sha256:
+        raise ZooError(
+            "a pulled zoo entry was changed", given=str(folder), hint=f"`joulecast zoo pull {row.source} {name}`"
+        )
+    return folder
+
+
+def admit(files: Mapping[str, bytes], name: str, source: str) -> Path:
+    """Check an entry that came from elsewhere, and put it into the cache under a name.
+
+    Args:
+        files: Its files as they are stored, the manifest among them.
+        name: As `predictor=` will take it.
+        source: Where it came from.
+
+    Raises:
+        ZooError: It is damaged, takes more time or memory than any entry, or predicts otherwise than it says.
+    """
+    digest = sha256_of(files[MANIFEST])
+    folder = object_folder(digest)
+    read_manifest(files[MANIFEST], source)
+    if not (folder / MANIFEST).is_file():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder.parent) as scratch:
+            new = put_in_place(Path(scratch) / "entry", files)
+            stored_files(new)
+            verify_apart(new)
+            put_in_place(folder, files)
+    with _locked():
+        _write_names({**pulled(), name: Pulled(digest, source)})
+    return folder
+
+
+def forget(name: str) -> None:
+    """Remove a name from the cache, and its entry unless it has other names.
+
+    Raises:
+        ZooError: There is none.
+    """
+    with _locked():
+        names = pulled()
+        if name not in names:
+            raise ZooError(
+                "no entry was pulled under this name",
+                given=name,
+                allowed=", ".join(sorted(names)) or "none was pulled",
+                hint="what ships with joulecast goes when joulecast goes",
+            )
+        row = names.pop(name)
+        _write_names(names)
+        if row.sha256 not in {other.sha256 for other in names.values()}:
+            shutil.rmtree(object_folder(row.sha256), ignore_errors=True)
+
+
+def verify_apart(folder: Path) -> None:
+    """Load an entry in another process, whose memory and time are limited.
+
+    Raises:
+        ZooError: It cannot be loaded there.
+    """
+    code = (
+        "import sys\n"
+        "try:\n"
+        "    import resource\n"
+        f"    resource.setrlimit(resource.RLIMIT_AS, ({_MOST_MEMORY_BYTES},) * 2)\n"
+        f"    resource.setrlimit(resource.RLIMIT_CPU, ({_MOST_SECONDS},) * 2)\n"
+        "except ImportError:\n"  # Windows
+        "    pass\n"
+        "from pathlib import Path\n"
+        "from joulecast.errors import JoulecastError\n"
+        "from joulecast.zoo.catalogue import load_any\n"
+        "try:\n"
+        "    load_any(Path(sys.argv[1]))\n"
+        "except JoulecastError as error:\n"
+        "    sys.exit(str(error).split(chr(10))[0] + '; ' + (error.hint or ''))\n"
+    )
+    package = str(Path(__file__).resolve().parents[2])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
+    try:
+        result = subprocess.run(  # noqa: S603
+            [sys.executable, "-c", code, str(folder)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=_MOST_SECONDS,
+            check=False,
+        )
+        said = result.stderr.strip().splitlines()[-1:] or [f"the process ended with {result.returncode}"]
+        failed = result.returncode != 0
+    except subprocess.TimeoutExpired:
+        said, failed = [f"not loaded within {_MOST_SECONDS} s"], True
+    if failed:
+        raise ZooError("this zoo entry cannot be loaded, and was not taken", given=str(folder), hint=said[0][:300])
+
+
+def _write_names(names: Mapping[str, Pulled]) -> None:
+    path = zoo_cache() / "names.json"
+    descriptor, temporary = tempfile.mkstemp(prefix=".names", dir=path.parent)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(json_bytes({name: asdict(row) for name, row in sorted(names.items())}))
+    Path(temporary).replace(path)
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """One process at a time changes the names."""
+    zoo_cache().mkdir(parents=True, exist_ok=True)
+    with (zoo_cache() / ".lock").open("w") as file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except ImportError:  # Windows: the last one wins
+            pass
+        yield

@@ -1,0 +1,75 @@
+"""`joulecast zoo`: list, show, pull, push, verify, remove, convert."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from conftest import ENTRY_NAME
+from joulecast.zoo import entries
+
+pytestmark = pytest.mark.usefixtures("fresh_cache")
+
+
+def test_push_list_show_pull_verify_remove(call, small_entry, tmp_path):
+    there = tmp_path / "there"
+    assert call("zoo", "push", small_entry, there)[:2] == (0, f"{ENTRY_NAME}: {there}\n")
+    assert ENTRY_NAME in call("zoo", "list", there)[1]
+    assert list(json.loads(call("zoo", "list", there, "--json")[1])) == [ENTRY_NAME]
+
+    code, out, _ = call("zoo", "pull", there)
+    assert code == 0
+    assert out.startswith(f"{ENTRY_NAME}: ")
+    (row,) = [line for line in call("zoo", "list")[1].splitlines() if line.startswith(ENTRY_NAME)]
+    assert f"pulled from {there}" in row
+    assert "simulated" in call("zoo", "show", ENTRY_NAME)[1]
+    assert call("zoo", "verify", ENTRY_NAME)[:2] == (0, f"{ENTRY_NAME}: as it was made\n")
+    code, out, _ = call("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--json")
+    assert code == 0
+
+    assert call("zoo", "remove", ENTRY_NAME)[:2] == (0, f"{ENTRY_NAME}: removed\n")
+    assert call("zoo", "remove", ENTRY_NAME, "--from", there)[0] == 0
+    assert call("zoo", "list", there)[1] == "the zoo is empty\n"
+    assert call("zoo", "remove", ENTRY_NAME)[0] == 5
+
+
+def test_a_card_for_machines(call, small_entry):
+    card = json.loads(call("zoo", "show", small_entry, "--json")[1])
+    assert card["name"] == ENTRY_NAME
+    assert card["data"]["source"] == "simulated"
+    assert card["licence"] == "Apache-2.0"
+    assert card["kind_errors"]["simulated"]["conv2d"]["time_median"] < 0.2
+    assert set(card["entry"]) == {"manifest_sha256", "format_version", "libraries", "files"}
+    assert card["provenance"]["git_commit"]
+
+
+def test_a_card_for_people(call, small_entry):
+    text = call("zoo", "show", small_entry)[1]
+    for part in ("## Data", "## Errors", "### By kind: simulated", "## Limits", "## Recipe", "Apache-2.0"):
+        assert part in text
+
+
+def test_verify_names_what_is_damaged(call, small_entry, tmp_path):
+    damaged = shutil.copytree(small_entry, tmp_path / "damaged")
+    (damaged / "card.json").write_text("{}")
+    code, out, err = call("zoo", "verify", small_entry, damaged)
+    assert code == 5
+    assert out == f"{small_entry}: as it was made\n"
+    assert "was changed" in err
+    assert err.count("next:") == 1
+
+
+def test_what_ships_is_as_it_was_made(call):
+    code, out, _ = call("zoo", "verify")
+    assert code == 0
+    assert len(out.splitlines()) == len(entries())
+
+
+def test_names_that_are_none(call):
+    code, _, err = call("zoo", "show", "a30/forst-inference")
+    assert code == 2
+    assert "did you mean a30/forest-inference" in err
+    assert call("zoo", "push", "a30/forest-inference", "models:/mine")[0] == 2
+    assert call("zoo", "convert", "/nowhere")[0] == 5

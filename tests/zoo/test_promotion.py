@@ -1,0 +1,69 @@
+"""Promotion: a challenger must be better by more than chance explains."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+from joulecast.errors import ZooError
+from joulecast.zoo.left_out import left_out_of
+from joulecast.zoo.promotion import compare
+
+
+def errors(spread, seed, *, networks=30, bias=0.0):
+    rng = np.random.default_rng(seed)
+    return {
+        f"net{i} 32x3x224x224 {precision}": {
+            "time": float(np.expm1(bias + spread * rng.normal())),
+            "energy": float(np.expm1(bias + spread * rng.normal())),
+        }
+        for i in range(networks)
+        for precision in ("fp32", "default")
+    }
+
+
+def test_a_clearly_better_one_is_better():
+    verdict = compare(errors(0.1, 0), errors(0.03, 1))
+    assert verdict.better
+    assert verdict.gain > verdict.least_gain > 0
+    assert verdict.compared == 60
+
+
+def test_a_worse_one_is_not():
+    verdict = compare(errors(0.03, 0), errors(0.1, 1))
+    assert not verdict.better
+    assert "is not better" in verdict.why
+
+
+def test_alike_ones_are_told_apart_in_few_cases_only():
+    better = [compare(errors(0.05, seed), errors(0.05, 1000 + seed)).better for seed in range(60)]
+    # 5 % of 60 are 3; more than 9 would happen once in 800 times.
+    assert sum(better) <= 9
+
+
+def test_what_errs_alike_counts_once():
+    one = {f"net0 {batch}x3x224x224 fp32": {"time": 0.2} for batch in range(1, 60)}
+    assert "needed to tell them apart" in compare(one, {label: {"time": 0.0} for label in one}).why
+
+
+def test_only_what_both_left_out_is_compared():
+    before, after = errors(0.1, 0), errors(0.01, 1)
+    extra = {f"other{i} 1x3 fp32": {"time": 3.0, "energy": 3.0} for i in range(50)}
+    assert compare(before, {**after, **extra}).challenger_error == compare(before, after).challenger_error
+
+
+def test_the_same_twice_is_not_better():
+    assert not compare(errors(0.1, 0), errors(0.1, 0)).better
+
+
+def test_an_entry_stores_what_it_is_compared_by(small_entry, tmp_path):
+    what, found = left_out_of(small_entry)
+    assert what == "operations"
+    assert len(found) == 100
+    assert set(next(iter(found.values()))) == {"time", "power"}
+    entry = shutil.copytree(small_entry, tmp_path / "entry")
+    (entry / "left_out.json.z").unlink()
+    with pytest.raises(ZooError):
+        left_out_of(entry)

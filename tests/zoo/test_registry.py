@@ -1,0 +1,181 @@
+"""The registry of a real MLflow server: train, register, promote, predict; and what can go wrong on the way."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+import joulecast
+from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
+from joulecast.datasets import save
+from joulecast.errors import InputError, ZooError
+from joulecast.zoo import find_predictor
+from joulecast.zoo.mlflow_client import TrackingError, connected
+from joulecast.zoo.registry import promote, register, registry_folder
+from joulecast.zoo.registry_model import OUTPUTS, entry_sha256
+
+pytest.importorskip("mlflow")
+pytestmark = [pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
+MODEL = "joulecast-a30-inference"
+CHAMPION = f"models:/{MODEL}@champion"
+
+
+@pytest.fixture
+def client(mlflow_at, monkeypatch):
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", mlflow_at)
+    mlflow.set_tracking_uri(mlflow_at)
+    client = mlflow.MlflowClient()
+    yield client
+    for name in (MODEL, "other"):
+        with pytest.MonkeyPatch.context():
+            for each in client.search_registered_models(f"name = '{name}'"):
+                client.delete_registered_model(each.name)
+    mlflow.set_tracking_uri(None)
+
+
+def frame(operations):
+    import pandas as pd
+
+    return pd.DataFrame({"operation": [json.dumps(operation.to_json()) for operation in operations]})
+
+
+def test_train_register_promote_predict(client, call, tmp_path, small):
+    import mlflow
+
+    data = save(replace(simulated_dataset(), networks=()), tmp_path / "data")
+    (tmp_path / "r.toml").write_text('predictor = "forest"\ntrees = 6\nfolds = 3\n')
+    options = ["--dataset", data, "--recipe", tmp_path / "r.toml", "--zoo", tmp_path / "zoo", "--register"]
+    code, out, err = call("train", *options)
+    assert (code, err) == (0, "")
+    assert f"models:/{MODEL}/1: is the champion, being the first" in out
+
+    # Any MLflow client.
+    operations = simulated_operations()[:7]
+    expected = small.predictor.predict(operations)
+    loaded = mlflow.pyfunc.load_model(CHAMPION)
+    found = loaded.predict(frame(operations))
+    assert list(found) == list(OUTPUTS)
+    assert found["energy_j"].to_numpy() == pytest.approx(expected.energy_j, rel=1e-4)
+    slower = loaded.predict(frame(operations).assign(clock_mhz=900.0))
+    assert (slower["device_time_s"] >= found["device_time_s"]).all()
+    assert len(loaded.input_example) == 2
+
+    # joulecast itself, from its cache.
+    assert joulecast.predict_operations(operations, "A30", predictor=CHAMPION).energy_j == pytest.approx(
+        expected.energy_j, rel=1e-4
+    )
+    assert find_predictor("A30", "inference", f"models:/{MODEL}/1").name == "a30/forest-inference"
+
+    # The run says how it came about.
+    version = client.get_model_version(MODEL, "1")
+    run = client.get_run(version.run_id)
+    assert run.data.tags["stage"] == "train"
+    assert run.inputs.dataset_inputs[0].dataset.name == "NVIDIA A30"
+    assert run.data.metrics["simulated/conv2d/time_median"] < 0.2
+    assert float(version.tags["simulated.time_r2"]) > 0.9
+
+    # A worse one stays challenger, unless forced.
+    worse = train_small(tmp_path / "worse", replace(SMALL_RECIPE, trees=1, min_samples_leaf=30)).save(tmp_path / "w")
+    code, out, _ = call("zoo", "push", worse, "models:/")
+    assert f"models:/{MODEL}/2: is the challenger" in out
+    code, out, _ = call("zoo", "promote", MODEL)
+    assert code == 1
+    assert "was not promoted: the challenger is not better" in out
+    assert client.get_model_version_by_alias(MODEL, "champion").version == "1"
+    code, out, _ = call("zoo", "promote", MODEL, "--force")
+    assert code == 0
+    assert "forced, although the challenger is not better" in out
+    assert client.get_model_version(MODEL, "2").tags["joulecast.promotion_forced"] == "true"
+    assert client.get_model_version_by_alias(MODEL, "champion").version == "2"
+    assert "challenger" not in client.get_registered_model(MODEL).aliases
+
+    # And back again by merit.
+    code, out, _ = call("zoo", "promote", MODEL, "--version", "1")
+    assert code == 0
+    assert "is the champion: the challenger is better" in out
+    assert call("zoo", "promote", MODEL, "--version", "1")[:2] == (1, f"{MODEL}/1 is the champion already\n")
+    assert call("zoo", "promote", MODEL)[0] == InputError.exit_code
+
+
+def test_a_killed_registration_is_completed_by_another(client, small_entry, monkeypatch):
+    import mlflow
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_, **__):
+        raise Killed
+
+    # Killed after the files, then after the version, each time before the next step.
+    for step, versions in (("create_model_version", 0), ("set_registered_model_alias", 1)):
+        with monkeypatch.context() as context:
+            context.setattr(mlflow.MlflowClient, step, killed)
+            with pytest.raises(Killed):
+                register(small_entry)
+        assert len(client.search_model_versions(f"name = '{MODEL}'")) == versions
+        assert client.get_registered_model(MODEL).aliases == {}
+        with pytest.raises(TrackingError, match="does not have this"):
+            registry_folder(CHAMPION)
+    assert register(small_entry).said == "is the champion, being the first"
+    assert register(small_entry).said == "is the champion"
+    assert [each.version for each in client.search_model_versions(f"name = '{MODEL}'")] == ["1"]
+    assert entry_sha256(registry_folder(CHAMPION)) == entry_sha256(small_entry)
+
+
+def test_other_kinds_of_models_are_refused(client, small_entry):
+    client.create_registered_model("other")
+    run = client.create_run("0")
+    client.log_text(run.info.run_id, "a model of something else", "model/MLmodel")
+    client.create_model_version("other", f"{run.info.artifact_uri}/model", run_id=run.info.run_id)
+    with pytest.raises(ZooError, match="another kind of model"):
+        find_predictor("A30", "inference", "models:/other/1")
+
+
+def test_files_that_were_exchanged_in_the_registry_are_refused(client, small_entry):
+    version = register(small_entry).version
+    client.set_model_version_tag(MODEL, version, "joulecast.entry_sha256", "0" * 64)
+    with pytest.raises(ZooError, match="others than it was registered with"):
+        registry_folder(f"models:/{MODEL}/{version}")
+
+
+def test_what_is_not_there(client):
+    for uri in (CHAMPION, "models:/nothing/1"):
+        with pytest.raises(TrackingError, match="MLflow does not have this") as caught:
+            registry_folder(uri)
+        assert "next:" in str(caught.value)
+    with pytest.raises(InputError, match="names no model of a registry"):
+        registry_folder("models:/x")
+    with pytest.raises(TrackingError, match="nothing was promoted"):
+        promote("nothing")
+
+
+def test_a_version_in_the_cache_needs_no_server(client, small_entry, monkeypatch):
+    version = register(small_entry).version
+    folder = registry_folder(f"models:/{MODEL}/{version}")
+    monkeypatch.setattr("joulecast.zoo.registry.connected", None)
+    assert registry_folder(f"models:/{MODEL}/{version}") == folder
+
+
+def test_a_server_that_is_down(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
+    with pytest.raises(TrackingError, match="cannot be reached") as caught:
+        joulecast.predict_operations(simulated_operations()[:1], "A30", predictor=CHAMPION)
+    assert "works without a registry" in str(caught.value)
+    assert joulecast.predict_operations(simulated_operations()[:1], "A30").energy_j[0] > 0
+
+
+def test_mlflow_is_left_as_it_was(tmp_path):
+    import os
+
+    import mlflow
+
+    before, environment = mlflow.get_tracking_uri(), dict(os.environ)
+    with connected(f"sqlite:///{tmp_path / 'x' / 'mlflow.db'}", "nothing"), connected(None, "nothing"):
+        pass
+    assert mlflow.get_tracking_uri() == before
+    assert dict(os.environ) == environment

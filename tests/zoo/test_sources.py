@@ -1,0 +1,327 @@
+"""Zoo entries from folders, zip files, HTTP and S3 into the cache, and everything that a source could try."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import stat
+import threading
+import zipfile
+from pathlib import Path
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import pytest
+
+import joulecast
+from conftest import ENTRY_NAME as NAME
+from joulecast.errors import InputError, MissingDependencyError, UnknownNameError, ZooError
+from joulecast.zoo import find_predictor
+from joulecast.zoo.files import MANIFEST
+from joulecast.zoo.sources import fetch, index_of, open_source, pull, push, remove
+from joulecast.zoo.store import forget, object_folder, pulled, pulled_folder
+
+OPERATION = joulecast.Operation("relu", [(32, 64, 56, 56)])
+pytestmark = pytest.mark.usefixtures("fresh_cache")
+
+
+@pytest.fixture
+def folder(small_entry, tmp_path):
+    """A folder with an index, as `zoo push` makes it."""
+    push(small_entry, NAME, str(tmp_path / "zoo"))
+    return tmp_path / "zoo"
+
+
+def zipped(folder: Path, target: Path, top: str = "") -> Path:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as file:
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                file.write(path, top + str(path.relative_to(folder)))
+    return target
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def serving(handler):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"http://127.0.0.1:{server.server_address[1]}"
+
+
+@pytest.fixture
+def web(folder):
+    server, address = serving(functools.partial(QuietHandler, directory=str(folder)))
+    yield address
+    server.shutdown()
+    server.server_close()
+
+
+class Bucket(QuietHandler):
+    """The four requests of S3 that are needed, for boto3 to talk to."""
+
+    protocol_version = "HTTP/1.1"  # or boto3 waits a second for leave to send
+    objects: dict[str, bytes]
+
+    def _key(self):
+        return unquote(urlsplit(self.path).path).removeprefix("/bucket").lstrip("/")
+
+    def _answer(self, status, body=b""):
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        query = parse_qs(urlsplit(self.path).query)
+        if "list-type" in query:
+            keys = "".join(
+                f"<Contents><Key>{key}</Key></Contents>" for key in self.objects if key.startswith(query["prefix"][0])
+            )
+            listing = f"<ListBucketResult><IsTruncated>false</IsTruncated>{keys}</ListBucketResult>"
+            self._answer(200, listing.encode())
+        elif self._key() in self.objects:
+            self._answer(200, self.objects[self._key()])
+        elif "secret" in self.path:
+            self._answer(403, b"<Error><Code>AccessDenied</Code></Error>")
+        else:
+            self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>")
+
+    def do_PUT(self):
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        if "aws-chunked" in self.headers.get("Content-Encoding", ""):
+            size, rest = data.split(b"\r\n", 1)
+            data = rest[: int(size.split(b";")[0], 16)]
+        self.objects[self._key()] = data
+        self._answer(200)
+
+    def do_DELETE(self):
+        self.objects.pop(self._key(), None)
+        self._answer(204)
+
+
+@pytest.fixture
+def bucket(monkeypatch):
+    pytest.importorskip("boto3")
+    Bucket.objects = {}
+    server, address = serving(Bucket)
+    for name, value in {
+        "AWS_ENDPOINT_URL": address,
+        "AWS_ACCESS_KEY_ID": "a",
+        "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
+    }.items():
+        monkeypatch.setenv(name, value)
+    yield Bucket.objects
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(params=["folder", "folder without index", "zip", "zip of a folder", "web", "s3"])
+def source(request, folder, small_entry, tmp_path):
+    match request.param:
+        case "folder without index":
+            (folder / "index.json").unlink()
+            return str(folder)
+        case "zip":
+            return str(zipped(folder, tmp_path / "zoo.zip"))
+        case "zip of a folder":
+            return str(zipped(folder, tmp_path / "zoo.zip", "top/"))
+        case "web":
+            return request.getfixturevalue("web")
+        case "s3":
+            request.getfixturevalue("bucket")
+            push(small_entry, NAME, "s3://bucket/some/where")
+            return "s3://bucket/some/where"
+    return str(folder)
+
+
+def test_pull_from_anywhere(source, small):
+    assert list(index_of(open_source(source))) == [NAME]
+    where = pull(source, NAME)
+    assert where == object_folder(pulled()[NAME].sha256) == pulled_folder(NAME)
+    found = find_predictor("A30", "inference")
+    assert found.operations.measured == small.predictor.measured
+    assert find_predictor("A30", "inference", "forest") is found
+    assert find_predictor("A30", "inference", NAME) is found
+    with pytest.raises(UnknownNameError, match="did you mean a30/forest-inference"):
+        fetch(open_source(source), "a30/forest-inferenc")
+    forget(NAME)
+    assert not where.exists()
+    with pytest.raises(ZooError, match="no entry was pulled"):
+        forget(NAME)
+
+
+def test_remove_from_a_folder(folder):
+    remove(str(folder), NAME)
+    assert index_of(open_source(str(folder))) == {}
+    assert not (folder / NAME).exists()
+
+
+def test_remove_from_s3(bucket, small_entry):
+    push(small_entry, NAME, "s3://bucket")
+    remove("s3://bucket", NAME)
+    assert list(bucket) == ["index.json"]
+
+
+def test_push_replaces_the_same_name(folder, small_entry):
+    before = index_of(open_source(str(folder)))
+    push(small_entry, NAME, str(folder))
+    push(small_entry, "a30/other", str(folder))
+    assert index_of(open_source(str(folder))) == {**before, "a30/other": before[NAME]}
+
+
+def test_a_cached_entry_that_was_changed_is_not_used(folder):
+    where = pull(str(folder), NAME)
+    manifest = where / MANIFEST
+    manifest.write_text(manifest.read_text().replace("numpy", "numbyte"))
+    with pytest.raises(ZooError, match="a pulled zoo entry was changed"):
+        find_predictor("A30", "inference", NAME)
+
+
+# What a source could try
+
+
+@pytest.mark.parametrize("what", ["a file", "the manifest", "the file and the manifest"])
+def test_changes_are_noticed(folder, what):
+    card, manifest = folder / NAME / "card.json", folder / NAME / MANIFEST
+    facts = json.loads(manifest.read_text())
+    if "file" in what:
+        card.write_bytes(card.read_bytes().replace(b"simulated", b"stimulate", 1))
+    if "manifest" in what:
+        import hashlib
+
+        facts["files"]["card.json"]["sha256"] = hashlib.sha256(card.read_bytes()).hexdigest()
+        facts["libraries"] = {}
+        manifest.write_text(json.dumps(facts))
+    with pytest.raises(ZooError, match="changed" if what == "a file" else "another than the index says"):
+        pull(str(folder), NAME)
+    assert pulled() == {}
+
+
+def test_an_entry_that_predicts_otherwise_is_not_taken(folder):
+    (folder / "index.json").unlink()
+    manifest = folder / NAME / MANIFEST
+    facts = json.loads(manifest.read_text())
+    facts["golden"]["time_s"][0] *= 2
+    manifest.write_text(json.dumps(facts))
+    with pytest.raises(ZooError, match="cannot be loaded, and was not taken"):
+        pull(str(folder), NAME)
+    assert pulled() == {}
+
+
+@pytest.mark.parametrize("name", ["../a30/x/card.json", "/etc/passwd", "a\\b", "a30/../../x", "c:/x"])
+def test_members_outside_are_refused(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as file:
+        info = zipfile.ZipInfo("x")
+        info.filename = name
+        file.writestr(info, b"x")
+    with pytest.raises(ZooError, match="leads out of it"):
+        open_source(str(tmp_path / "z.zip"))
+
+
+def test_links_in_an_archive_are_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "z.zip", "w") as file:
+        info = zipfile.ZipInfo("a30/x/card.json")
+        info.external_attr = (stat.S_IFLNK | 0o777) << 16
+        file.writestr(info, b"/etc/passwd")
+    with pytest.raises(ZooError, match="link or a device"):
+        open_source(str(tmp_path / "z.zip"))
+
+
+def test_a_zip_bomb_is_read_no_further_than_it_may(folder, tmp_path):
+    (folder / NAME / "card.json").write_bytes(bytes(20 << 20))
+    with pytest.raises(ZooError, match="larger than it may be"):
+        pull(str(zipped(folder, tmp_path / "z.zip")), NAME)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x05\x06", b"no zip at all"])
+def test_what_is_no_zip_is_refused(tmp_path, content):
+    (tmp_path / "z.zip").write_bytes(content)
+    with pytest.raises(ZooError, match="zip file cannot be read"):
+        open_source(str(tmp_path / "z.zip"))
+
+
+def test_links_in_a_folder_are_not_followed(folder, tmp_path):
+    (folder / NAME).rename(tmp_path / "elsewhere")
+    (folder / NAME).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ZooError, match="is a link"):
+        pull(str(folder), NAME)
+
+
+@pytest.mark.parametrize(
+    ("index", "says"),
+    [
+        ({"format_version": 2, "entries": {}}, "another format"),
+        (
+            {"format_version": 1, "entries": {"../x": {"manifest_sha256": "", "size_bytes": 1, "predictor": ""}}},
+            "no entry",
+        ),
+        ({"format_version": 1, "entries": [1]}, "damaged"),
+        ([], "damaged"),
+    ],
+)
+def test_hostile_indexes_are_refused(folder, index, says):
+    (folder / "index.json").write_text(json.dumps(index))
+    with pytest.raises(ZooError, match=says):
+        index_of(open_source(str(folder)))
+
+
+# Bad input
+
+
+def test_places_that_are_none():
+    for where in ("ftp://x/y", "models:/x/1", "gs://x"):
+        with pytest.raises(InputError, match="no place for zoo entries"):
+            open_source(where)
+    with pytest.raises(InputError, match="no such folder"):
+        index_of(open_source("/nowhere/at/all"))
+
+
+def test_a_server_that_is_down_or_refuses():
+    with pytest.raises(ZooError, match="cannot be reached") as caught:
+        pull("http://127.0.0.1:9", NAME)
+    assert "needs no network" in caught.value.hint
+
+    class Refusing(QuietHandler):
+        def do_GET(self):
+            self.send_error(401)
+
+    server, address = serving(Refusing)
+    with pytest.raises(ZooError, match="refuses you"):
+        pull(address, NAME)
+    server.shutdown()
+    server.server_close()
+
+
+def test_redirects_do_not_lead_to_files():
+    class Redirecting(QuietHandler):
+        def do_GET(self):
+            self.send_response(302)
+            self.send_header("Location", "file:///etc/passwd")
+            self.end_headers()
+
+    server, address = serving(Redirecting)
+    with pytest.raises(ZooError, match=r"cannot be reached|does not answer"):
+        pull(address, NAME)
+    server.shutdown()
+    server.server_close()
+
+
+def test_s3_that_refuses(bucket):
+    with pytest.raises(ZooError, match="refuses you"):
+        pull("s3://bucket/secret", NAME)
+
+
+def test_s3_without_boto3(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "boto3", None)
+    with pytest.raises(MissingDependencyError, match=r"joulecast\[s3\]"):
+        open_source("s3://bucket")
+
+
+def test_a_read_only_place():
+    with pytest.raises(InputError, match="read only"):
+        open_source("https://example.org").write({})
