@@ -101,13 +101,15 @@ def predict_over_clocks(
     host_s = float(np.nansum(counts * predictor.host.calls_s(predictions)))
     if predictions.source.count("missing") == len(network):
         values = np.full((4, len(clocks)), np.nan)
-    elif predictions.work is None or predictor.composition != "overlap":
+    elif (work := predictor.operations.in_network(predictions, counts).work) is None or (
+        predictor.composition != "overlap"
+    ):
         each = [predictor.predict(network, float(clock), cap_w) for clock in clocks]
         values = np.array([(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]).T
     else:
         pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
         static = predictions.static_power_w / static_power_w(gpu, float(gpu.boost_clock_mhz))
-        parts = [_composed(counts, predictions.work, host_s, static, piece, cap_w) for piece in pieces]
+        parts = [_composed(counts, work, host_s, static, piece, cap_w) for piece in pieces]
         values = np.concatenate(parts, axis=1)
     held, time_s, energy_j, device_s = values
     return OverClocks(predictor, network, predictions, cap_w, clocks, held, time_s, energy_j, device_s, host_s)
