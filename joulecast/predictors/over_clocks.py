@@ -30,7 +30,8 @@ class OverClocks:
         operations: Its operations at the default clock.
         power_limit_w: Power cap.
         clocks_mhz: Asked for.
-        held_clocks_mhz: What the GPU holds; lower where its power cap bites.
+        shared_mhz: What all operations would run at; lower where the power cap bites.
+        held_clocks_mhz: What the GPU holds on average; lower still where single operations cannot keep that up.
         time_s, energy_j, device_time_s: Per iteration.
         host_time_s: Per iteration, at any clock.
     """
@@ -40,6 +41,7 @@ class OverClocks:
     operations: OperationPredictions
     power_limit_w: float
     clocks_mhz: FloatArray
+    shared_mhz: FloatArray
     held_clocks_mhz: FloatArray
     time_s: FloatArray
     energy_j: FloatArray
@@ -58,13 +60,22 @@ class OverClocks:
         )
         told = self.predictor.summary(
             self.network,
-            self.operations,
+            self._operations_at(place),
             totals,
             float(self.clocks_mhz[place]),
             self.power_limit_w,
             self.predictor.composition,
         )
         return replace(told, held_clock_mhz=float(self.held_clocks_mhz[place]))
+
+    def _operations_at(self, place: int) -> OperationPredictions:
+        """The operations at one of the clocks, as far as networks need them: intervals depend on their shares."""
+        work, held_mhz = self.operations.work, float(self.shared_mhz[place])
+        if work is None or self.operations.spread is None or held_mhz == work.gpu.boost_clock_mhz:
+            return self.operations
+        device_s, dynamic_j = work.at(held_mhz)
+        clocks = np.minimum(held_mhz, work.most_mhz) + np.zeros_like(device_s)
+        return replace(self.operations, device_time_s=device_s, dynamic_energy_j=dynamic_j, held_clock_mhz=clocks)
 
 
 def predict_over_clocks(
@@ -98,27 +109,28 @@ def predict_over_clocks(
         predictions = predictor.operations.uncapped(operations)
     else:
         predictions = predictor.operations.predict(operations, None, cap_w)
+    if predictor.composition == "overlap":
+        predictions = predictor.operations.in_network(predictions, counts)
     host_s = float(np.nansum(counts * predictor.host.calls_s(predictions)))
     if predictions.source.count("missing") == len(network):
-        values = np.full((4, len(clocks)), np.nan)
-    elif (work := predictor.operations.in_network(predictions, counts).work) is None or (
-        predictor.composition != "overlap"
-    ):
+        values = np.full((5, len(clocks)), np.nan)
+    elif predictions.work is None or predictor.composition != "overlap":
         each = [predictor.predict(network, float(clock), cap_w) for clock in clocks]
-        values = np.array([(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]).T
+        totals = [(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]
+        values = np.column_stack([clocks, totals]).T
     else:
         pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
         static = predictions.static_power_w / static_power_w(gpu, float(gpu.boost_clock_mhz))
-        parts = [_composed(counts, work, host_s, static, piece, cap_w) for piece in pieces]
+        parts = [_composed(counts, predictions.work, host_s, static, piece, cap_w) for piece in pieces]
         values = np.concatenate(parts, axis=1)
-    held, time_s, energy_j, device_s = values
-    return OverClocks(predictor, network, predictions, cap_w, clocks, held, time_s, energy_j, device_s, host_s)
+    shared, held, time_s, energy_j, device_s = values
+    return OverClocks(predictor, network, predictions, cap_w, clocks, shared, held, time_s, energy_j, device_s, host_s)
 
 
 def _composed(
     counts: FloatArray, work: Work, host_s: float, static: float, clocks_mhz: FloatArray, cap_w: float
 ) -> FloatArray:
-    """Held clock, seconds, joules and device seconds by clock, as `OperationPredictions.together` and `compose` do."""
+    """Shared and held clock, seconds, joules, device seconds; as `OperationPredictions.together` and `compose` do."""
     shared_mhz = work.held_together_mhz(counts, clocks_mhz, cap_w, host_s, static)
     by_operation_s, by_operation_j = work.at(shared_mhz[:, None])
     device_s, dynamic_j = np.nansum(counts * by_operation_s, axis=1), np.nansum(counts * by_operation_j, axis=1)
@@ -130,4 +142,4 @@ def _composed(
         held = np.nansum(counts * by_operation_s * each_mhz, axis=1) / np.maximum(device_s, 1e-300)
     # (rounded, or an average of equal clocks would not be that clock)
     held = np.where(device_s > 0, np.round(held, 6), clocks_mhz)
-    return np.array([held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])
+    return np.array([shared_mhz, held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])

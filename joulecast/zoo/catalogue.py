@@ -20,7 +20,7 @@ from .files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
-    **dict.fromkeys(("blend", "forest"), load_entry),
+    **dict.fromkeys(("blend", "forest", "xgboost"), load_entry),
     **dict.fromkeys(FORMS, load_any_gpu),
 }
 """What a manifest names as its predictor -> what reads such an entry."""
