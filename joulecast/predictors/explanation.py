@@ -99,7 +99,7 @@ class Explanation:
 
     @property
     def efficiency(self) -> float:
-        """Least time by the data sheet over predicted time of the GPU; above 1 where Winograd's algorithm saves FLOPs."""
+        """Least time by the data sheet over predicted time of the GPU; above 1 where Winograd saves FLOPs."""
         return max(self.compute_s, self.memory_s) / max(self.device_time_s, 1e-15)
 
     def to_json(self) -> dict[str, Any]:
