@@ -34,11 +34,7 @@ from joulecast.predictors.transformer_recipe import TransformerRecipe
 from joulecast.profiling import network_of
 
 OUT = Path(__file__).with_name("transformer") / "REPORT.md"
-RECIPES: Mapping[str, AnyGpuRecipe] = {
-    "transformer": TransformerRecipe(),
-    "trees": BoostingRecipe(),
-    "physics": RooflineRecipe(),
-}
+NAME_GROUPS = 4  # Networks are left out by a quarter of their names at a time.
 ABLATION = {"epochs": 8, "most_rows": 40_000}
 VARIANTS: dict[str, dict[str, Any]] = {
     "as DeepPM": {},
@@ -51,9 +47,14 @@ Rows = Sequence[DeviceRow]
 
 
 class Data:
-    """All datasets below a folder."""
+    """All datasets below a folder, and what is fitted to them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, epochs: int) -> None:
+        self.recipes: Mapping[str, AnyGpuRecipe] = {
+            "transformer": TransformerRecipe(epochs=epochs),
+            "trees": BoostingRecipe(),
+            "physics": RooflineRecipe(),
+        }
         self.datasets = [load(path.parent) for path in sorted(folder.rglob("card.json"))]
         self.rows = [row for dataset in self.datasets for row in device_rows(dataset)]
         self.networks: Networks = [
@@ -78,12 +79,13 @@ def compared(data: Data, train: Rows, test: Rows) -> tuple[dict[str, Any], dict[
     """Fit all recipes on the same rows; their log ratios of predicted to measured device time on the others."""
     result: dict[str, Any] = {
         "train": len(train),
+        "epochs": data.recipes["transformer"].to_json()["epochs"],
         "rows": [[row.gpu.name, row.operation.kind, row.operation.mode] for row in test],
         "seconds": {},
         "log_ratios": {},
     }
     fitted = {}
-    for name, recipe in RECIPES.items():
+    for name, recipe in data.recipes.items():
         start = time.process_time()
         fitted[name] = fit_operations(data.datasets, train, recipe)
         result["seconds"][name] = time.process_time() - start
@@ -104,7 +106,7 @@ def chips(data: Data) -> dict[str, Any]:
         train, test = ([r for r in data.rows if (r.gpu.chip == chip) is same] for same in (False, True))
         result[chip or ""], fitted = compared(data, train, test)
         here, elsewhere = ([n for n in data.networks if (n[0].chip == chip) is same] for same in (True, False))
-        for name, recipe in RECIPES.items():
+        for name, recipe in data.recipes.items():
             learn = network_learner(fitted[name], train, recipe)
             for known, others in (("nothing", elsewhere), ("networks", data.networks)):
                 result["networks"] += networks_left_out(name, fitted[name], learn, here, others, known)
@@ -121,11 +123,12 @@ def networks_left_out(
 ) -> list[dict[str, Any]]:
     """Relative errors of time, energy and power, by name left out: read as a whole, its parts, and a plain sum."""
     found = []
-    for network_name in dict.fromkeys(m.network for _, m, _ in mine):
-        of_other_names = [n for n in others if n[1].network != network_name]
+    names = sorted({m.network for _, m, _ in mine})
+    for held in (set(names[group::NAME_GROUPS]) for group in range(min(NAME_GROUPS, len(names)))):
+        of_other_names = [n for n in others if n[1].network not in held]
         learned = learn(of_other_names)
         hosts = fit_hosts(learned, of_other_names)
-        for gpu, m, network in (n for n in mine if n[1].network == network_name):
+        for gpu, m, network in (n for n in mine if n[1].network in held):
             errors = {}
             for how, correction, composition in (
                 ("whole", learned, "overlap"),
@@ -164,11 +167,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=Path("build/datasets"))
     parser.add_argument("--work", type=Path, default=Path("build/transformer"))
+    parser.add_argument("--epochs", type=int, default=TransformerRecipe().epochs, help="Passes of the transformer.")
     parser.add_argument("stages", nargs="+", choices=[*STAGES, "report"])
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     stages = [stage for stage in arguments.stages if stage != "report"]
-    data = Data(arguments.data if stages else Path("nothing"))
+    data = Data(arguments.data if stages else Path("nothing"), arguments.epochs)
     for stage in stages:
         (arguments.work / f"{stage}.json").write_text(json.dumps(STAGES[stage](data)))
         print(stage, "done", flush=True)

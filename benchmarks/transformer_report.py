@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-REMARKS = Path(__file__).with_name("transformer") / "remarks.md"
-
 HEAD = """# The transformer beside XGBoost, physics and plain sums
 
-Written by `benchmarks/transformer.py`; the commands are at the end. Errors are absolute and relative, median / mean in
-per cent. Device times are those of `boosting.device_rows`: neusight2025 on six GPUs, nicolai2025 on A30 and RTX 2080
-Ti. XGBoost is `fit_any_gpu` with the recipe's defaults, fitted to the very same rows. Both ran on one thread of a
-shared machine.
+Made by `benchmarks/transformer.py`; do not edit. Errors are absolute and relative, median / mean in per cent. Device
+times are those of `boosting.device_rows`: neusight2025 on six GPUs, nicolai2025 on A30 and RTX 2080 Ti. XGBoost is
+`predictors/any-gpu.toml`, physics `predictors/roofline.toml`, all fitted to the very same rows, on one thread.
 """
+NAMES = {"transformer": "transformer", "trees": "XGBoost", "physics": "physics"}
 
 
 def markdown(work: Path) -> str:
     """The report."""
     stages = {path.stem: json.loads(path.read_text()) for path in sorted(work.glob("*.json"))}
     parts = [HEAD]
-    folds = {name: stage for name, stage in stages.items() if name.startswith("fold")}
-    if folds:
-        parts.append(_folds(folds))
-    for name, stage in stages.items():
-        if name.startswith("out"):
-            parts.append(_left_out(name, stage))
-    if "networks" in stages:
-        parts += [_networks(stages["networks"]), _names(stages["networks"])]
+    if "fold" in stages:
+        parts.append(_fold(stages["fold"]))
+    if "chips" in stages:
+        networks = stages["chips"].pop("networks")
+        parts += [_chip(chip, stage) for chip, stage in stages["chips"].items()]
+        parts.append(_networks(networks))
     if "ablation" in stages:
         parts.append(_ablation(stages["ablation"]))
-    parts.append(REMARKS.read_text())
     return "\n".join(parts)
 
 
@@ -43,132 +38,101 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _both(errors: Any) -> str:
-    absolute = np.abs(np.array(errors, dtype=float))
-    return f"{100 * np.median(absolute):.2f} / {100 * absolute.mean():.2f}"
+def _both(log_ratios: Any) -> str:
+    errors = np.abs(np.expm1(np.array(log_ratios, dtype=float)))
+    return f"{100 * np.median(errors):.2f} / {100 * errors.mean():.2f}"
 
 
-def _joined(stages: Iterable[dict[str, Any]], which: str) -> np.ndarray:
-    return np.concatenate([np.array(stage[which]) for stage in stages])
-
-
-def _relative(one: np.ndarray, other: np.ndarray) -> str:
-    ratios = [np.median(np.abs(one)) / np.median(np.abs(other)), np.abs(one).mean() / np.abs(other).mean()]
-    return " / ".join(f"{100 * (ratio - 1):+.0f} %" for ratio in ratios)
-
-
-def _comparison(stages: Sequence[dict[str, Any]], column: int, what: str) -> str:
-    rows, mine, theirs = (_joined(stages, which) for which in ("rows", "transformer", "trees"))
+def _operations(stage: Mapping[str, Any], column: int, what: str) -> str:
+    rows = np.array(stage["rows"])
     groups = [("all", np.ones(len(rows), dtype=bool))]
     groups += [(name, rows[:, column] == name) for name in sorted(set(rows[:, column]))]
     return _table(
-        [what, "times", "transformer", "XGBoost", "transformer against XGBoost"],
+        [what, "times", *NAMES.values()],
         [
-            [
-                name,
-                str(chosen.sum()),
-                _both(mine[chosen]),
-                _both(theirs[chosen]),
-                _relative(mine[chosen], theirs[chosen]),
-            ]
-            for name, chosen in groups
+            [name, str(mine.sum()), *(_both(np.array(stage["log_ratios"][recipe])[mine]) for recipe in NAMES)]
+            for name, mine in groups
         ],
     )
 
 
-def _folds(folds: dict[str, dict[str, Any]]) -> str:
-    stages = list(folds.values())
-    mine, theirs = ([error for stage in stages for error in stage["power"][which]] for which in (0, 1))
-    seconds = np.mean([stage["seconds"] for stage in stages], axis=0)
+def _fits(stage: Mapping[str, Any]) -> str:
+    seconds = ", ".join(f"{NAMES[name]} {value:.0f} s" for name, value in stage["seconds"].items())
+    passes = f"{stage['epochs']} passes of the transformer"
+    return f"{stage['train']} device times to learn from, {passes}; CPU time: {seconds}."
+
+
+def _fold(stage: Mapping[str, Any]) -> str:
     return f"""
 ## Operations that were not seen
 
-Ten folds over unique operations; all that GPUs measured of an operation lies in one fold. Measured: {", ".join(folds)}
-(each fit takes {seconds[0]:.0f} s, XGBoost {seconds[1]:.0f} s; {stages[0]["train"]} device times).
+The first of ten folds over unique operations; all that GPUs measured of an operation, in both modes and all
+precisions, lies in one fold. {_fits(stage)}
 
-{_comparison(stages, 1, "kind")}
-{_comparison(stages, 0, "GPU")}
-Power while it runs (A30, RTX 2080 Ti; {len(mine)} operations, most at the cap): transformer {_both(mine)}, XGBoost's
-device time with the energies that the transformer starts from {_both(theirs)}.
+{_operations(stage, 1, "kind")}
+{_operations(stage, 0, "GPU")}"""
+
+
+def _chip(chip: str, stage: Mapping[str, Any]) -> str:
+    if not stage["rows"]:
+        return f"\n## {chip} left out\n\nNo operations were measured on it. {_fits(stage)}\n"
+    return f"""
+## {chip} left out
+
+All that was measured on GPUs with this chip was left out. {_fits(stage)}
+
+{_operations(stage, 1, "kind")}
+{_operations(stage, 0, "GPU")}"""
+
+
+def _networks(rows: Sequence[Mapping[str, Any]]) -> str:
+    parts = [
+        """
+## Networks on chips that were left out
+
+Operations learned without anything measured on a GPU with their chip. "Nothing known": no network of that chip was
+learned from, either; "networks known": those of other names were (a quarter of the names is left out at a time). Time,
+energy, power: mean absolute error in per cent. "Whole": with what was learned from networks; "parts": device and host
+overlapped, without that; "sum": the loops of single operations added up.
 """
-
-
-def _left_out(name: str, stage: dict[str, Any]) -> str:
-    names = ", ".join(sorted({row[0] for row in stage["rows"]}))
-    return f"""
-## {names} left out
-
-Nothing of {names} was learned from ({stage["train"]} device times of other GPUs were; stage {name}).
-
-{_comparison([stage], 1, "kind")}"""
-
-
-def _summary(rows: Sequence[dict[str, Any]], names: Sequence[str]) -> list[str]:
-    return [
-        " ".join(f"{100 * np.abs([row[name][quantity] for row in rows]).mean():.1f}" for quantity in (0, 1))
-        for name in names
     ]
+    for known, title in (("nothing", "Nothing known of the chip"), ("networks", "Networks known of the chip")):
+        mine = [row for row in rows if row["known"] == known]
+        columns = [("transformer", how) for how in ("whole", "parts", "sum")]
+        columns += [(name, how) for name in ("trees", "physics") for how in ("whole", "sum")]
+        groups = dict.fromkeys((row["gpu"], row["mode"], row["precision"]) for row in mine)
+        lines = []
+        for key in groups:
+            of_group = [row for row in mine if (row["gpu"], row["mode"], row["precision"]) == key]
+            lines.append([*key, *_cells(of_group, columns)])
+        for mode in ("inference", "training"):
+            lines.append(["all", mode, "", *_cells([row for row in mine if row["mode"] == mode], columns)])
+        lines.append(["all", "", "", *_cells(mine, columns)])
+        header = ["GPU", "mode", "precision", "measured", *(f"{NAMES[name]}, {how}" for name, how in columns)]
+        parts.append(f"\n### {title}\n\n{_table(header, lines)}")
+    return "".join(parts)
 
 
-def _network_table(rows: Sequence[dict[str, Any]], names: dict[str, str], by: Sequence[str]) -> str:
-    groups: dict[tuple[str, ...], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[key] for key in by), []).append(row)
-    lines = [[*key, str(len(found)), *_summary(found, list(names))] for key, found in sorted(groups.items())]
-    lines.append(["all", *[""] * (len(by) - 1), str(len(rows)), *_summary(rows, list(names))])
-    return _table([*by, "measured", *names.values()], lines)
+def _cells(rows: Sequence[Mapping[str, Any]], columns: Sequence[tuple[str, str]]) -> list[str]:
+    cells = [str(sum(row["recipe"] == "transformer" for row in rows))]
+    for name, how in columns:
+        errors = np.abs([row[how] for row in rows if row["recipe"] == name])
+        cells.append(", ".join(f"{100 * value:.1f}" for value in errors.mean(axis=0)))
+    return cells
 
 
-def _networks(stage: dict[str, Any]) -> str:
-    names = {
-        "whole": "transformer, whole",
-        "overlap": "transformer, overlap",
-        "sum": "transformer, plain sum",
-        "trees overlap": "XGBoost, overlap",
-        "trees sum": "XGBoost, plain sum",
-    }
-    return f"""
-## Networks of GPUs whose networks were left out
-
-Networks were learned from the A30 only, operations as in fold-0. Mean absolute error of time and of energy, per cent.
-"whole" reads the network as one sequence; "overlap" is max(device, host) plus static energy, without anything learned
-from networks; "plain sum" adds the times and energies of the loops of single operations.
-
-{_network_table(stage["networks"], names, ("gpu", "mode"))}
-{_network_table(stage["networks"], names, ("gpu", "network", "precision"))}"""
-
-
-def _names(stage: dict[str, Any]) -> str:
-    names = {"whole": "transformer, whole", "overlap": "transformer, overlap", "sum": "transformer, plain sum"}
-    return f"""
-## Networks whose name was left out
-
-The same operations; each network is corrected by a head that has seen networks of other names only, on all GPUs. Its
-operations may have been seen, so that what differs between the columns is the composition.
-
-{_network_table(stage["names"], names, ("gpu", "mode"))}"""
-
-
-def _ablation(stage: dict[str, Any]) -> str:
-    rows = np.array(stage["rows"])
+def _ablation(stage: Mapping[str, Any]) -> str:
+    kinds = np.array(stage["rows"])[:, 1]
+    shown = ("matmul", "linear", "conv2d", "layer_norm")
     lines = []
     for name, variant in stage["variants"].items():
-        time = np.array(variant["errors"])
-        kinds = [_both(time[rows[:, 1] == kind]) for kind in ("matmul", "linear", "conv2d", "layer_norm")]
-        lines.append(
-            [name, f"{variant['seconds']:.0f}", _both(time), *kinds, *_summary(variant["networks"], ["whole"])]
-        )
+        log_ratios = np.array(variant["log_ratios"])
+        cells = [_both(log_ratios[kinds == kind]) for kind in shown]
+        lines.append([name, f"{variant['seconds']:.0f}", _both(log_ratios), *cells])
     return f"""
 ## Ablation
 
-Fold 0, with {stage["settings"]["most_rows"]} device times and {stage["settings"]["epochs"]} passes instead of all and
-{_full_epochs()}, so that errors are larger than above; one seed. Networks: as above, A30's learned from, others
-predicted, mean error of time and energy.
+As in DeepPM, on the first fold, with {stage["settings"]["most_rows"]} device times and {stage["settings"]["epochs"]}
+passes, so that errors are larger than above; one seed.
 
-{_table(["variant", "seconds", "operations", "matmul", "linear", "conv2d", "layer_norm", "networks"], lines)}"""
-
-
-def _full_epochs() -> int:
-    from joulecast.predictors.transformer_recipe import TransformerRecipe
-
-    return TransformerRecipe().epochs
+{_table(["variant", "seconds", "all", *shown], lines)}"""

@@ -23,7 +23,7 @@ from joulecast import Operation
 from joulecast.cli import main
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from joulecast.hardware import find_gpu
-from joulecast.predictors.features import roofline
+from joulecast.predictors.features import tiled_roofline
 from joulecast.predictors.physics import EnergyConstants, LeastTimes, static_power_w
 from joulecast.predictors.recipe import ForestRecipe
 from joulecast.zoo.training import Trained, train
@@ -88,7 +88,7 @@ def simulated_dataset(mode: str = "inference") -> Dataset:
     """What a loop would show of these operations if the physics of DESIGN were the whole truth."""
     gpu = find_gpu("A30")
     operations = simulated_operations(mode)
-    line_s = roofline(operations, gpu, gpu.boost_clock_mhz).time_s
+    line_s = tiled_roofline(operations, gpu, gpu.boost_clock_mhz).time_s
     rng = np.random.default_rng(0)
     measurements = []
     for operation, least_s in zip(operations, line_s, strict=True):

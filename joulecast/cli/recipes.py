@@ -20,8 +20,9 @@ from ..predictors.any_gpu_validation import (
     operation_errors,
     validate_any_gpu,
 )
+from ..predictors.calibration import NetworkCalibration
 from ..predictors.contract import Networks
-from ..predictors.recipe import AnyGpuRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
+from ..predictors.recipe import AnyGpuRecipe, BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
 from ..predictors.report import write_report
 from ..predictors.scores import Score, any_gpu_scores, own_scores
 from ..predictors.transformer_recipe import TransformerRecipe
@@ -114,8 +115,13 @@ def _of_mode(loaded: Loaded, mode: str) -> dict[NetworkMeasurement, Network]:
 
 
 def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe, quick: bool) -> Iterator[Entry]:
-    for each, mode in _own(loaded, asked):
-        yield train(each.dataset, each.folder, mode, recipe, _of_mode(each, mode))
+    # A GPU of which no network was measured takes its intervals' scale from one of which some were.
+    borrowed: dict[str, NetworkCalibration] = {}
+    for each, mode in sorted(_own(loaded, asked), key=lambda pair: not _of_mode(*pair)):
+        trained = train(each.dataset, each.folder, mode, recipe, _of_mode(each, mode), borrowed.get(mode))
+        if trained.network_errors is not None:
+            borrowed.setdefault(mode, trained.network_errors)
+        yield trained
 
 
 def _validate_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe, quick: bool) -> list[Validation]:
@@ -162,6 +168,7 @@ _ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores,
 
 WAYS: Mapping[type[Recipe], Way] = {
     ForestRecipe: _OWN,
+    BlendRecipe: _OWN,
     RooflineRecipe: _ANY_GPU,
     BoostingRecipe: _ANY_GPU,
     TransformerRecipe: _ANY_GPU,

@@ -34,11 +34,13 @@ def serve(
     root_path: Annotated[str, typer.Option(envvar=_from("ROOT_PATH"), help="What a proxy strips off the path.")] = "",
     follow: Annotated[
         list[str] | None,
-        typer.Option(envvar=_from("FOLLOW"), help="Registered predictor that becomes the default of its GPU and mode."),
+        typer.Option(
+            envvar=_from("FOLLOW"), help="Predictor to pull again and again, such as models:/NAME@champion; repeat it."
+        ),
     ] = None,
     follow_seconds: Annotated[
-        float, typer.Option(envvar=_from("FOLLOW_SECONDS"), help="Between two looks at the zoo and the registry.")
-    ] = 5.0,
+        float, typer.Option(envvar=_from("FOLLOW_SECONDS"), help="Between two looks at what is followed.")
+    ] = 60.0,
     extraction: Annotated[
         bool, typer.Option(envvar=_from("EXTRACTION"), help="Look with torch into models that have no template.")
     ] = True,

@@ -18,12 +18,14 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..operations import Operation
 from .baseline import smooth_max
+from .calibration import Calibration
 from .clock import Work
 from .contract import Correction, launch_s
 from .features import FloatArray
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
 from .relative import RELATIVE_NAMES, relative_features
+from .spread import OperationSpread
 
 Range = tuple[float, float]
 
@@ -101,11 +103,13 @@ class AnyGpuPredictor:
         gpu: Any that the catalogue or a file describes.
         mode: inference or training.
         learned: Shared by all GPUs.
+        calibration: Errors on chips that were left out; None where they are not known.
     """
 
     gpu: GPU
     mode: str
     learned: Correction
+    calibration: Calibration | None = None
 
     @property
     def coverage(self) -> tuple[str, ...]:
@@ -160,6 +164,7 @@ class AnyGpuPredictor:
             static_power_w=static_power_w(self.gpu, clock),
             held_clock_mhz=held_mhz,
             work=work,
+            spread=None if self.calibration is None else OperationSpread(self.calibration, frozenset(), None),
         )
 
     def work(self, operations: Sequence[Operation]) -> Work:

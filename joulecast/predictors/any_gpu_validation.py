@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..networks import Network
 from .any_gpu import AnyGpuPredictor
 from .any_gpu_fitting import LearnNetworks, fit_operations, network_learner, quicker
 from .boosting import DeviceRow, device_rows
+from .calibrating import KEPT, thinned
 from .composition import HostModel, plain_sum
 from .contract import Correction, Networks
 from .features import FloatArray
@@ -91,11 +92,14 @@ class AnyGpuValidation:
         folds: Operations that were not seen on any GPU.
         left_out: Operations on GPUs that were not seen.
         networks: Each network twice, see `Known`.
+        device_errors: Family, or "" for all -> sorted absolute log errors of device time on chips that were not seen;
+            every chip counts as much as any other.
     """
 
     folds: tuple[KindErrors, ...]
     left_out: tuple[KindErrors, ...]
     networks: tuple[NetworkErrors, ...]
+    device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
 
     def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
         """Sorted absolute log errors by quantity on networks of chips of which nothing was known, for intervals."""
@@ -190,7 +194,20 @@ def validate_any_gpu(
             errors += _networks_left_out(here, elsewhere, "nothing", learn)
             errors += _networks_left_out(here, networks, "networks", learn)
     in_folds = cross_validate(rows, recipe, 1 if quick else None)
-    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors))
+    of_devices = _device_errors(tested, log_ratio)
+    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices)
+
+
+def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dict[str, tuple[float, ...]]:
+    groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row, value in zip(rows, log_ratio, strict=True):
+        for family in ("", row.operation.row.family):
+            groups[family][row.gpu.chip].append(abs(value))
+    found = {}
+    for family, chips in sorted(groups.items()):
+        as_many_each = np.concatenate([thinned(np.sort(errors), KEPT) for errors in chips.values()])
+        found[family] = tuple(float(f"{error:.4g}") for error in thinned(np.sort(as_many_each), KEPT))
+    return found
 
 
 def operation_errors(validation: AnyGpuValidation) -> dict[str, dict[str, dict[str, tuple[float, float]]]]:

@@ -25,8 +25,8 @@ from .contract import launch_s
 from .encoder import Encoder
 from .features import FloatArray
 from .network_head import NetworkHead
-from .physics import EnergyConstants, LeastTimes
-from .tokens import ROLES, WIDTH, in_network, tokens
+from .physics import EnergyConstants
+from .tokens import ROLES, WIDTH, Tokens, in_network, tokens
 
 _AT_ONCE = 256  # Operations that are read at once: more do not fit into the caches.
 _KEPT = 512  # Networks on one GPU each.
@@ -45,12 +45,17 @@ class Reader:
 
     def __init__(self, encoder: Encoder, vocabulary: tuple[str, ...], ranges: Mapping[str, Range]) -> None:
         self.encoder, self.vocabulary, self.ranges = encoder, vocabulary, ranges
+        # Each network is described for its operations, then for itself.
+        self._described = lru_cache(2)(self._describe)
         self.factors = lru_cache(_KEPT)(self._factors)
         self.vector = lru_cache(_KEPT)(self._vector)
 
+    def _describe(self, operations: Operations, gpu: GPU) -> Tokens:
+        return tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
+
     def _factors(self, operations: Operations, gpu: GPU) -> tuple[FloatArray, FloatArray]:
         """See `Correction.factors`."""
-        read = tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
+        read = self._described(operations, gpu)
         ratios = np.empty((len(operations), 2))
         for first in range(0, len(operations), _AT_ONCE):
             part = slice(first, first + _AT_ONCE)
@@ -75,7 +80,8 @@ class Reader:
 
     def device_s(self, operations: Operations, gpu: GPU) -> FloatArray:
         """Device seconds of one call of each at the default clock."""
-        return LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s * self.factors(operations, gpu)[0]
+        ratio, _ = self.factors(operations, gpu)
+        return self._described(operations, gpu).least.time_s * ratio
 
     def vectors(
         self, operations: Operations, counts: FloatArray, device_s: FloatArray, launches_s: FloatArray, gpu: GPU
@@ -92,7 +98,7 @@ class Reader:
         Returns:
             Shape (networks, numbers).
         """
-        read = tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
+        read = self._described(operations, gpu)
         values = in_network(read.values.reshape(*counts.shape, len(ROLES), WIDTH), counts, device_s, launches_s)
         times = counts * device_s
         shares = (times / times.sum(1, keepdims=True)).astype(np.float32)

@@ -24,6 +24,8 @@ from .features import FloatArray
 _SHARPNESS = 4.0  # Exponent of the p-norm that stands for max(device, host); 3 to 6 make little difference.
 _HOST_QUANTILE = 0.05  # The fastest loops of a kind are host-bound; the very fastest is an outlier.
 _CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop counts as showing the device.
+# Between the two a loop may wait or work; from twice the host time on, low power means few multiprocessors at work.
+_DEVICE_DECIDES = 2.0
 _STATIC_QUANTILE = 0.01
 _ACCUMULATION_PASSES = 3  # Two reads and one write.
 # Reached bandwidth over the data sheet's in simple elementwise kernels: 1/1.17 on the A30 (relu), 1/1.2 on the
@@ -214,7 +216,7 @@ class Baseline:
         active_w = np.maximum(self.active_power_w(groups) - self.static_power_w, 1.0)
         dynamic_w = np.maximum(loops.power_w - self.static_power_w, 0.0)
         busy = np.clip(dynamic_w / active_w, 0.0, 1.0)
-        device_s = np.where(loops.time_s > _CLEARLY_DEVICE * self.host_s(groups), loops.time_s, loops.time_s * busy)
+        device_s = np.where(loops.time_s > _DEVICE_DECIDES * self.host_s(groups), loops.time_s, loops.time_s * busy)
         energy_j = dynamic_w * loops.time_s
         if self.method in self.accumulates_gradients:
             artefact_s = _artefact_s(operations, device_s, gpu)

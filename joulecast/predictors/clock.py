@@ -107,6 +107,8 @@ class Work:
 
     def among(self, covered: NDArray[np.bool_]) -> Self:
         """The same among more operations, of which nothing is known: NaN. True stands for one of these."""
+        if covered.all():
+            return self
 
         def spread(values: FloatArray) -> FloatArray:
             found = np.full(len(covered), np.nan)

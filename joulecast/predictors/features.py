@@ -20,6 +20,7 @@ from ..hardware import GPU
 from ..kinds import KINDS
 from ..operations import ELEMENT_BYTES, PRECISIONS, Operation
 from ..rules import size
+from .tiles import TILE_NAMES, WINOGRAD, computed_flops, tile_features
 
 FloatArray = NDArray[np.float64]
 
@@ -69,6 +70,7 @@ FEATURE_NAMES: tuple[str, ...] = (
     "tensor_cores",
     "identity",
     "clock_ratio",
+    *TILE_NAMES,
     *(f"family_{family}" for family in FAMILIES),
     *(f"kind_{kind}" for kind in _KINDS_APART),
 )
@@ -86,6 +88,7 @@ _TILE = 64  # Rows and columns of the output per thread block; cuBLAS and cuDNN 
 # swin_v2_t on the A30, so their measurements are no independent test of it.
 _BATCHED_TILE = 128
 _BATCHED_START_UP = 32
+_WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
 _LEAST_TIME_S = 1e-9  # So that operations without any work have a logarithm.
 
 
@@ -117,6 +120,23 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
         InputError: An operation's precision does not exist on the GPU.
     """
     return _roofline(numbers_of(operations), gpu, clock_mhz)
+
+
+def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
+    """The roofline with products computed in whole waves of blocks (tiles.py): what predictors of one GPU start from.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    return _tiled_roofline(numbers_of(operations), gpu, clock_mhz)
+
+
+def _tiled_roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
+    return _roofline(n._replace(computed_flops=computed_flops(n, gpu, _on_tensor_cores(n, gpu))), gpu, clock_mhz)
+
+
+def _on_tensor_cores(n: Any, gpu: GPU) -> Any:
+    return by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")) > 0
 
 
 def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
@@ -151,6 +171,8 @@ class _Numbers(NamedTuple):
     columns: float
     reduction: float
     is_product: float
+    is_convolution: float
+    winograd: float
     element_bytes: float
     is_identity: float
     is_training: float
@@ -190,6 +212,8 @@ def _numbers(operation: Operation) -> _Numbers:
         columns=columns,
         reduction=reduction,
         is_product=family in PRODUCTS,
+        is_convolution=family == "convolution",
+        winograd=_winograd(operation),
         element_bytes=ELEMENT_BYTES[operation.precision],
         is_identity=operation.is_identity,
         is_training=operation.mode == "training",
@@ -218,6 +242,19 @@ def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArra
     listed = places.astype(int).tolist()
     present = {place: value(PRECISIONS[place]) for place in sorted(set(listed))}
     return np.array([present[place] for place in listed], dtype=float)
+
+
+def _winograd(operation: Operation) -> float:
+    """How many times fewer multiplications Winograd's algorithm needs, or 1 where it does not apply.
+
+    F(2 x 2, 3 x 3) computes squares of 2 x 2 outputs with 16 multiplications instead of 36 (Lavin and Gray, CVPR 2016).
+    """
+    attributes = operation.attributes
+    fits = operation.kind == "conv2d" and attributes["groups"] == 1
+    if not fits or any(attributes.get(name, 1) not in (value, (value, value)) for name, value in _WINOGRAD_FITS):
+        return 1.0
+    squares = math.prod(-(-n // 2) for n in operation.output_shape[2:])
+    return max(1.0, WINOGRAD * size(operation.output_shape[2:]) / (4 * squares))
 
 
 def _computed_flops(operation: Operation) -> float:
@@ -280,7 +317,8 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
         InputError: An operation's precision does not exist on the GPU.
     """
     n = numbers_of(operations)
-    line = _roofline(n, gpu, clock_mhz)
+    line = _tiled_roofline(n, gpu, clock_mhz)
+    on_tensor_cores = _on_tensor_cores(n, gpu)
     product = n.is_product > 0
     fill = np.where(product, n.rows * n.columns / (_up(n.rows) * _up(n.columns)), 1.0)
     blocks = n.batch * _up(n.rows) * _up(n.columns) / _TILE**2
@@ -313,9 +351,10 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
         _log(touched / gpu.l2_bytes),
         (n.last_size % 4 == 0) * 1.0 + (n.last_size % 8 == 0),
         (n.channels_in % 8 == 0) * 1.0 + (n.channels_out % 8 == 0),
-        by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")),
+        on_tensor_cores,
         n.is_identity,
         np.full(len(operations), clock_mhz / gpu.boost_clock_mhz),
+        *tile_features(n, gpu, on_tensor_cores),
         *(n.family == place for place in range(len(FAMILIES))),
         *(n.kind == KIND_PLACES[kind] for kind in _KINDS_APART),
     ]

@@ -13,7 +13,7 @@ from ..datasets import Dataset, Measurement
 from ..hardware import GPU
 from ..operations import Operation
 from .baseline import Baseline, Loops
-from .features import roofline
+from .features import tiled_roofline
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients:
         arrays,
         ~np.isnan(arrays.power_w),
         [loop.method for loop in loops],
-        roofline(operations, gpu, float(gpu.boost_clock_mhz)).time_s,
+        tiled_roofline(operations, gpu, float(gpu.boost_clock_mhz)).time_s,
         gpu,
         frozenset(accumulates_gradients),
     )

@@ -13,16 +13,27 @@ from ..hardware import find_gpu
 from ..networks import Network
 from ..operations import Operation
 from .baseline import group_of
+from .calibration import Parts
+from .closeness import Closeness
 from .composition import HostModel, compose, plain_sum
 from .features import FloatArray
 from .fitting import fit_own
 from .metrics import absolute_errors
+from .operation_validation import OperationErrors, errors_on
 from .predictor import OperationPredictions, OperationPredictor
 from .recipe import OwnRecipe
 from .splits import network_family, only_in
 
 NetworkSplit = Literal["name", "family", "none"]
 """What is left out with a network: all of its shapes and precisions, its whole family, or nothing."""
+
+
+@dataclass(frozen=True)
+class NetworksLeftOut:
+    """Errors on networks that were left out, and on the operations that were left out with them (None: no such)."""
+
+    networks: tuple[NetworkError, ...] = ()
+    operations: OperationErrors | None = None
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,7 @@ class NetworkError:
         sum_time_s, sum_energy_j: Plain sums of loops.
         device_time_s, host_time_s: What GPU and host need.
         unmeasured_share: Share of device time in groups that nothing was measured of.
+        parts: Its operations, for its difficulty.
     """
 
     measurement: NetworkMeasurement
@@ -47,6 +59,7 @@ class NetworkError:
     device_time_s: float
     host_time_s: float
     unmeasured_share: float
+    parts: Parts
 
     @property
     def time_error(self) -> float:
@@ -103,7 +116,7 @@ def leave_networks_out(
     networks: Mapping[NetworkMeasurement, Network],
     *,
     by: NetworkSplit = "name",
-) -> list[NetworkError]:
+) -> NetworksLeftOut:
     """Predict every measured network by a predictor and a host model that have not seen it.
 
     Args:
@@ -116,23 +129,31 @@ def leave_networks_out(
             its name: what errors remain are those of the composition.
 
     Returns:
-        One error per measured network, in the order of the dataset.
+        One error per measured network, in the order of the dataset, and those of the operations that were left out.
     """
     measured = [(m, networks[m]) for m in dataset.usable_networks(mode)]
     group: Callable[[str], str] = network_family if by == "family" else str
     everything = fit_own(dataset, mode, recipe) if by == "none" else None
     known = {m.operation for m in dataset.usable(mode)}
-    errors = []
+    errors: list[NetworkError] = []
+    operations: list[OperationErrors] = []
     for name in dict.fromkeys(group(m.network) for m, _ in measured):
         mine = [(m, network) for m, network in measured if group(m.network) == name]
         others = [(m, network) for m, network in measured if group(m.network) != name]
-        only_here = only_in(*([_operations(network) for _, network in part] for part in (mine, others)))
+        only_here: frozenset[Operation] = frozenset()
+        if everything is None:
+            only_here = only_in(*([_operations(network) for _, network in part] for part in (mine, others)))
         predictor = everything or fit_own(dataset, mode, recipe, without=only_here)
-        left_out = 0 if everything else len(known & only_here)
+        if known & only_here:
+            operations.append(errors_on(dataset, predictor, only_here, f"networks left out by {by}"))
         host = fit_host(predictor, others, mode)
-        errors += [_network_error(m, network, predictor, host, left_out) for m, network in mine]
+        closeness = Closeness.of(known - only_here)
+        left_out = len(known & only_here)
+        errors += [_network_error(m, network, predictor, host, closeness, left_out) for m, network in mine]
     position = {m: i for i, (m, _) in enumerate(measured)}
-    return sorted(errors, key=lambda error: position[error.measurement])
+    in_order = sorted(errors, key=lambda error: position[error.measurement])
+    joined = OperationErrors.joined(f"networks left out by {by}", operations) if operations else None
+    return NetworksLeftOut(tuple(in_order), joined)
 
 
 def _operations(network: Network) -> list[Operation]:
@@ -140,11 +161,17 @@ def _operations(network: Network) -> list[Operation]:
 
 
 def _network_error(
-    measurement: NetworkMeasurement, network: Network, predictor: OperationPredictor, host: HostModel, left_out: int
+    measurement: NetworkMeasurement,
+    network: Network,
+    predictor: OperationPredictor,
+    host: HostModel,
+    closeness: Closeness,
+    left_out: int,
 ) -> NetworkError:
     counts, predictions = predict_network(predictor, network)
     totals = compose(counts, predictions, host, find_gpu(predictor.gpu).power_limit_w)
     added = plain_sum(counts, predictions)
+    measured = np.array([operation.digest in predictor.measured for operation in predictions.operations], dtype=bool)
     foreign = np.array([group_of(op, predictor.gpu) not in predictor.baseline.groups for op in predictions.operations])
     return NetworkError(
         measurement=measurement,
@@ -156,6 +183,7 @@ def _network_error(
         device_time_s=totals.device_time_s,
         host_time_s=totals.host_time_s,
         unmeasured_share=float(np.nansum((counts * predictions.device_time_s)[foreign])) / totals.device_time_s,
+        parts=Parts.of(counts, predictions, measured, closeness.distances(predictions.operations)),
     )
 
 

@@ -126,5 +126,6 @@ def _composed(
     time_s = smooth_max(device_s, host_s)
     energy_j = np.nansum(counts * dynamic_j, axis=1) + static * static_power_w(work.gpu, shared_mhz) * time_s
     held = (busy_s * np.nan_to_num(np.minimum(shared_mhz[:, None], work.most_mhz))).sum(axis=1)
-    held = np.where(device_s > 0, np.minimum(held / np.maximum(device_s, 1e-300), clocks_mhz), clocks_mhz)
+    # (rounded, or an average of equal clocks would not be that clock)
+    held = np.where(device_s > 0, np.round(held / np.maximum(device_s, 1e-300), 6), clocks_mhz)
     return np.array([held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -16,9 +15,11 @@ from ..hardware import GPU
 from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
 from ..operations import Operation
+from .calibration import NetworkCalibration
 from .composition import HostModel, Totals, compose, plain_sum
 from .features import FloatArray, roofline
 from .predictor import OperationPredictions, PredictsOperations, Source
+from .spread import FAR_SHARE, NetworkSpread
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
@@ -82,7 +83,7 @@ class Prediction:
         held_clock_mhz: Graphics clock that the GPU settles at: clock_mhz, or less where it would draw more than its
             cap; where some operations throttle and others do not, the mean over device time.
         operations: Each with its share, in the order of the network.
-        log_errors: Sorted absolute log errors on networks that were left out, by quantity; for the interval.
+        spread: What is known of errors on networks like this; None where nothing is.
         notes: What to keep in mind about this prediction.
     """
 
@@ -100,7 +101,7 @@ class Prediction:
     power_limit_w: float
     held_clock_mhz: float
     operations: tuple[OperationCost, ...]
-    log_errors: Mapping[str, tuple[float, ...]]
+    spread: NetworkSpread | None
     notes: tuple[str, ...] = ()
 
     @property
@@ -127,10 +128,11 @@ class Prediction:
         return flops[True] / max(1, sum(flops.values()))
 
     def interval(self, level: float = 0.9) -> Interval | None:
-        """The conformal interval from networks that were left out in training.
+        """The conformal interval from networks that were left out in training; None where no errors are known.
 
-        None where those errors do not apply: no network was measured on this GPU, operations are not covered, the
-        clock is not the default, or another composition was asked for than the one that they were made with.
+        Their errors count in units of their difficulty: what the errors of their operations add up to, which depends
+        on how far those are from what was measured. At another clock or power cap than the one that was measured the
+        interval is wider, and where operations are missing its upper end is higher; `interval_basis` says by what.
 
         Args:
             level: Share of such networks that should lie within, above 0 and below 1.
@@ -138,31 +140,23 @@ class Prediction:
         Raises:
             InputError: The level is not between 0 and 1, or too high for the number of networks.
         """
-        count = len(self.log_errors.get("time", ()))
         if not 0 < level < 1:
             raise InputError("the level of an interval lies between 0 and 1", given=level)
-        if not count:
+        if self.spread is None:
             return None
-        # Split conformal prediction (Lei et al., JASA 2018): the k-th smallest of n errors covers k / (n + 1).
-        rank = math.ceil((count + 1) * level)
-        if rank > count:
-            raise InputError(
-                f"{count} measured networks cannot support such an interval",
-                given=level,
-                allowed=f"up to {count / (count + 1):.3f}",
-            )
+        values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j, "edp": self.edp_js}
+        found = {name: self.spread.around(name, value, level, self.held_clock_mhz) for name, value in values.items()}
+        return Interval(level, found["time"], found["power"], found["energy"], found["edp"])
 
-        def around(value: float, quantity: str) -> tuple[float, float]:
-            factor = math.exp(self.log_errors[quantity][rank - 1])
-            return value / factor, value * factor
+    @property
+    def interval_basis(self) -> str:
+        """Which errors the interval rests on; empty where there is none."""
+        return "" if self.spread is None else self.spread.basis
 
-        return Interval(
-            level,
-            around(self.time_s, "time"),
-            around(self.power_w, "power"),
-            around(self.energy_j, "energy"),
-            around(self.edp_js, "edp"),
-        )
+    @property
+    def far_outside(self) -> bool:
+        """Whether much of the device time is in operations that are far from all that were measured."""
+        return self.spread is not None and self.spread.far_outside
 
     def to_json(self) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units."""
@@ -191,7 +185,9 @@ class Prediction:
                 "power_w": list(interval.power_w),
                 "energy_j": list(interval.energy_j),
                 "edp_js": list(interval.edp_js),
+                "basis": self.interval_basis,
             },
+            "far_outside": self.far_outside,
             "operations": [
                 {
                     **cost.operation.to_json(),
@@ -210,9 +206,8 @@ class Prediction:
         }
 
     def supports(self, level: float) -> bool:
-        """Whether enough networks were measured for an interval of this level."""
-        count = len(self.log_errors.get("time", ()))
-        return math.ceil((count + 1) * level) <= count
+        """Whether enough errors are known for an interval of this level."""
+        return self.spread is not None and self.spread.supports(level)
 
     def to_csv(self) -> str:
         """The operations as CSV, one line each, most energy first."""
@@ -257,7 +252,7 @@ class NetworkPredictor:
         operations: Predicts single operations.
         host: Host cost inside a network.
         composition: Which composition was better on networks that were left out.
-        log_errors: See Prediction.
+        network_errors: Errors on networks that were left out; None where none was measured.
         any_gpu: Whether it is one for GPUs and clocks that were not measured; its errors come from such.
     """
 
@@ -265,7 +260,7 @@ class NetworkPredictor:
     operations: PredictsOperations
     host: HostModel
     composition: Composition = "overlap"
-    log_errors: Mapping[str, tuple[float, ...]] | None = None
+    network_errors: NetworkCalibration | None = None
     any_gpu: bool = False
 
     def predict(
@@ -329,7 +324,7 @@ class NetworkPredictor:
             composition: How the totals were made.
         """
         gpu = self.operations.gpu
-        applies = self._errors_apply(predictions, composition, clock_mhz, power_limit_w)
+        spread = self._spread(network, predictions, composition, clock_mhz, power_limit_w)
         return Prediction(
             network=network.name,
             input_shape=network.input_shape,
@@ -345,19 +340,28 @@ class NetworkPredictor:
             power_limit_w=power_limit_w,
             held_clock_mhz=clock_mhz,
             operations=(),
-            log_errors=(self.log_errors or {}) if applies else {},
-            notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w)),
+            spread=spread,
+            notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w, spread)),
         )
 
-    def _errors_apply(
-        self, predictions: OperationPredictions, composition: str, clock_mhz: float, power_limit_w: float
-    ) -> bool:
-        """Whether this prediction is made as those were that the errors come from."""
-        complete = "missing" not in predictions.source
-        return (
-            complete
-            and composition == self.composition
-            and (self.any_gpu or self._is_default(clock_mhz, power_limit_w))
+    def _spread(
+        self,
+        network: Network,
+        predictions: OperationPredictions,
+        composition: str,
+        clock_mhz: float,
+        power_limit_w: float,
+    ) -> NetworkSpread | None:
+        if self.network_errors is None or composition not in self.network_errors.scores:
+            return None
+        as_measured = self.any_gpu or self._is_default(clock_mhz, power_limit_w)
+        return NetworkSpread(
+            networks=self.network_errors,
+            composition=composition,
+            operations=predictions.spread if self.network_errors.difficulties else None,
+            counts=np.array([entry.count for entry in network], dtype=float),
+            predictions=predictions,
+            measured_mhz=None if as_measured else float(self.operations.gpu.boost_clock_mhz),
         )
 
     def _is_default(self, clock_mhz: float, power_limit_w: float) -> bool:
@@ -397,13 +401,19 @@ class NetworkPredictor:
     def _coverage(self) -> str:
         return ", ".join(self.operations.coverage)
 
-    def _notes(self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float) -> Iterator[str]:
+    def _notes(
+        self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float, spread: NetworkSpread | None
+    ) -> Iterator[str]:
         if self.any_gpu:
             yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
         elif not self._is_default(clock_mhz, power_limit_w):
-            yield "no interval: no other clock or cap was measured; time and energy are scaled by physics"
+            yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
         if not self.host.learned:
-            yield "no network was measured on this GPU: host cost taken from the A30, no interval"
+            yield "no network was measured on this GPU: host cost taken from the A30"
+        if spread is None:
+            yield "no interval: no errors on networks are known"
+        elif spread.far_outside:
+            yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
         dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]
         if dropped:
             names = ", ".join(f"{d.count} x {d.name}" for d in dropped)
@@ -414,7 +424,8 @@ def _held_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: 
     busy_s = counts * np.nan_to_num(predictions.device_time_s)
     if not busy_s.sum():
         return clock_mhz
-    return float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum())
+    # (rounded, or an average of equal clocks would not be that clock)
+    return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)
 
 
 def _costs(
@@ -442,11 +453,3 @@ def _costs(
             source=source,
             bound_by=bound_by,
         )
-
-
-def log_errors(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> dict[str, tuple[float, ...]]:
-    """Sorted absolute log errors of (predicted, measured) pairs, by quantity."""
-    return {
-        quantity: tuple(sorted(abs(math.log(predicted / measured)) for predicted, measured in values))
-        for quantity, values in pairs.items()
-    }

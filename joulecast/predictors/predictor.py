@@ -13,9 +13,11 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..operations import Operation
 from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
+from .calibration import Calibration
 from .clock import Work, measured_work
 from .features import FEATURE_NAMES, FloatArray, Roofline, features
 from .physics import PRIOR_ENERGY, static_power_w
+from .spread import OperationIntervals, OperationSpread
 
 Source = Literal["measured", "modelled", "missing"]
 
@@ -84,6 +86,7 @@ class OperationPredictions:
         static_power_w: Board power while the GPU waits with its clocks up.
         held_clock_mhz: The clock that each runs at: the one asked for, or less where the power cap bites.
         work: What takes them to other clocks and caps, NaN where missing; None where the predictor knows no such law.
+        spread: What is known of their errors; None where nothing is.
     """
 
     operations: tuple[Operation, ...]
@@ -97,6 +100,39 @@ class OperationPredictions:
     static_power_w: float
     held_clock_mhz: FloatArray
     work: Work | None = None
+    spread: OperationSpread | None = None
+
+    def interval(self, level: float = 0.9) -> OperationIntervals | None:
+        """Intervals of time, power and energy from errors on operations that were held out; None if none are known.
+
+        Those errors are of the same family of operations, bound by the same (host or GPU) and about as far from the
+        operations that were measured. At another clock than the one that was measured intervals are wider, by what
+        another GPU's networks showed.
+
+        Args:
+            level: Share of such operations that should lie within, above 0 and below 1.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or too high for the number of errors.
+        """
+        if self.spread is None:
+            return None
+        factors = {quantity: np.exp(half) for quantity, half in self.spread.log_errors(self, level).items()}
+        values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j}
+        low_high = {name: (value / factors[name], value * factors[name]) for name, value in values.items()}
+        return OperationIntervals(level, low_high["time"], low_high["power"], low_high["energy"])
+
+    @property
+    def far_outside(self) -> NDArray[np.bool_]:
+        """Operations so far from all that were measured that hardly any error is known; False where nobody can tell."""
+        if self.spread is None:
+            return np.zeros(len(self.operations), dtype=bool)
+        return self.spread.far_outside(self.operations)
+
+    @property
+    def host_bound(self) -> NDArray[np.bool_]:
+        """Where launching takes longer than the GPU's work."""
+        return self.device_time_s < self.host_time_s
 
     def times(self, device: float, energy: float) -> OperationPredictions:
         """The same with device times and dynamic energies times a factor each; loops stay as they are."""
@@ -149,6 +185,7 @@ class OperationPredictor:
         power: Predicts loop power over the board's cap.
         measured: Digests of the operations that it was trained on.
         transferred: Kinds whose large operations were not measured in this mode, but transferred from the other.
+        calibration: Errors on operations that were held out; None where they are not known.
     """
 
     gpu: GPU
@@ -158,6 +195,14 @@ class OperationPredictor:
     power: Regressor
     measured: frozenset[str] = frozenset()
     transferred: tuple[str, ...] = ()
+    calibration: Calibration | None = None
+
+    @property
+    def spread(self) -> OperationSpread | None:
+        """Where predictions find their errors."""
+        if self.calibration is None:
+            return None
+        return OperationSpread(self.calibration, self.measured, float(self.gpu.boost_clock_mhz))
 
     @property
     def coverage(self) -> tuple[str, ...]:
@@ -208,6 +253,7 @@ class OperationPredictor:
             static_power_w=self._static_power_w(clock),
             held_clock_mhz=held_mhz,
             work=work,
+            spread=self.spread,
         )
 
     def _static_power_w(self, clock_mhz: Any) -> Any:
@@ -292,4 +338,7 @@ class OperationPredictor:
             "baseline": self.baseline.to_json(),
             "measured": sorted(self.measured),
             "transferred": list(self.transferred),
+            "calibration": None if self.calibration is None else self.calibration.to_json(),
+            # (trees alone have none)
+            "process_shares": {name: getattr(getattr(self, name), "share", 0.0) for name in ("time", "power")},
         }

@@ -48,6 +48,52 @@ class ForestRecipe:
 
 
 @dataclass(frozen=True)
+class BlendRecipe:
+    """Settings of extremely randomized trees with a Gaussian process (blend.py).
+
+    Args:
+        trees: Number of trees.
+        max_features: Share of the inputs that a split may choose from, above 0, at most 1.
+        min_samples_leaf: Least number of operations in a leaf.
+        time_share: Weight of the process in time, where an operation is close to what was measured; from 0 to 1.
+        power_share: The same in power.
+        folds: Folds of the cross-validation, at least 2.
+        seed: Makes everything that is drawn repeatable.
+    """
+
+    trees: int = 32
+    max_features: float = 1.0
+    min_samples_leaf: int = 1
+    time_share: float = 0.7
+    power_share: float = 0.0
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.forest()
+        for name in ("time_share", "power_share"):
+            value = getattr(self, name)
+            if not isinstance(value, float) or not 0 <= value <= 1:
+                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="0.0 to 1.0")
+
+    def forest(self) -> ForestRecipe:
+        """The settings of its trees.
+
+        Raises:
+            InputError: A value is out of range.
+        """
+        return ForestRecipe("extra_trees", self.trees, self.max_features, self.min_samples_leaf, self.folds, self.seed)
+
+    def process_share(self, quantity: str) -> float:
+        """Weight of the process in "time" or "power"."""
+        return self.time_share if quantity == "time" else self.power_share
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class BoostingRecipe:
     """Settings of gradient-boosted trees over many GPUs.
 
@@ -98,7 +144,7 @@ def _refuse_unless_share(name: str, value: object) -> None:
         raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="above 0.0, at most 1.0")
 
 
-OwnRecipe = ForestRecipe
+OwnRecipe = ForestRecipe | BlendRecipe
 """Recipes that fit one GPU on its own measurements; each has `folds`, `seed` and `to_json`."""
 
 AnyGpuRecipe = RooflineRecipe | BoostingRecipe | TransformerRecipe | EnsembleRecipe
@@ -108,6 +154,7 @@ Recipe = OwnRecipe | AnyGpuRecipe
 
 RECIPES: Mapping[str, type[Recipe]] = {
     "forest": ForestRecipe,
+    "blend": BlendRecipe,
     "roofline": RooflineRecipe,
     "boosting": BoostingRecipe,
     "transformer": TransformerRecipe,

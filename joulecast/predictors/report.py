@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from .network_validation import NetworkError, network_summary
 from .operation_validation import OperationErrors
 from .recipe import OwnRecipe
 from .report_plots import plot_errors_by_kind, plot_networks, plot_operations
 from .validation import SPLITS, Validation
+
+_QUANTITIES = ("time", "power", "energy", "edp")
 
 
 def _slug(validation: Validation) -> str:
@@ -125,6 +129,26 @@ def _each_network(errors: Sequence[NetworkError]) -> list[str]:
     return _table(header, rows)
 
 
+def _intervals_section(validation: Validation) -> list[str]:
+    rows = [
+        [row.split, row.group, str(row.cases)]
+        + [
+            " / ".join("-" if q not in values or np.isnan(values[q]) else _percent(values[q]) for q in _QUANTITIES)
+            for values in (row.within, row.width)
+        ]
+        for row in validation.coverage()
+    ]
+    if not rows:
+        return ["Too few errors to calibrate intervals.", ""]
+    names = " / ".join(_QUANTITIES)
+    header = ["split", "group", "cases", f"within: {names} %", f"median half width: {names} %"]
+    told = (
+        "90 % intervals, and how many cases lie within; each was made without the case: operations from the errors "
+        "on four fifths of the operations, networks from the errors on networks of other names."
+    )
+    return [told, "", *_table(header, rows)]
+
+
 def write_report(
     validations: Sequence[Validation], recipe: OwnRecipe, folder: Path, *, command: str, remarks: str = ""
 ) -> Path:
@@ -159,6 +183,8 @@ def write_report(
         lines += _operations_section(validation, folder)
         lines += ["### Networks", ""]
         lines += _networks_section(validation, folder)
+        lines += ["### Intervals", ""]
+        lines += _intervals_section(validation)
     report = folder / "REPORT.md"
     report.write_text("\n".join(lines), encoding="utf-8")
     return report

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from ..errors import MissingDependencyError, ZooError
 from .any_gpu import BoostedRegressor
+from .blend import BlendRegressor
 from .forest import ForestRegressor
-from .predictor import INPUT_NAMES
+from .gaussian import GaussianProcess
+from .predictor import INPUT_NAMES, Regressor
 from .trees import Trees
 from .trees_onnx import INPUT, trees_from_onnx, trees_to_onnx
 
@@ -81,6 +83,51 @@ def stored_regressor(files: Mapping[str, bytes], name: str, columns: int = len(I
     if f"{name}.onnx" in files:
         return OnnxRegressor(trees_from_onnx(files[f"{name}.onnx"]), columns)
     raise ZooError("a zoo entry lacks a regressor", given=name, hint="pull the entry again, or train it again")
+
+
+_PROCESS = "process"
+
+
+def own_regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
+    """Files of a regressor of one GPU that was just fitted: its trees, and where it is a blend its process.
+
+    Raises:
+        MissingDependencyError: The converter is not installed.
+        ZooError: It was not fitted, but read from an entry.
+    """
+    if isinstance(regressor, BlendRegressor):
+        process = {regressor_file(f"{name}-{_PROCESS}"): regressor.process.to_bytes()}
+        return {**own_regressor_files(name, regressor.trees), **process}
+    if not isinstance(regressor, ForestRegressor):
+        raise ZooError("only a predictor that was just trained can be stored", given=type(regressor).__name__)
+    return {regressor_file(name): trees_of(regressor).to_bytes()}
+
+
+def own_regressor(files: Mapping[str, bytes], name: str, share: object) -> Regressor:
+    """What `own_regressor_files` wrote.
+
+    Args:
+        files: Contents of the entry, checked against its manifest.
+        name: "time" or "power".
+        share: Of its process; 0 where there is none.
+
+    Raises:
+        ZooError: Something is missing or damaged, or wants other inputs.
+    """
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise ZooError("a stored regressor has an impossible share", given=repr(share), allowed="0 to 1")
+    trees = stored_regressor(files, name)
+    if not share:
+        return trees
+    file = regressor_file(f"{name}-{_PROCESS}")
+    if file not in files:
+        raise ZooError("a zoo entry lacks a regressor", given=file, hint="pull the entry again, or train it again")
+    process = GaussianProcess.from_bytes(files[file])
+    if process.columns != len(INPUT_NAMES):
+        raise ZooError(
+            "a stored regressor wants other inputs than these", given=process.columns, allowed=len(INPUT_NAMES)
+        )
+    return BlendRegressor(trees, process, float(share))
 
 
 def trees_of(regressor: ForestRegressor | BoostedRegressor) -> Trees:

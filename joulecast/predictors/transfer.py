@@ -14,7 +14,7 @@ from statistics import median
 from ..hardware import GPU
 from ..operations import Operation
 from .baseline import group_of, smooth_max
-from .features import roofline
+from .features import tiled_roofline
 from .loops import MeasuredLoop, fit_baseline
 
 ENOUGH = 3
@@ -55,7 +55,8 @@ def transferred_loops(
         operation, group = loop.operation.replace(mode="training"), group_of(loop.operation, gpu)
         if group not in short or operation in taken:
             continue
-        work = roofline([operation], gpu, clock).time_s[0] / roofline([loop.operation], gpu, clock).time_s[0]
+        line_s = tiled_roofline([operation, loop.operation], gpu, clock).time_s
+        work = line_s[0] / line_s[1]
         device_s = loop.time_s * work * slower
         host_s = after.groups[group].host_s[after.method]
         if device_s > host_s:

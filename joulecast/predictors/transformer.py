@@ -52,7 +52,8 @@ class _Layer(nn.Module):
         if not torch.onnx.is_in_onnx_export() and length == 1:  # A vector that is alone gathers itself.
             alone: Tensor = values.reshape(sequences, length, -1)
             return alone
-        scores = queries @ keys.transpose(-1, -2) / math.sqrt(self._head_width)
+        # Scaled before they are many: of a network's scores, every pass counts.
+        scores = (queries / math.sqrt(self._head_width)) @ keys.transpose(-1, -2)
         if self._weighted:
             place = torch.arange(length, dtype=scores.dtype)
             scores = scores * (1 - (place[:, None] - place).abs() / length)

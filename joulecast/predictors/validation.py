@@ -7,13 +7,16 @@ precisions, and a network that is left out takes along every operation that no o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..datasets import Dataset, NetworkMeasurement
 from ..networks import Network
-from .forest import LEAST_OPERATIONS
-from .network_validation import NetworkError, counts_of, fit_host, leave_networks_out, network_summary
-from .operation_validation import OperationErrors, cross_validate
+from .calibrating import Coverage, calibrate, fit_networks, network_coverage, operation_coverage
+from .calibration import Calibration, NetworkCalibration
+from .closeness import Closeness
+from .fitting import LEAST_OPERATIONS
+from .network_validation import NetworkError, NetworksLeftOut, counts_of, fit_host, leave_networks_out, network_summary
+from .operation_validation import OperationErrors, cross_validate, leave_kinds_out
 from .recipe import OwnRecipe
 
 __all__ = [
@@ -38,6 +41,10 @@ SPLITS = (
 )
 
 
+FOLDS = "folds over all campaigns"
+"""Operations in folds, predictors trained on all campaigns: those that intervals rest on."""
+
+
 @dataclass(frozen=True)
 class Validation:
     """All that is known about how good a recipe is on one dataset and mode.
@@ -48,6 +55,8 @@ class Validation:
         networks: Networks left out by name, where any was measured.
         families: The same networks, each left out with its whole family.
         networks_seen: The same with their operations left in, which shows the composition alone.
+        held_out: Split -> errors on operations by predictors that were trained on everything else; for intervals.
+        seed: Draws the folds of `coverage`.
     """
 
     gpu: str
@@ -56,6 +65,31 @@ class Validation:
     networks: tuple[NetworkError, ...]
     families: tuple[NetworkError, ...] = ()
     networks_seen: tuple[NetworkError, ...] = ()
+    held_out: Mapping[str, OperationErrors] = field(default_factory=dict)
+    seed: int = 0
+
+    def calibrated(
+        self, closeness: Closeness, seen: OperationErrors | None = None
+    ) -> tuple[Calibration | None, NetworkCalibration | None]:
+        """What these errors say about those of new operations and networks.
+
+        Args:
+            closeness: The operations that the predictor to be calibrated was trained on.
+            seen: Errors on new measurements of those.
+        """
+        calibration = calibrate(closeness, list(self.held_out.values()), seen)
+        if calibration is None or not self.networks:
+            return calibration, None
+        basis = f"{len(self.networks)} networks on {self.gpu}, left out by name and by family"
+        return calibration, fit_networks(calibration, [self.networks, self.families], basis)
+
+    def coverage(self, level: float = 0.9) -> list[Coverage]:
+        """How well intervals cover cases that they were not made from."""
+        found = operation_coverage(self.held_out, level, self.seed)
+        calibration = calibrate(Closeness({}), list(self.held_out.values()), None)
+        if calibration is not None and self.networks:
+            found += network_coverage(calibration, {"name": self.networks, "family": self.families}, level)
+        return found
 
     def metrics(self) -> dict[str, float]:
         """Everything as flat numbers, for tracking."""
@@ -85,8 +119,24 @@ def validate(
         # Every fold must leave enough to train on.
         if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
             operations.append(cross_validate(dataset, mode, recipe, campaign))
+    measured = bool(dataset.usable_networks(mode))
     by_name, by_family, seen = (
-        leave_networks_out(dataset, mode, recipe, networks, by=by) if dataset.usable_networks(mode) else []
+        leave_networks_out(dataset, mode, recipe, networks, by=by) if measured else NetworksLeftOut()
         for by in ("name", "family", "none")
     )
-    return Validation(dataset.card.gpu, mode, tuple(operations), tuple(by_name), tuple(by_family), tuple(seen))
+    splits = {
+        FOLDS: cross_validate(dataset, mode, recipe) if operations else None,
+        "kinds left out": leave_kinds_out(dataset, mode, recipe),
+        "networks left out by name": by_name.operations,
+        "networks left out by family": by_family.operations,
+    }
+    return Validation(
+        gpu=dataset.card.gpu,
+        mode=mode,
+        operations=tuple(operations),
+        networks=by_name.networks,
+        families=by_family.networks,
+        networks_seen=seen.networks,
+        held_out={split: errors for split, errors in splits.items() if errors is not None},
+        seed=recipe.seed,
+    )

@@ -31,7 +31,8 @@ class Choice:
         objective: What choices were compared by.
         value: Of the objective, the lower the better; per sample where batch sizes are compared. Its unit is in
             `OBJECTIVES`.
-        tied: Not the best, but its value lies within the interval of the best.
+        tied: Another GPU, precision or batch size than the best, but its value lies within the interval of the best;
+            or, where the best has none, the best within its own.
         memory_bytes: Device memory that the job needs, estimated.
         predictor: Which zoo entry answered.
         measured: Whether anything was measured on this GPU; otherwise it is known by its data sheet alone.

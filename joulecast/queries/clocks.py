@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import numpy as np
 
@@ -21,12 +22,14 @@ def supported_clocks_mhz(gpu: GPU) -> FloatArray:
     return steps
 
 
+@lru_cache(maxsize=256)
 def clock_grid_mhz(gpu: GPU, most: int = MOST_CLOCKS) -> FloatArray:
     """Some of the clocks that can be set, evenly from the lowest to the highest, and the default."""
     steps = supported_clocks_mhz(gpu)
     if len(steps) >= most:
         steps = steps[np.round(np.linspace(0, len(steps) - 1, most - 1)).astype(int)]
     grid: FloatArray = np.union1d(steps, [float(gpu.boost_clock_mhz)])
+    grid.flags.writeable = False
     return grid
 
 

@@ -37,11 +37,16 @@ class Constraints:
             keeps &= curve.power_w <= self.max_power_w
         return keeps
 
-    def nothing_kept(self, curves: Sequence[Curve]) -> InputError:
-        """The error for curves none of whose clocks keeps them: which constraint binds, and the nearest choice."""
+    def nothing_kept(self, curves: Sequence[Curve], left_out: int) -> InputError:
+        """The error for curves none of whose clocks keeps them: which constraint binds, and the nearest choice.
+
+        Args:
+            curves: All that were looked at.
+            left_out: How many could not run the job at all.
+        """
         time_s = np.concatenate([curve.time_s for curve in curves])
         power_w = np.concatenate([curve.power_w for curve in curves])
-        names = [f"{curve.gpu.aliases[0]} at {clock:g} MHz" for curve in curves for clock in curve.clocks_mhz]
+        names = [f"{curve.name} at {clock:g} MHz" for curve in curves for clock in curve.clocks_mhz]
         limits = [
             (what, values, limit, unit)
             for what, values, limit, unit in (
@@ -59,5 +64,6 @@ class Constraints:
             f"no choice keeps the {binding}",
             given=", ".join(f"{what} {limit:g} {unit}" for what, _, limit, unit in limits),
             allowed="; ".join(f"least for the {what}: {values.min():.4g} {unit}" for what, values, _, unit in limits),
-            hint=f"nearest: {names[nearest]} with {time_s[nearest]:.4g} s and {power_w[nearest]:.4g} W",
+            hint=f"nearest: {names[nearest]} with {time_s[nearest]:.4g} s and {power_w[nearest]:.4g} W"
+            + (f"; {left_out} more cannot run the job at all, a sweep says why" if left_out else ""),
         )

@@ -39,6 +39,12 @@ class Curve:
         return f"{self.stands_in_for} does not cover this: predicted by what other GPUs showed", *kept
 
     @property
+    def name(self) -> str:
+        """GPU, precision and batch size in short."""
+        batch = "" if self.variant.batch_size is None else f", batch {self.variant.batch_size}"
+        return f"{self.gpu.aliases[0]} ({self.variant.precision}{batch})"
+
+    @property
     def clocks_mhz(self) -> FloatArray:
         """Asked for."""
         return self.over.clocks_mhz

@@ -10,7 +10,7 @@ import numpy as np
 from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.features import FloatArray
-from ..predictors.prediction import Interval
+from ..predictors.prediction import Interval, NetworkPredictor, Prediction
 from ..zoo import entries, find_predictor
 from ..zoo.catalogue import ANY_GPU
 from ..zoo.measured import measured_gpus
@@ -48,7 +48,7 @@ def best(
         if np.isfinite(kept[place]):
             points.append((float(kept[place]), each, place))
     if not points:
-        raise limits.nothing_kept(found.curves)
+        raise limits.nothing_kept(found.curves, len(found.left_out))
     points.sort(key=lambda point: point[0])
     make = found.maker(*points[0][1:])
     return Choices((make(each, place) for _, each, place in points), found.left_out)
@@ -93,14 +93,23 @@ class _Candidates:
         curves: list[Curve] = []
         left_out: list[LeftOut] = []
         needs = [memory_need(variant.network) for variant in question.variants]
+        mode = question.variants[0].network.mode
         for gpu in question.gpus:
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
+            predictor = None
             for variant, need in zip(question.variants, needs, strict=True):
-                found = _curve_or_reason(gpu, clocks, variant, need, question, tariff)
-                if isinstance(found, Curve):
-                    curves.append(found)
-                else:
-                    left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, found))
+                reason = _reason_against(gpu, clocks, variant, need, question, tariff)
+                if reason is None:
+                    predictor = predictor or find_predictor(gpu, mode, question.predictor)
+                    found = _curve(predictor, clocks, variant, need, question)
+                    missing = found.over.missing
+                    if not missing:
+                        curves.append(found)
+                        continue
+                    # (its totals would be too low, and it would win for what it does not count)
+                    name = found.over.predictor.name
+                    reason = f"{name} does not cover {missing} of {len(variant.network)} operations"
+                left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
         if not curves:
             raise _nothing_runs(question, left_out)
         per_sample = question.has_several_batches
@@ -112,14 +121,24 @@ class _Candidates:
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
-        interval = _interval(best_curve, best_place)
+        best = best_curve.over.at(best_place)
+        least = float(self.objective.value(best.time_s, best.energy_j, self._job(best_curve)))
+        of_best = _interval(best)
+        high = None if of_best is None else self._value_at(of_best, 1, best_curve)
         known = measured_gpus()
-        high = -np.inf if interval is None else self._highest_value(interval, best_curve)
+
+        def ties(value: float, each: Curve, interval: Interval | None) -> bool:
+            if each is best_curve:  # (which clock of one GPU is best, no interval tells)
+                return False
+            if high is not None:
+                return value <= high
+            return interval is not None and self._value_at(interval, 0, each) <= least
 
         def make(each: Curve, place: int) -> Choice:
             told = each.over.at(place)
             job = self._job(each)
             value = float(self.objective.value(told.time_s, told.energy_j, job))
+            interval = _interval(told)
             return Choice(
                 gpu=told.gpu,
                 alias=each.gpu.aliases[0],
@@ -132,10 +151,10 @@ class _Candidates:
                 batch_size=each.variant.batch_size,
                 time_s=told.time_s,
                 energy_j=told.energy_j,
-                interval=told.interval(LEVEL) if told.supports(LEVEL) else None,
+                interval=interval,
                 objective=self.objective.name,
                 value=value,
-                tied=value <= high and not (each is best_curve and place == best_place),
+                tied=ties(value, each, interval),
                 memory_bytes=each.memory.total_bytes,
                 predictor=told.predictor,
                 measured=told.gpu in known,
@@ -146,33 +165,35 @@ class _Candidates:
 
         return make
 
-    def _highest_value(self, interval: Interval, each: Curve) -> float:
-        """The high end of the objective's interval."""
+    def _value_at(self, interval: Interval, end: int, each: Curve) -> float:
+        """The low (0) or high (1) end of the objective's interval."""
         job = self._job(each)
         if self.objective.name == "edp":
             # Its own interval is narrower than the product of both.
             per = (job.batch_size or 1) ** 2 if self.per_sample else 1
-            return interval.edp_js[1] / per
-        return float(self.objective.value(interval.time_s[1], interval.energy_j[1], job))
+            return interval.edp_js[end] / per
+        return float(self.objective.value(interval.time_s[end], interval.energy_j[end], job))
 
     def _job(self, each: Curve) -> Job:
         return Job(each.gpu.name, each.variant.batch_size, self.tariff, self.per_sample)
 
 
-def _interval(each: Curve, place: int) -> Interval | None:
-    told = each.over.at(place)
+def _interval(told: Prediction) -> Interval | None:
     return told.interval(LEVEL) if told.supports(LEVEL) else None
 
 
-def _curve_or_reason(
+def _reason_against(
     gpu: GPU, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question, tariff: Tariff
-) -> Curve | str:
-    """The curve of a job on a GPU, or why there is none."""
-    cap_w = question.power_limit_w
+) -> str | None:
+    """Why a GPU cannot run a job, as far as its data sheet tells.
+
+    Raises:
+        InputError: It was the only one asked for, and has not the precision or cannot be capped there.
+    """
     try:
         for precision in {entry.operation.precision for entry in variant.network}:
             gpu.running_precision(precision)
-        gpu.checked_power_limit_w(cap_w)
+        gpu.checked_power_limit_w(question.power_limit_w)
     except InputError as error:
         if question.named and len(question.gpus) == 1 and len(question.variants) == 1:
             raise
@@ -183,17 +204,19 @@ def _curve_or_reason(
         return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
     if tariff.has_prices and tariff.hourly(gpu.name) is None:
         return "has no price per hour"
-    mode = variant.network.mode
-    found = curve(find_predictor(gpu, mode, question.predictor), variant, need, clocks, cap_w)
-    own = found.over.predictor
-    if found.over.missing and question.predictor is None and not own.any_gpu and ANY_GPU in entries():
-        # What the GPU's own predictor has not learned, such as half precision, the one for any GPU may.
-        found = curve(find_predictor(gpu, mode, ANY_GPU), variant, need, clocks, cap_w)
-        found = replace(found, stands_in_for=own.name)
-    if found.over.missing:
-        # (its totals would be too low, and it would win for what it does not count)
-        return f"{found.over.predictor.name} does not cover {found.over.missing} of {len(variant.network)} operations"
-    return found
+    return None
+
+
+def _curve(
+    predictor: NetworkPredictor, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question
+) -> Curve:
+    """A job on the GPU of a predictor."""
+    found = curve(predictor, variant, need, clocks, question.power_limit_w)
+    if not found.over.missing or question.predictor is not None or predictor.any_gpu or ANY_GPU not in entries():
+        return found
+    # What the GPU's own predictor has not learned, such as half precision, the one for any GPU may.
+    other = find_predictor(found.gpu, variant.network.mode, ANY_GPU)
+    return replace(curve(other, variant, need, clocks, question.power_limit_w), stands_in_for=predictor.name)
 
 
 def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
+import functools
 import logging
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -21,11 +20,11 @@ from starlette.routing import Match
 from .. import __version__
 from ..errors import JoulecastError
 from ..hardware import find_gpu
-from ..resources import shipped
 from ..zoo import find_predictor
 from . import page, routes
 from .answers import Answers
 from .caching import AnswerCache
+from .following import follow, generation, watch
 from .gate import OPEN_PATHS, Gate
 from .logs import log
 from .metrics import Metrics, resident_bytes
@@ -68,6 +67,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.cache = AnswerCache(settings.cached_answers_bytes)
     state.workers = Workers(settings.threads, settings.max_waiting, settings.max_seconds)
     state.ready = False
+    state.reloads = 0
     state.metrics = Metrics(
         {
             "joulecast_ready": ("Whether the predictors are loaded", lambda: float(state.ready)),
@@ -79,6 +79,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
             "joulecast_answer_bytes": ("Memory of finished answers", lambda: state.cache.finished.size),
             "joulecast_cached_networks": ("Networks in memory", lambda: len(state.answers.networks)),
+            "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
             "joulecast_resident_bytes": ("Memory of this process", resident_bytes),
         },
         __version__,
@@ -154,13 +155,20 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    app.state.cache.generation = generation(shipped("zoo"))
-    tasks = [asyncio.create_task(_warm(app)), asyncio.create_task(_watch(app))]
+    settings: Settings = app.state.settings
+    app.state.cache.generation = generation()
+    running = [_warm(app), watch(settings, app.state.cache, functools.partial(_count, app))]
+    running += [follow(settings)] if settings.follow else []
+    tasks = [asyncio.create_task(each) for each in running]
     yield
     app.state.ready = False
     for task in tasks:
         task.cancel()
     app.state.workers.close()
+
+
+def _count(app: FastAPI) -> None:
+    app.state.reloads += 1
 
 
 async def _warm(app: FastAPI) -> None:
@@ -173,21 +181,3 @@ async def _warm(app: FastAPI) -> None:
             log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
     app.state.ready = True
     log(logging.INFO, "ready")
-
-
-async def _watch(app: FastAPI) -> None:
-    """Look at the zoo every few seconds; answers of predictors that were replaced are forgotten."""
-    while True:
-        await asyncio.sleep(app.state.settings.follow_seconds)
-        now = await asyncio.to_thread(generation, shipped("zoo"))
-        if now != app.state.cache.generation:
-            app.state.cache.generation = now
-            log(logging.INFO, "reloaded", generation=now)
-
-
-def generation(zoo: Path) -> str:
-    """Changes whenever an entry of the zoo does."""
-    stamps: Mapping[str, int] = {
-        str(path): path.stat().st_mtime_ns for path in sorted(zoo.glob("*/*/manifest.json")) if path.is_file()
-    }
-    return hashlib.sha256(repr((__version__, stamps)).encode()).hexdigest()[:16]

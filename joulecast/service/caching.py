@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from fastapi.routing import APIRoute
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
 from .caches import BoundedCache
 from .rendering import media_type_of
+
+_WORTH_ZIPPING_BYTES = 20_000
 
 
 @dataclass(frozen=True)
@@ -31,8 +36,13 @@ class Finished:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes, about."""
-        return len(self.body) + 500
+        """Memory that it takes, about, zipped beside it."""
+        return len(self.body) + (len(self.body) // 8 if len(self.body) > _WORTH_ZIPPING_BYTES else 0) + 500
+
+    @cached_property
+    def zipped(self) -> bytes:
+        """The body as gzip."""
+        return gzip.compress(self.body, 4, mtime=0)
 
 
 class AnswerCache:
@@ -82,20 +92,26 @@ class CachedRoute(APIRoute):
                 etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
                 finished = Finished(content, response.headers["content-type"], etag)
                 cache.finished.put(key, finished)
-            return _response(finished, request.headers.get("if-none-match"))
+            return _response(finished, request.headers)
 
         return cached
 
 
-def _response(finished: Finished, have: str | None) -> Response:
+def _response(finished: Finished, asked: Headers) -> Response:
+    zipped = len(finished.body) > _WORTH_ZIPPING_BYTES and "gzip" in asked.get("accept-encoding", "")
+    # A digest stands for bytes, and zipped they are others.
+    etag = f'{finished.etag[:-1]}-gzip"' if zipped else finished.etag
     # What the zoo says may change at any time, so an answer is asked for again, but sent only when it is another.
-    headers = {"ETag": finished.etag, "Cache-Control": "private, no-cache", "Vary": "Accept, Authorization"}
+    headers = {"ETag": etag, "Cache-Control": "private, no-cache", "Vary": "Accept, Accept-Encoding, Authorization"}
+    have = asked.get("if-none-match")
     if have is not None and _matches(have, finished.etag):
         return Response(status_code=304, headers=headers)
-    response = Response(finished.body, headers=headers)
+    if zipped:
+        headers["Content-Encoding"] = "gzip"
+    response = Response(finished.zipped if zipped else finished.body, headers=headers)
     response.headers["content-type"] = finished.media_type
     return response
 
 
 def _matches(have: str, etag: str) -> bool:
-    return any(each.strip().removeprefix("W/") in (etag, "*") for each in have.split(","))
+    return any(each.strip().removeprefix("W/").replace('-gzip"', '"') in (etag, "*") for each in have.split(","))

@@ -7,6 +7,7 @@ import re
 from ..errors import InputError, UnknownNameError, unknown_name
 from ..hardware import GPU, find_gpu
 from ..zoo import entries
+from ..zoo.store import pulled
 
 _MODEL = re.compile(r"(timm/)?\w+(\.\w+)?", re.ASCII)
 _PREDICTOR = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?")
@@ -46,6 +47,11 @@ def checked_gpu(name: str) -> GPU:
     return find_gpu(name)
 
 
+def _known() -> list[str]:
+    """Names of entries that ship or were pulled."""
+    return sorted({*entries(), *(name for name in pulled() if _PREDICTOR.fullmatch(name))})
+
+
 def checked_predictor(name: str | None, gpu: GPU | None, mode: str) -> str | None:
     """The name of a zoo entry, or of a predictor that a GPU has an entry of.
 
@@ -54,7 +60,7 @@ def checked_predictor(name: str | None, gpu: GPU | None, mode: str) -> str | Non
     """
     if name is None:
         return None
-    known = entries()
+    known = _known()
     full = name if "/" in name or gpu is None else f"{gpu.slug}/{name}-{mode}"
     if not _PREDICTOR.fullmatch(name) or full not in known:
         raise unknown_name("predictor", name[:_LONGEST], known, hint="/v1/zoo lists them")
@@ -69,7 +75,7 @@ def checked_predictor_anywhere(name: str | None) -> str | None:
     """
     if name is None:
         return None
-    known = entries()
+    known = _known()
     short = {entry.partition("/")[2].rpartition("-")[0] for entry in known}
     if not _PREDICTOR.fullmatch(name) or name not in {*known, *short}:
         raise unknown_name("predictor", name[:_LONGEST], known, hint="/v1/zoo lists them")

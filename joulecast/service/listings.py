@@ -9,11 +9,11 @@ from typing import Any
 
 from ..errors import unknown_name
 from ..hardware import GPU, gpus
-from ..operations import MODES
 from ..profiling.templates import store
 from ..resources import shipped
 from ..zoo import entries
 from ..zoo.entry import load_card
+from ..zoo.measured import measured_gpus
 from ..zoo.rendering import any_gpu_markdown, markdown
 
 # What stands for a size of an input that a template leaves open, where it holds for it.
@@ -21,8 +21,9 @@ _USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "to
 _FALLBACK = 224
 
 
-def gpu_summary(gpu: GPU, trained: list[str]) -> dict[str, Any]:
+def gpu_summary(gpu: GPU) -> dict[str, Any]:
     """A line of the catalogue."""
+    known = measured_gpus()
     return {
         "name": gpu.name,
         "short_name": gpu.aliases[0],
@@ -35,21 +36,19 @@ def gpu_summary(gpu: GPU, trained: list[str]) -> dict[str, Any]:
         "max_clock_mhz": gpu.max_clock_mhz,
         "power_limit_w": gpu.power_limit_w,
         "precisions": list(gpu.peak_flops),
-        "measured": [
-            mode for mode in MODES if any(e.startswith(f"{gpu.slug}/") and e.endswith(f"-{mode}") for e in trained)
-        ],
+        "measured": str(known[gpu.name]) if gpu.name in known else None,
+        "predictors": [entry for entry in entries() if entry.startswith(f"{gpu.slug}/")],
     }
 
 
 def all_gpus() -> dict[str, Any]:
     """The catalogue."""
-    trained = entries()
-    return {"gpus": [gpu_summary(gpu, trained) for gpu in gpus().values()]}
+    return {"gpus": [gpu_summary(gpu) for gpu in gpus().values()]}
 
 
 def one_gpu(gpu: GPU) -> dict[str, Any]:
     """All figures of a GPU."""
-    return {**asdict(gpu), **gpu_summary(gpu, entries()), "sources": list(gpu.sources)}
+    return {**asdict(gpu), **gpu_summary(gpu), "sources": list(gpu.sources)}
 
 
 @cache

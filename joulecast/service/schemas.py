@@ -177,7 +177,8 @@ class GpuSummary(_Open):
     max_clock_mhz: float
     power_limit_w: float
     precisions: list[str]
-    measured: list[str] = Field(description="Modes with a predictor of its own; empty where it was never measured.")
+    measured: str | None = Field(description="What was measured on it; null: nothing ever was.")
+    predictors: list[str] = Field(description="Its own; others are predicted from data sheets.")
 
 
 class GpusAnswer(_Open):

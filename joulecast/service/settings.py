@@ -30,9 +30,10 @@ class Settings:
         cached_answers_bytes: Memory for finished answers.
         cached_networks: How many networks stay in memory.
         extraction: Whether models without a template are looked into with torch, where it is installed.
-        follow: Registered predictors such as "models:/joulecast-a30-inference@champion", that become the default of
-            their GPU and mode whenever the alias moves.
-        follow_seconds: Between two looks at the zoo and at what is followed.
+        follow: Where predictors come from that may change, as `joulecast zoo pull` takes them, such as
+            "models:/joulecast-a30-inference@champion": they stand for their names, whatever is there by then.
+        follow_seconds: Between two looks at what is followed.
+        watch_seconds: Between two looks at the zoo on this machine.
         drain_seconds: That requests have to finish after a signal to stop.
         log_level: Of the log on stderr: debug, info, warning or error.
 
@@ -57,7 +58,8 @@ class Settings:
     cached_networks: int = 512
     extraction: bool = True
     follow: tuple[str, ...] = ()
-    follow_seconds: float = 5.0
+    follow_seconds: float = 60.0
+    watch_seconds: float = 2.0
     drain_seconds: float = 10.0
     log_level: str = "info"
 

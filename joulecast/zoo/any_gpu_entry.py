@@ -11,6 +11,7 @@ from ..errors import ZooError
 from ..hardware import GPU, find_gpu
 from ..operations import Operation
 from ..predictors.any_gpu import AnyGpuPredictor
+from ..predictors.calibration import Calibration, NetworkCalibration
 from ..predictors.composition import HostModel
 from ..predictors.contract import Correction
 from ..predictors.prediction import NetworkPredictor
@@ -39,6 +40,8 @@ class AnyGpuCard:
             power; operations of its chip left out.
         host: Mode -> see HostModel.
         log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
+        device_errors: Family -> sorted absolute log errors of device time on chips that were left out, for intervals of
+            operations; "" stands for all families.
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
@@ -54,6 +57,7 @@ class AnyGpuCard:
     network_errors: Mapping[str, Mapping[str, Mapping[str, float]]]
     host: Mapping[str, Mapping[str, Any]]
     log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
+    device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
@@ -67,15 +71,16 @@ class AnyGpuEntry:
     name: str
     learned: Correction
     hosts: Mapping[str, HostModel]
-    log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
+    network_errors: Mapping[str, NetworkCalibration]
+    calibration: Calibration | None
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
         return NetworkPredictor(
             name=self.name,
-            operations=AnyGpuPredictor(gpu, mode, self.learned),
+            operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration),
             host=self.hosts[mode],
-            log_errors=self.log_errors.get(mode, {}),
+            network_errors=self.network_errors.get(mode),
             any_gpu=True,
         )
 
@@ -128,14 +133,17 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         learned = read_correction(facts, files)
         hosts = {mode: HostModel.from_json(value) for mode, value in card["host"].items()}
-        log_errors = {
-            mode: {quantity: tuple(values) for quantity, values in quantities.items()}
+        network_errors = {
+            mode: NetworkCalibration.of_errors(quantities, "networks of chips of which nothing was known")
             for mode, quantities in card["log_errors"].items()
+            if quantities
         }
+        device_errors = card.get("device_errors")
+        calibration = Calibration.of_device_errors(device_errors) if device_errors else None
         golden = manifest["golden"]
         if len(golden) > _MOST_GOLDEN_GPUS:
             raise ZooError("a golden prediction is larger than any can be", given=len(golden))
         again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
         pairs = [(again[gpu][name], golden[gpu][name]) for gpu in golden for name in ("device_time_s", "power_w")]
     require_agreement(folder, manifest, pairs)
-    return AnyGpuEntry(card["name"], learned, hosts, log_errors)
+    return AnyGpuEntry(card["name"], learned, hosts, network_errors, calibration)

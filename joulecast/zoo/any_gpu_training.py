@@ -79,6 +79,7 @@ def train_any_gpu(
         network_errors=errors_of_networks(validation),
         host={mode: host.to_json() for mode, host in hosts.items()},
         log_errors={mode: validation.log_errors(mode) for mode in hosts},
+        device_errors=validation.device_errors,
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         provenance={"git_commit": git_commit()},

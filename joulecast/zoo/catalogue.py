@@ -17,12 +17,13 @@ from .files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
-    "forest": load_entry,
+    **dict.fromkeys(("blend", "forest"), load_entry),
     **dict.fromkeys(FORMS, load_any_gpu),
 }
 """What a manifest names as its predictor -> what reads such an entry."""
 
-DEFAULT_PREDICTOR = "forest"
+DEFAULT_PREDICTOR = "blend"
+"""A GPU's own predictor, unless another is asked for; "forest" where there is no such entry."""
 
 
 def entry_name(gpu: GPU, predictor: str, mode: str) -> str:
@@ -50,7 +51,8 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
     zoo = shipped("zoo")
     if predictor is None:
         # (looked for by name: listing the whole zoo takes longer than a prediction)
-        for name in (entry_name(gpu, DEFAULT_PREDICTOR, mode), ANY_GPU):
+        own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
+        for name in (*own, ANY_GPU):
             if found := pulled_folder(name):
                 return found
             if (zoo / name / MANIFEST).is_file():

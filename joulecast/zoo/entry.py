@@ -16,17 +16,15 @@ from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations import Operation
 from ..predictors.baseline import Baseline
+from ..predictors.calibration import Calibration, NetworkCalibration
 from ..predictors.composition import HostModel
-from ..predictors.forest import ForestRegressor
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
-from ..predictors.serving import regressor_file, stored_regressor, trees_of
+from ..predictors.serving import own_regressor, own_regressor_files
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
 from .left_out import LEFT_OUT
 from .rendering import markdown
-
-PREDICTOR = "forest"
 
 _FILES = ("card.json", "predictor.json")
 
@@ -47,7 +45,7 @@ class ModelCard:
         network_errors: Network -> relative errors of time and energy when left out.
         host: See HostModel.
         composition: Which composition is the default.
-        log_errors: Sorted absolute log errors on networks left out, for intervals.
+        coverage: How many cases lay within 90 % intervals that were not made from them, split by split.
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
@@ -67,7 +65,7 @@ class ModelCard:
     network_errors: Mapping[str, Mapping[str, float]]
     host: Mapping[str, Any]
     composition: str
-    log_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    coverage: tuple[Mapping[str, Any], ...] = ()
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
@@ -81,6 +79,7 @@ def save_entry(
     card: ModelCard,
     golden: list[Operation],
     left_out: Mapping[str, Mapping[str, float]],
+    network_errors: NetworkCalibration | None = None,
 ) -> Path:
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
@@ -90,25 +89,29 @@ def save_entry(
         card: Its card.
         golden: Operations for the golden prediction; the first eight are used.
         left_out: Errors of single operations in cross-validation, to compare predictors by.
+        network_errors: For intervals of networks.
     """
-    if not isinstance(predictor.time, ForestRegressor) or not isinstance(predictor.power, ForestRegressor):
-        raise ZooError("only a predictor that was just trained can be stored", given=type(predictor.time).__name__)
     operations = golden[:GOLDEN_OPERATIONS]
     predictions = predictor.predict(operations)
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes(predictor.facts()),
+        "predictor.json": json_bytes(
+            {
+                **predictor.facts(),
+                "network_errors": None if network_errors is None else network_errors.to_json(),
+            }
+        ),
         LEFT_OUT: json_bytes(left_out),
-        regressor_file("time"): trees_of(predictor.time).to_bytes(),
-        regressor_file("power"): trees_of(predictor.power).to_bytes(),
+        **own_regressor_files("time", predictor.time),
+        **own_regressor_files("power", predictor.power),
     }
     golden_prediction = {
         "operations": [operation.to_json() for operation in operations],
         "time_s": predictions.time_s.tolist(),
         "power_w": predictions.power_w.tolist(),
     }
-    return write_files(folder, files, golden_prediction, predictor=PREDICTOR)
+    return write_files(folder, files, golden_prediction, predictor=card.predictor)
 
 
 def load_card(folder: Path) -> dict[str, Any]:
@@ -136,14 +139,16 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         if facts["inputs"] != list(INPUT_NAMES):
             raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
+        shares = facts.get("process_shares", {"time": 0, "power": 0})
         predictor = OperationPredictor(
             gpu=find_gpu(facts["gpu"]),
             mode=facts["mode"],
             baseline=Baseline.from_json(facts["baseline"]),
-            time=stored_regressor(files, "time"),
-            power=stored_regressor(files, "power"),
+            time=own_regressor(files, "time", shares["time"]),
+            power=own_regressor(files, "power", shares["power"]),
             measured=frozenset(facts["measured"]),
             transferred=tuple(facts["transferred"]),
+            calibration=None if facts.get("calibration") is None else Calibration.from_json(facts["calibration"]),
         )
         composition = card["composition"]
         if composition not in COMPOSITIONS:
@@ -153,7 +158,9 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             operations=predictor,
             host=HostModel.from_json(card["host"]),
             composition=composition,
-            log_errors={quantity: tuple(errors) for quantity, errors in card["log_errors"].items()},
+            network_errors=None
+            if facts.get("network_errors") is None
+            else NetworkCalibration.from_json(facts["network_errors"]),
         )
         golden = manifest["golden"]
         operations = golden_operations(golden["operations"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +12,16 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..networks import Network
 from ..operations import Operation
+from ..predictors.calibration import NetworkCalibration
+from ..predictors.closeness import Closeness
 from ..predictors.composition import HostModel
 from ..predictors.fitting import fit_own
-from ..predictors.prediction import Composition, log_errors
+from ..predictors.operation_validation import errors_on_repeats
+from ..predictors.prediction import Composition
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipe import OwnRecipe
+from ..predictors.recipe import OwnRecipe, predictor_of
 from ..predictors.validation import SPLITS, NetworkError, OperationErrors, Validation, fit_host, validate
-from .catalogue import DEFAULT_PREDICTOR, entry_name
+from .catalogue import entry_name
 from .entry import ModelCard, save_entry
 from .left_out import operations_left_out
 from .provenance import git_commit
@@ -32,11 +35,13 @@ class Trained:
     validation: Validation
     card: ModelCard
     golden: tuple[Operation, ...]
+    network_errors: NetworkCalibration | None = None
 
     def save(self, zoo: Path) -> Path:
         """Write the entry into a zoo folder."""
+        left_out = operations_left_out(self.validation)
         return save_entry(
-            zoo / self.card.name, self.predictor, self.card, list(self.golden), operations_left_out(self.validation)
+            zoo / self.card.name, self.predictor, self.card, list(self.golden), left_out, self.network_errors
         )
 
 
@@ -46,6 +51,7 @@ def train(
     mode: str,
     recipe: OwnRecipe,
     networks: Mapping[NetworkMeasurement, Network],
+    borrowed: NetworkCalibration | None = None,
 ) -> Trained:
     """Validate a recipe on a dataset, then fit it on everything.
 
@@ -55,19 +61,25 @@ def train(
         mode: inference or training.
         recipe: See `fit_own`.
         networks: The operations of each measured network of this mode.
+        borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU of which none was measured.
 
     Raises:
         DatasetError: Too few usable operations.
     """
     validation = validate(dataset, mode, recipe, networks)
     predictor = fit_own(dataset, mode, recipe)
+    operations = {m.operation for m in dataset.usable(mode)}
+    calibration, network_errors = validation.calibrated(Closeness.of(operations), errors_on_repeats(dataset, predictor))
+    predictor = replace(predictor, calibration=calibration)
+    if network_errors is None and calibration is not None:
+        network_errors = borrowed
     if validation.networks:
         host = fit_host(predictor, [(m, networks[m]) for m in dataset.usable_networks(mode)], mode)
     else:
         host = HostModel.prior(mode)
     card = _card(dataset, dataset_folder, recipe, predictor, host, validation)
-    unique = sorted({m.operation for m in dataset.usable(mode)}, key=lambda operation: operation.digest)
-    return Trained(predictor, validation, card, tuple(unique[:: max(1, len(unique) // 8)]))
+    unique = sorted(operations, key=lambda operation: operation.digest)
+    return Trained(predictor, validation, card, tuple(unique[:: max(1, len(unique) // 8)]), network_errors)
 
 
 def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
@@ -85,18 +97,6 @@ def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
     return "overlap" if overlap <= added else "sum"
 
 
-def _pairs(errors: tuple[NetworkError, ...], composition: Composition) -> dict[str, list[tuple[float, float]]]:
-    pairs: dict[str, list[tuple[float, float]]] = {"time": [], "energy": [], "power": [], "edp": []}
-    for e in errors:
-        m = e.measurement
-        time_s, energy_j = (e.time_s, e.energy_j) if composition == "overlap" else (e.sum_time_s, e.sum_energy_j)
-        pairs["time"].append((time_s, m.time_s))
-        pairs["energy"].append((energy_j, m.energy_j))
-        pairs["power"].append((energy_j / time_s, m.energy_j / m.time_s))
-        pairs["edp"].append((energy_j * time_s, m.energy_j * m.time_s))
-    return pairs
-
-
 def _card(
     dataset: Dataset,
     folder: Path,
@@ -108,11 +108,11 @@ def _card(
     card = dataset.card
     composition = better_composition(validation.networks)
     return ModelCard(
-        name=entry_name(predictor.gpu, DEFAULT_PREDICTOR, predictor.mode),
+        name=entry_name(predictor.gpu, predictor_of(recipe), predictor.mode),
         gpu=card.gpu,
         mode=predictor.mode,
         precisions=tuple(_precisions(dataset, predictor)),
-        predictor=DEFAULT_PREDICTOR,
+        predictor=predictor_of(recipe),
         recipe=recipe.to_json(),
         data={
             "source": card.source,
@@ -134,7 +134,7 @@ def _card(
         },
         host=host.to_json(),
         composition=composition,
-        log_errors=log_errors(_pairs(validation.networks, composition)),
+        coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
         limits=tuple(_limits(predictor, host)),
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         kind_errors={errors.campaign: _by_kind(errors) for errors in validation.operations},
@@ -175,5 +175,5 @@ def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
             f"{', '.join(predictor.transferred)}."
         )
     if not host.learned:
-        limits.append("No network was measured: the host cost is that of the A30's machine, and there is no interval.")
+        limits.append("No network was measured: the host cost is that of the A30's machine.")
     return limits

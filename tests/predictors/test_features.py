@@ -7,7 +7,7 @@ import pytest
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
-from joulecast.predictors.features import FEATURE_NAMES, features, roofline
+from joulecast.predictors.features import FEATURE_NAMES, features, roofline, tiled_roofline
 
 A30 = find_gpu("A30")
 
@@ -52,3 +52,50 @@ def test_every_kind_has_finite_features(operation):
     assert matrix.shape == (1, len(FEATURE_NAMES))
     assert np.isfinite(matrix).all()
     assert line.time_s[0] > 0
+
+
+def conv(shape, channels, precision="fp32", **attributes):
+    settings = {"out_channels": channels, "kernel_size": 3, "padding": 1, "bias": False, **attributes}
+    return Operation("conv2d", [shape], settings, precision=precision)
+
+
+def test_few_blocks_take_a_whole_wave():
+    # 32 x 512 outputs are 8 blocks of 128 x 64 for 56 multiprocessors, each 2304 steps long, and 32 to start.
+    compute_s = tiled_roofline([conv((32, 256, 2, 2), 512, stride=2)], A30, 1440).compute_s[0]
+    assert compute_s == pytest.approx(2 * 128 * 64 * (2304 + 32) / (10.3e12 / 56))
+
+
+def test_winograd_saves_where_it_applies():
+    operations = [
+        conv((32, 64, 56, 56), 64),
+        conv((32, 64, 7, 7), 64),  # 16 squares of 2 x 2 for 49 outputs
+        conv((32, 64, 1, 1), 64),  # a square has more multiplications than the output needs
+        conv((32, 64, 56, 56), 64, stride=2),
+        conv((32, 64, 56, 56), 64, dilation=2, padding=2),
+        conv((32, 64, 56, 56), 64, groups=2),
+        conv((32, 64, 56, 56), 64, precision="tf32"),
+    ]
+    savings = features(operations, A30, 1440)[0][:, FEATURE_NAMES.index("winograd_saving")]
+    assert savings == pytest.approx([2.25, 9 * 49 / (16 * 16), 1, 1, 1, 1, 1])
+    direct = tiled_roofline([conv((32, 64, 56, 56), 64, kernel_size=(3, 3), dilation=(2, 2), padding=2)], A30, 1440)
+    assert direct.compute_s / tiled_roofline(operations[:1], A30, 1440).compute_s == pytest.approx(2.25)
+
+
+def test_linear_layers_split_their_reduction_rather_than_idle():
+    # 16 blocks of 64 x 64: no whole wave of 56.
+    linear = Operation("linear", [(32, 4096)], {"out_features": 1000})
+    compute_s = tiled_roofline([linear], A30, 1440).compute_s[0]
+    assert compute_s == pytest.approx(16 * 2 * 64 * 64 * (4096 + 32) / 10.3e12)
+    # One row reads the weights once, whatever the blocks.
+    step = Operation("linear", [(1, 4096)], {"out_features": 1000})
+    assert tiled_roofline([step], A30, 1440).time_s == pytest.approx(roofline([step], A30, 1440).time_s)
+
+
+def test_waves_never_make_more_work_cheaper():
+    for make in (
+        lambda batch: conv((batch, 64, 14, 14), 128, stride=2),
+        lambda batch: conv((batch, 64, 14, 14), 128, precision="tf32"),
+        lambda batch: Operation("linear", [(batch * 7, 512)], {"out_features": 384}, mode="training"),
+    ):
+        times = tiled_roofline([make(batch) for batch in range(1, 257)], A30, 1440).time_s
+        assert (np.diff(times) >= -1e-12).all()

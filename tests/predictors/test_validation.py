@@ -92,12 +92,13 @@ def test_a_family_takes_more_along_than_a_name(dataset, monkeypatch):
 
     monkeypatch.setattr(network_validation, "fit_own", fit_and_remember)
     by_name = leave_networks_out(data, "inference", RECIPE, networks, by="name")
-    assert [error.left_out for error in by_name] == [0, 0, 1]
+    assert [error.left_out for error in by_name.networks] == [0, 0, 1]
     by_family = leave_networks_out(data, "inference", RECIPE, networks, by="family")
-    assert [error.left_out for error in by_family] == [1, 1, 1]
+    assert [error.left_out for error in by_family.networks] == [1, 1, 1]
     block = simulated_operations()[5]
     assert variants([block]) == seen[-2]
     assert len(seen) == 3 + 2
+    assert set(by_family.operations.operations) == {simulated_operations()[5], simulated_operations()[10]}
     leave_networks_out(data, "inference", RECIPE, networks, by="none")
     assert len(seen) == 3 + 2 + 1
 
@@ -114,7 +115,15 @@ def test_report(dataset, tmp_path):
     data, networks = _networks(dataset)
     validation = validate(data, "inference", RECIPE, networks)
     report = write_report([validation], RECIPE, tmp_path, command="joulecast evaluate").read_text()
-    for text in ("| conv2d | 25 |", "| GPU |", "| host |", "10 to 100 us", "| family | host/device overlap | 3 |"):
+    for text in (
+        "### Intervals",
+        "folds over all campaigns | all | 100 |",
+        "| conv2d | 25 |",
+        "| GPU |",
+        "| host |",
+        "10 to 100 us",
+        "| family | host/device overlap | 3 |",
+    ):
         assert text in report
     for name in ("operations", "kinds", "networks"):
         assert (tmp_path / f"a30-inference-{name}.png").stat().st_size > 10_000

@@ -79,6 +79,17 @@ def test_ties_lie_within_the_interval_of_the_best():
     assert {choice.tied for choice in choices[1:]} == {True, False}
 
 
+def test_where_the_best_has_no_interval_those_of_the_others_decide():
+    first, *others = joulecast.best(*JOB, gpus=["A30", "A10", "L4", "T4"], clocks=900)
+    for choice in others:
+        if first.interval is not None:
+            assert choice.tied == (choice.value <= first.interval.energy_j[1])
+        elif choice.interval is not None:
+            assert choice.tied == (choice.interval.energy_j[0] <= first.value)
+    sweep = joulecast.sweep(*JOB, gpus="H100 SXM", clocks=(900, 1200))
+    assert not any(row.tied for row in sweep)
+
+
 def test_a_lower_cap_is_held():
     loose, tight = (
         joulecast.sweep("resnet50", (32, 3, 224, 224), gpus="H100 SXM", clocks=1980, power_limit_w=cap).rows[0]
@@ -119,7 +130,11 @@ def test_gpus_without_the_precision_are_left_out_of_several():
         ({"carbon": "Atlantis"}, UnknownNameError, "country"),
         ({"max_time_s": 0}, InputError, "max_time_s is a positive number"),
         ({"max_time_s": 1e-9}, InputError, "no choice keeps the deadline(.|\n)*least for the deadline(.|\n)*nearest: "),
-        ({"max_power_w": 1}, InputError, "no choice keeps the power budget(.|\n)*nearest: T4 at 600 MHz"),
+        (
+            {"max_power_w": 1},
+            InputError,
+            "no choice keeps the power budget(.|\n)*nearest: T4 \\(default, batch 32\\) at 600 MHz",
+        ),
     ],
 )
 def test_bad_input(options, error, says):

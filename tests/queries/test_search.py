@@ -64,3 +64,23 @@ def test_many_clocks_at_once_are_single_predictions(gpu, cap_w):
         assert together.time_s[place] == pytest.approx(one.time_s, rel=1e-9)
         assert together.energy_j[place] == pytest.approx(one.energy_j, rel=1e-9)
         assert together.held_clocks_mhz[place] == pytest.approx(one.held_clock_mhz, rel=1e-9)
+
+
+def test_what_is_not_covered_is_in_no_total():
+    linear = joulecast.Operation("linear", [(32, 512)], {"out_features": 512}, precision="tf32")
+    network = joulecast.Network.of([(joulecast.Operation("relu", [(32, 64, 56, 56)]), 5), (linear, 2)])
+    predictor = find_predictor("A30", "inference")
+    together = predict_over_clocks(predictor, network, [600.0, 1440.0])
+    assert together.missing == 1
+    for place, clock in enumerate((600.0, 1440.0)):
+        assert together.at(place).energy_j == pytest.approx(predictor.predict(network, clock).energy_j)
+    nothing = predict_over_clocks(predictor, joulecast.Network.of([(linear, 2)]), [600.0])
+    assert nothing.missing == 1
+    assert nothing.time_s.tolist() != nothing.time_s.tolist()  # NaN
+
+
+def test_training_at_many_clocks_is_training_at_each():
+    sweep = joulecast.sweep("resnet18", (8, 3, 64, 64), gpus=["A30", "2080 Ti"], clocks=(600, 1200), mode="training")
+    for row in sweep:
+        one = joulecast.predict("resnet18", (8, 3, 64, 64), row.gpu, row.clock_mhz, mode="training")
+        assert (row.time_s, row.energy_j) == pytest.approx((one.time_s, one.energy_j))

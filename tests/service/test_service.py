@@ -179,8 +179,10 @@ def test_refuses_what_cannot_be(service, question, status):
 
 def test_lists_what_there_is(service):
     gpus = {gpu["short_name"]: gpu for gpu in service.ask("/v1/gpus").json["gpus"]}
-    assert gpus["A30"]["measured"] == ["inference", "training"]
-    assert gpus["H100 SXM"]["measured"] == []
+    assert "48 networks" in gpus["A30"]["measured"]
+    assert "a30/forest-inference" in gpus["A30"]["predictors"]
+    assert "time only" in gpus["T4"]["measured"]
+    assert (gpus["H100 SXM"]["measured"], gpus["H100 SXM"]["predictors"]) == (None, [])
     assert service.ask("/v1/gpus/a30").json["sources"]
     models = service.ask("/v1/models?search=resnet50").json["models"]
     assert [row["name"] for row in models] == ["resnet50", "wide_resnet50_2"]

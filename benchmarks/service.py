@@ -1,0 +1,175 @@
+"""How many questions the service answers, how quickly, and whether its memory stays flat.
+
+    python benchmarks/service.py                    # each kind of load for 10 s, at 32 connections
+    python benchmarks/service.py --seconds 600 mixed
+
+Starts `joulecast serve` on a free port of this machine and asks it over the loopback; the load needs a core of its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import random
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+MODELS = ("resnet18", "resnet50", "mobilenet_v2", "efficientnet_b0", "vit_b_16", "densenet121")
+GPUS = ("A30", "H100 SXM", "T4", "L4", "A100 PCIe 40GB")
+
+
+def predict(model: str, gpu: str, **more: object) -> tuple[str, dict[str, object]]:
+    return "predict", {"model": model, "input_shape": [32, 3, 224, 224], "gpu": gpu, **more}
+
+
+def repeated(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
+    """Questions that were asked before: models and GPUs, each answered once before it counts."""
+    while True:
+        yield predict(rng.choice(MODELS), rng.choice(GPUS))
+
+
+def clocks(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
+    """Known networks at clocks that nobody asked for before."""
+    while True:
+        yield predict(rng.choice(MODELS), rng.choice(GPUS), clock_mhz=round(rng.uniform(600, 1400), 6))
+
+
+def mixed(rng: random.Random) -> Iterator[tuple[str, dict[str, object]]]:
+    """Of everything: repeated and new questions, sweeps, choices, batches, networks, faults."""
+    old, new = repeated(rng), clocks(rng)
+    job = {"model": "resnet18", "gpus": ["A30", "T4"]}
+    for number in itertools.count():
+        kind = rng.random()
+        shape = [rng.randint(1, 64), 3, 224, 224]
+        if kind < 0.7:
+            yield next(old)
+        elif kind < 0.85:
+            yield next(new)
+        elif kind < 0.9:
+            yield predict("resnet50", "A30", input_shape=shape, mode="training")
+        elif kind < 0.93:
+            yield "sweep", {**job, "input_shape": shape}
+        elif kind < 0.96:
+            yield "best", {**job, "input_shape": shape, "objective": "edp"}
+        elif kind < 0.98:
+            yield "extract", {"model": "vit_b_16", "input_shape": shape}
+        elif kind < 0.99:
+            yield "predict/batch", {"requests": [predict(m, "A30", input_shape=shape)[1] for m in MODELS]}
+        else:
+            yield predict(f"no-such-model-{number}", "A30")
+
+
+LOADS: dict[str, Callable[[random.Random], Iterator[tuple[str, dict[str, object]]]]] = {
+    "repeated": repeated,
+    "clocks": clocks,
+    "mixed": mixed,
+}
+
+
+async def connection(
+    port: int, questions: Iterator[tuple[str, dict[str, object]]], until_s: float, rate: float
+) -> list:
+    """Ask one after the other over one connection; with a rate, at most so many a second."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    seen = []
+    due_s = time.perf_counter()
+    while time.perf_counter() < until_s:
+        if rate:
+            due_s += random.expovariate(rate)
+            await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
+        path, question = next(questions)
+        body = json.dumps(question).encode()
+        lines = [
+            f"POST /v1/{path} HTTP/1.1",
+            "Host: x",
+            "Content-Type: application/json",
+            f"Content-Length: {len(body)}",
+        ]
+        head = "\r\n".join([*lines, "", ""])
+        started_s = time.perf_counter()
+        writer.write(head.encode() + body)
+        answer = await reader.readuntil(b"\r\n\r\n")
+        length = int(re.search(rb"content-length: (\d+)", answer).group(1))
+        await reader.readexactly(length)
+        # Where questions come at their own times, the time that one waits for its turn is part of its answer's.
+        since_s = min(due_s, started_s) if rate else started_s
+        seen.append((time.perf_counter() - since_s, int(answer[9:12])))
+    writer.close()
+    return seen
+
+
+async def load(port: int, name: str, seconds: float, connections: int, rate: float) -> dict[str, object]:
+    questions = LOADS[name](random.Random(0))
+    until_s = time.perf_counter() + seconds
+    each = [connection(port, questions, until_s, rate / connections) for _ in range(connections)]
+    seen = [one for many in await asyncio.gather(*each) for one in many]
+    times = sorted(elapsed for elapsed, _ in seen)
+    at = {p: round(1e3 * times[min(len(times) - 1, int(p / 100 * len(times)))], 1) for p in (50, 90, 99)}
+    return {
+        "load": name,
+        "asked per s": rate or "as many as it takes",
+        "answered per s": round(len(seen) / seconds, 1),
+        **{f"p{p} ms": value for p, value in at.items()},
+        "status": dict(Counter(status for _, status in seen)),
+    }
+
+
+def resident_mb(pid: int) -> float:
+    status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    return int(re.search(r"VmRSS:\s+(\d+)", status).group(1)) / 1024
+
+
+async def watch(pid: int, every_s: float, into: list[float]) -> None:
+    while True:
+        into.append(round(resident_mb(pid)))
+        await asyncio.sleep(every_s)
+
+
+async def measure(arguments: argparse.Namespace, process: subprocess.Popen[str], port: int) -> None:
+    await load(port, "repeated", 3, 4, 0)
+    for name in arguments.loads:
+        for rate in arguments.rate or [0]:
+            memory: list[float] = []
+            watching = asyncio.create_task(watch(process.pid, max(1.0, arguments.seconds / 20), memory))
+            result = await load(port, name, arguments.seconds, arguments.connections, rate)
+            watching.cancel()
+            print(json.dumps({**result, "MB": memory if len(memory) > 12 else memory[-1]}), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("loads", nargs="*", default=list(LOADS), help=", ".join(LOADS))
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument(
+        "--rate", type=float, action="append", help="questions a second, instead of as many as it takes"
+    )
+    arguments = parser.parse_args()
+    started_s = time.perf_counter()
+    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--no-extraction", "--log-level", "info"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    port = None
+    for line in process.stderr or ():
+        port = port or (re.search(r"http://127.0.0.1:(\d+)", line) or [None, None])[1]
+        if '"event": "ready"' in line:
+            break
+    print(f"ready after {time.perf_counter() - started_s:.2f} s")
+    # Its log is read, or it would wait for somebody who does.
+    threading.Thread(target=lambda: [None for _ in process.stderr], daemon=True).start()
+    try:
+        asyncio.run(measure(arguments, process, int(port)))
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""How far a prediction may be off: the errors of calibration.py, looked up for one request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..operations import Operation
+from .calibration import Calibration, NetworkCalibration, Parts, conformal_error, conformal_rank
+from .clock_errors import BASIS, CLOCK_ERRORS, octaves
+from .features import FloatArray
+
+if TYPE_CHECKING:
+    from .predictor import OperationPredictions
+
+FAR_SHARE = 0.2
+"""Share of a network's device time in operations far outside the training data, from where the network is, too."""
+
+
+@dataclass(frozen=True)
+class OperationIntervals:
+    """Low and high of each quantity, arrays of one length; NaN where no errors are known.
+
+    Args:
+        level: Share of such operations that should lie within.
+        time_s, power_w, energy_j: Low and high, of loops as in `OperationPredictions`.
+    """
+
+    level: float
+    time_s: tuple[FloatArray, FloatArray]
+    power_w: tuple[FloatArray, FloatArray]
+    energy_j: tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class OperationSpread:
+    """Where to look the errors of operations up.
+
+    Args:
+        calibration: Of their predictor.
+        trained_on: Digests of the operations that it was trained on.
+        measured_mhz: The clock that those were measured at; None for a predictor of any clock.
+    """
+
+    calibration: Calibration
+    trained_on: frozenset[str]
+    measured_mhz: float | None
+
+    def log_errors(self, predictions: OperationPredictions, level: float) -> dict[str, FloatArray]:
+        """Half widths of the logarithms of time, power and energy.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or higher than the errors support.
+        """
+        operations = predictions.operations
+        measured, distances = _looked_up(self.calibration, self.trained_on, operations)
+        found = {}
+        for quantity in ("time", "power", "energy"):
+            half = self.calibration.log_errors(quantity, level, operations, predictions.host_bound, measured, distances)
+            if self.measured_mhz is not None:
+                half = np.hypot(
+                    half, clock_error(quantity, level, octaves(predictions.held_clock_mhz, self.measured_mhz))
+                )
+            found[quantity] = half
+        return found
+
+    def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
+        """See `Calibration.far_outside`."""
+        _, distances = _looked_up(self.calibration, self.trained_on, tuple(operations))
+        return self.calibration.far_outside(operations, distances)
+
+
+# A network is asked about at one clock after the other.
+@lru_cache(maxsize=64)
+def _looked_up(
+    calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]
+) -> tuple[NDArray[np.bool_], FloatArray]:
+    """Which operations were measured, and how far each is from those that were."""
+    measured = np.array([operation.digest in trained_on for operation in operations], dtype=bool)
+    return measured, calibration.closeness.distances(operations)
+
+
+def clock_error(quantity: str, level: float, octaves_away: FloatArray) -> FloatArray:
+    """Half width of a logarithm that a clock so far from the one that was measured adds; none at that clock.
+
+    Raises:
+        InputError: The level is higher than the errors support.
+    """
+    if not np.any(octaves_away):
+        return np.zeros_like(octaves_away)
+    return conformal_error(CLOCK_ERRORS[quantity], level, BASIS) * octaves_away
+
+
+@dataclass(frozen=True)
+class NetworkSpread:
+    """What the errors on networks that were left out say about one prediction.
+
+    Args:
+        networks: Those errors.
+        composition: How the prediction was composed.
+        operations: Where the errors of its operations are; None where the networks' need no difficulty.
+        counts: Calls of each operation.
+        predictions: Of its operations.
+        measured_mhz: The clock that was measured, if that is another than was asked for.
+    """
+
+    networks: NetworkCalibration
+    composition: str
+    operations: OperationSpread | None
+    counts: FloatArray
+    predictions: OperationPredictions
+    measured_mhz: float | None
+
+    @property
+    def basis(self) -> str:
+        """Where the errors come from, in words."""
+        parts = [self.networks.basis]
+        if self.measured_mhz is not None:
+            parts.append(f"what another clock adds: {BASIS}")
+        if self.missing_share:
+            parts.append("what is missing: as much time and energy per FLOP or byte as the rest")
+        return "; ".join(parts)
+
+    @cached_property
+    def units(self) -> Mapping[str, float]:
+        """The difficulty by quantity."""
+        if self.operations is None:
+            return dict.fromkeys(self.networks.scores[self.composition], 1.0)
+        spread = self.operations
+        looked_up = _looked_up(spread.calibration, spread.trained_on, self.predictions.operations)
+        return self.networks.difficulty(spread.calibration, Parts.of(self.counts, self.predictions, *looked_up))
+
+    @cached_property
+    def missing_share(self) -> float:
+        """Share of the network's FLOPs, or bytes if that is more, in operations that are in no total."""
+        missing = np.array([source == "missing" for source in self.predictions.source])
+        if not missing.any():
+            return 0.0
+        work = np.array([(o.flops, o.bytes_read + o.bytes_written) for o in self.predictions.operations], dtype=float)
+        work *= self.counts[:, None]
+        return float((work[missing].sum(axis=0) / np.maximum(work.sum(axis=0), 1.0)).max())
+
+    @property
+    def far_outside(self) -> bool:
+        """Whether much of the device time is in operations far outside the training data."""
+        if self.operations is None:
+            return False
+        device_s = np.nan_to_num(self.counts * self.predictions.device_time_s)
+        far = self.operations.far_outside(self.predictions.operations)
+        return float(device_s[far].sum()) > FAR_SHARE * float(device_s.sum())
+
+    def supports(self, level: float) -> bool:
+        """Whether there are enough errors for an interval of this level.
+
+        Raises:
+            InputError: The level is not between 0 and 1.
+        """
+        known = [self.networks.scores[self.composition]["time"]]
+        if self.measured_mhz is not None:
+            known.append(CLOCK_ERRORS["time"])
+        return all(conformal_rank(level, len(errors)) <= len(errors) for errors in known)
+
+    def around(self, quantity: str, value: float, level: float, held_mhz: float) -> tuple[float, float]:
+        """Low and high of a quantity, for a prediction with this held clock.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or higher than the errors support.
+        """
+        errors = self.networks.scores[self.composition][quantity]
+        half = conformal_error(errors, level, "measured networks") * self.units[quantity]
+        if self.measured_mhz is not None:
+            half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, self.measured_mhz))))
+        # What is missing makes the whole larger, never smaller.
+        more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
+        return value / math.exp(half), value * math.exp(half) / (1 - self.missing_share) ** more

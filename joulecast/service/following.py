@@ -1,0 +1,82 @@
+"""Predictors that change while the service runs: what lies in the zoo, what was pulled, and what is followed.
+
+A followed predictor is pulled again and again; what the alias of a registry, or a folder, holds by then is checked as
+`joulecast zoo pull` checks it, and stands for its name from then on: it answers all requests that come later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import sys
+from collections.abc import Callable, Mapping
+
+from .. import __version__
+from ..errors import ZooError
+from ..resources import shipped
+from ..zoo.store import pulled
+from .caching import AnswerCache
+from .logs import log
+from .settings import Settings
+
+_PULL_SECONDS = 300.0
+
+
+def generation() -> str:
+    """Changes whenever a predictor does that could answer."""
+    entries: Mapping[str, int] = {
+        str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob("*/*/manifest.json"))
+    }
+    names = {name: row.sha256 for name, row in sorted(pulled().items())}
+    return hashlib.sha256(repr((__version__, entries, names)).encode()).hexdigest()[:16]
+
+
+async def watch(settings: Settings, cache: AnswerCache, reloaded: Callable[[], None]) -> None:
+    """Look at the predictors every few seconds; answers of those that were replaced are forgotten.
+
+    Args:
+        settings: How often.
+        cache: Of answers.
+        reloaded: Called after each change.
+    """
+    while True:
+        await asyncio.sleep(settings.watch_seconds)
+        try:
+            now = await asyncio.to_thread(generation)
+        except (OSError, ZooError) as error:
+            # Somebody is writing there, or damaged it: what is loaded answers on.
+            log(logging.WARNING, "zoo unreadable", error=str(error))
+            continue
+        if now != cache.generation:
+            cache.generation = now
+            reloaded()
+            log(logging.INFO, "reloaded", generation=now)
+
+
+async def follow(settings: Settings) -> None:
+    """Pull what is followed, now and every so often."""
+    while True:
+        for source in settings.follow:
+            await _pull(source)
+        await asyncio.sleep(settings.follow_seconds)
+
+
+async def _pull(source: str) -> None:
+    # A process of its own: mlflow takes seconds to import, holds 200 MB, and knows one server at a time.
+    command = (sys.executable, "-m", "joulecast.cli", "zoo", "pull", source)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+    )
+    try:
+        _, error = await asyncio.wait_for(process.communicate(), _PULL_SECONDS)
+        if process.returncode:
+            # The predictor that was there before answers on.
+            log(logging.WARNING, "not pulled", source=source, error=error.decode(errors="replace")[-2000:])
+    except TimeoutError:
+        log(logging.WARNING, "not pulled", source=source, error=f"it took longer than {_PULL_SECONDS:g} s")
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()

@@ -1,0 +1,47 @@
+// The API of the service, relative to the page, so that it works behind any prefix.
+
+const TOKEN = "joulecast-token";
+
+export class Refusal extends Error {
+  constructor(problem) {
+    super(problem.title || "the service does not answer");
+    this.problem = problem;
+  }
+}
+
+export function setToken(token) {
+  sessionStorage.setItem(TOKEN, token);
+}
+
+async function send(path, question, accept, signal) {
+  const headers = { Accept: accept };
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) headers.Authorization = `Bearer ${token}`;
+  if (question) headers["Content-Type"] = "application/json";
+  let response;
+  try {
+    response = await fetch(`v1/${path}`, {
+      method: question ? "POST" : "GET", headers, signal, body: question ? JSON.stringify(question) : undefined,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refusal({ title: "the service does not answer", hint: "is it still running?" });
+  }
+  if (response.ok) return response;
+  const problem = await response.json().catch(() => ({ title: `the service answers ${response.status}` }));
+  throw new Refusal({ ...problem, status: response.status });
+}
+
+export async function ask(path, question, signal) {
+  return (await send(path, question, "application/json", signal)).json();
+}
+
+/** Save an answer as a CSV file. */
+export async function download(path, question, name) {
+  const blob = await (await send(path, question, "text/csv")).blob();
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(blob);
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}

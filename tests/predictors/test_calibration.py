@@ -1,0 +1,262 @@
+"""Intervals cover what they promise, are wider where less is known, and come back from storage as they were."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import simulated_operations
+from joulecast import Network, Operation
+from joulecast.errors import InputError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.calibrating import calibrate, fit_networks, network_coverage, operation_coverage, thinned
+from joulecast.predictors.calibration import (
+    Calibration,
+    Difficulty,
+    NetworkCalibration,
+    Parts,
+    conformal_error,
+    conformal_rank,
+    variances,
+)
+from joulecast.predictors.clock_errors import CLOCK_ERRORS
+from joulecast.predictors.closeness import COORDINATES, Closeness
+from joulecast.predictors.composition import HostModel
+from joulecast.predictors.forest import fit_forest
+from joulecast.predictors.network_validation import NetworkError
+from joulecast.predictors.operation_validation import OperationErrors, errors_on_repeats
+from joulecast.predictors.prediction import NetworkPredictor
+from joulecast.predictors.recipe import ForestRecipe
+
+A30 = find_gpu("A30")
+CASES = 4000
+
+
+def _drawn(split: str, sigma_near: float = 0.02, sigma_far: float = 0.2, seed: int = 0) -> OperationErrors:
+    """Errors that grow with distance, on operations of two families."""
+    rng = np.random.default_rng(seed)
+    relus = [Operation("relu", [(n, 8)]) for n in range(1, CASES // 2 + 1)]
+    linears = [Operation("linear", [(n, 8)], {"out_features": 8}) for n in range(1, CASES // 2 + 1)]
+    distances = rng.uniform(0, 8, CASES)
+    sigma = np.where(distances < 4, sigma_near, sigma_far) * np.repeat([1, 3], CASES // 2)
+    ones = np.ones(CASES)
+    return OperationErrors(
+        campaign=split,
+        mode="inference",
+        operations=tuple(relus + linears),
+        time_s=ones,
+        predicted_time_s=np.exp(sigma * rng.standard_normal(CASES)),
+        power_w=100 * ones,
+        predicted_power_w=100 * np.exp(sigma * rng.standard_normal(CASES) / 2),
+        roofline_s=ones,
+        host_bound=np.zeros(CASES, dtype=bool),
+        distances=distances,
+        reference=np.ones(CASES, dtype=bool),
+    )
+
+
+@pytest.fixture(scope="module")
+def calibration():
+    return calibrate(Closeness.of(simulated_operations()), [_drawn("folds")], None)
+
+
+def test_distances():
+    known = [Operation("relu", [(32, 64, n, n)]) for n in (8, 16, 32)]
+    closeness = Closeness.of(known)
+    assert set(closeness.rows) == {"relu"}
+    assert closeness.rows["relu"].shape == (3, len(COORDINATES))
+    near, far = closeness.distances([known[1], Operation("relu", [(32, 64, 512, 512)])])
+    assert 0 < near < far
+    assert np.isinf(closeness.distances([Operation("gelu", [(4,)])])).all()
+    # A network of one measured operation many times over is as close as can be.
+    assert Closeness.of(known[:1]).distances(known[:1]) == pytest.approx([0.0], abs=1e-3)
+    again = Closeness.from_json(json.loads(json.dumps(closeness.to_json())))
+    assert again.distances(known) == pytest.approx(closeness.distances(known), abs=0.01)
+    other = [operation.replace(precision="bf16") for operation in known]
+    assert (closeness.distances(other) > closeness.distances(known)).all()
+
+
+def test_ranks_by_hand():
+    assert [conformal_rank(0.9, n) for n in (8, 9, 19, 99)] == [9, 9, 18, 90]
+    errors = [0.1 * i for i in range(1, 10)]
+    assert conformal_error(errors, 0.9, "errors") == pytest.approx(0.9)
+    with pytest.raises(InputError, match="9 errors cannot support"):
+        conformal_error(errors, 0.95, "errors")
+    with pytest.raises(InputError, match="between 0 and 1"):
+        conformal_rank(1.0, 9)
+
+
+@pytest.mark.parametrize("count", [99, 100, 750, 12345])
+def test_thinning_keeps_what_each_level_covers(count):
+    errors = np.sort(np.random.default_rng(0).exponential(size=count))
+    few = thinned(errors, 99)
+    assert len(few) == 99
+    for level in (0.1, 0.5, 0.9, 0.99):
+        assert conformal_error(few, level, "") == conformal_error(errors, level, "")
+
+
+def test_intervals_cover_what_they_promise():
+    rows = operation_coverage({"folds": _drawn("folds"), "names": _drawn("names", seed=1)}, 0.9, seed=0)
+    everything = {(row.split, row.group): row for row in rows}
+    assert everything["folds", "all"].cases == CASES
+    for row in everything.values():
+        for quantity in ("time", "power", "energy"):
+            assert row.within[quantity] == pytest.approx(0.9, abs=0.025), row
+    elementwise, matmul = (
+        everything["folds", f"family {family}"].width["time"] for family in ("elementwise", "matmul")
+    )
+    assert matmul > 2 * elementwise
+
+
+def test_far_and_foreign_operations_get_wider_intervals(calibration):
+    relu = Operation("relu", [(4, 8)])
+    host, unmeasured = np.zeros(2, dtype=bool), np.zeros(2, dtype=bool)
+    near, far = calibration.log_errors("time", 0.9, [relu, relu], host, unmeasured, np.array([2.0, 6.0]))
+    assert near == pytest.approx(1.645 * 0.02, rel=0.15)
+    assert far == pytest.approx(1.645 * 0.2, rel=0.15)
+    levels = [
+        calibration.log_errors("time", level, [relu], host[:1], host[:1], np.array([2.0]))[0] for level in (0.5, 0.9)
+    ]
+    assert levels[0] < levels[1]
+    # Nothing is known of poolings: what is known of all operations stands for them.
+    pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})
+    wide = calibration.log_errors("time", 0.9, [pool], host[:1], host[:1], np.array([1.0]))[0]
+    assert near < wide
+    assert calibration.far_outside([relu, relu], np.array([2.0, 20.0])).tolist() == [False, True]
+
+
+def test_calibration_comes_back_from_storage(calibration):
+    again = Calibration.from_json(json.loads(json.dumps(calibration.to_json())))
+    operations = simulated_operations()
+    nothing = np.zeros(len(operations), dtype=bool)
+    distances = np.linspace(0, 9, len(operations))
+    for quantity in ("time", "power", "energy"):
+        asked = (quantity, 0.9, operations, nothing, nothing, distances)
+        assert again.log_errors(*asked) == pytest.approx(calibration.log_errors(*asked), rel=1e-3)
+    assert len(json.dumps(calibration.to_json())) < 80_000
+
+
+def test_few_errors_make_no_calibration():
+    few = _drawn("folds").where(np.arange(CASES) < 20)
+    assert calibrate(Closeness({}), [few], None) is None
+
+
+def test_repeats_say_how_well_the_measured_is_known(dataset):
+    rng = np.random.default_rng(0)
+    noisy = tuple(
+        replace(m, time_s=m.time_s * factor, energy_j=m.energy_j * factor)
+        for m in dataset.measurements
+        for factor in np.exp(0.02 * rng.standard_normal(3))
+    )
+    data = replace(dataset, measurements=noisy)
+    predictor = fit_forest(data, "inference", ForestRecipe(trees=8))
+    errors = errors_on_repeats(data, predictor)
+    # A repeat against the median of two others: sqrt(1 + 1/2) times its own spread, and no less for having been seen.
+    assert np.std(errors.log_errors("time")) == pytest.approx(0.02 * np.sqrt(1.5), rel=0.15)
+    assert errors_on_repeats(dataset, predictor) is None
+
+
+def test_difficulty_by_hand():
+    summed = variances(np.array([0.5, 0.5]), np.array([0.2, 0.2]))
+    assert Difficulty(0.0, 1.0).of(summed) == pytest.approx(0.2)
+    assert Difficulty(0.0, 0.0).of(summed) == pytest.approx(0.2 / np.sqrt(2))
+    assert Difficulty(0.1, 1.0).of(0 * summed) == pytest.approx(0.1)
+
+
+def _network_errors(dataset, count=60):
+    """Networks of one operation each, half of them far from the data, that err as much as that."""
+    rng = np.random.default_rng(1)
+    found = []
+    for i in range(count):
+        distance, sigma = (2.0, 0.02) if i % 2 else (6.0, 0.2)
+        parts = Parts((Operation("relu", [(4, 8)]),), np.ones(1), np.zeros(1, dtype=bool), np.array([distance]))
+        m = replace(dataset.networks[0], network=f"net{i}", time_s=1.0, energy_j=1.0, power_w=1.0)
+        time, energy = np.exp(sigma * rng.standard_normal(2))
+        found.append(NetworkError(m, 0, time, energy, 2 * time, 2 * energy, 1.0, 0.1, 0.0, parts))
+    return found
+
+
+def test_networks_that_are_hard_get_wider_intervals(dataset, calibration):
+    errors = _network_errors(dataset)
+    made = fit_networks(calibration, [errors], "simulated")
+    hard, easy = (made.difficulty(calibration, e.parts) for e in errors[:2])
+    assert hard["time"] > 3 * easy["time"]
+    assert hard["edp"] == pytest.approx(hard["time"] + hard["energy"])
+    assert set(made.scores) == {"overlap", "sum"}
+    (row,) = network_coverage(calibration, {"name": errors}, 0.9)
+    assert row.cases == 60
+    assert all(0.8 < row.within[quantity] <= 1 for quantity in ("time", "energy", "edp"))
+    again = NetworkCalibration.from_json(json.loads(json.dumps(made.to_json())))
+    assert again.difficulty(calibration, errors[0].parts) == hard
+
+
+@pytest.fixture(scope="module")
+def predictor(dataset, calibration):
+    operations = fit_forest(dataset, "inference", ForestRecipe(trees=8))
+    networks = fit_networks(calibration, [_network_errors(dataset)], "simulated")
+    return NetworkPredictor(
+        "test/forest",
+        replace(operations, calibration=calibration),
+        HostModel(5e-6, learned=True),
+        network_errors=networks,
+    )
+
+
+def test_intervals_of_operations(predictor):
+    operations = [*simulated_operations()[:2], Operation("relu", [(32, 48, 40, 40)])]
+    found = predictor.operations.predict(operations)
+    interval = found.interval(0.9)
+    for name, value in (("time_s", found.time_s), ("power_w", found.power_w), ("energy_j", found.energy_j)):
+        low, high = getattr(interval, name)
+        assert (low < value).all()
+        assert (value < high).all()
+        assert low * high == pytest.approx(value**2)
+    other = predictor.operations.predict(operations, 720).interval(0.9)
+    assert (other.time_s[1] / other.time_s[0] > interval.time_s[1] / interval.time_s[0]).all()
+    with pytest.raises(InputError, match="between 0 and 1"):
+        found.interval(0)
+    huge = predictor.operations.predict([Operation("relu", [(2**14, 2**6, 2**7, 2**7)])])
+    assert huge.far_outside.tolist() == [True]
+    assert not found.far_outside[:2].any()
+
+
+def test_interval_of_a_network(predictor):
+    usual = predictor.predict(Network.of([(op, 2) for op in simulated_operations()[-4:]]))
+    assert not usual.far_outside
+    assert usual.interval_basis == "simulated"
+    narrow, wide = usual.interval(0.5), usual.interval(0.9)
+    assert wide.time_s[0] < narrow.time_s[0] < usual.time_s < narrow.time_s[1] < wide.time_s[1]
+    far = predictor.predict(Network.of([(Operation("relu", [(2**14, 2**6, 2**7, 2**7)]), 2)]))
+    assert far.far_outside
+    assert any("far outside the training data" in note for note in far.notes)
+    assert np.divide(*far.interval().time_s) < np.divide(*wide.time_s)
+    assert far.to_json()["far_outside"]
+
+
+def test_other_clocks_and_missing_operations_widen(predictor):
+    parts = [(op, 2) for op in simulated_operations()[-4:]]
+    default = predictor.predict(Network.of(parts))
+    slow = predictor.predict(Network.of(parts), 720)
+    half = np.log(slow.interval(0.9).time_s[1] / slow.time_s)
+    at_default = np.log(default.interval(0.9).time_s[1] / default.time_s)
+    # One octave.
+    assert half == pytest.approx(np.hypot(at_default, conformal_error(CLOCK_ERRORS["time"], 0.9, "")), rel=0.1)
+    missing = Operation("linear", [(4096, 4096)], {"out_features": 4096}, precision="bf16")
+    partly = predictor.predict(Network.of([*parts, (missing, 1)]))
+    assert partly.interval().power_w == pytest.approx(default.interval().power_w, rel=0.05)
+    assert partly.interval().time_s[0] == pytest.approx(default.interval().time_s[0], rel=0.05)
+    assert partly.interval().time_s[1] > 1.2 * default.interval().time_s[1]
+    assert predictor.predict(Network.of(parts), composition="sum").interval() is not None
+
+
+def test_errors_of_devices_hold_for_their_family():
+    calibration = Calibration.of_device_errors({"": [0.5] * 9, "elementwise": [0.1] * 9})
+    operations = [Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})]
+    nothing = np.zeros(2, dtype=bool)
+    distances = calibration.closeness.distances(operations)
+    assert calibration.log_errors("time", 0.9, operations, nothing, nothing, distances).tolist() == [0.1, 0.5]
+    assert np.isnan(calibration.log_errors("power", 0.9, operations, nothing, nothing, distances)).all()
+    assert not calibration.far_outside(operations, distances).any()

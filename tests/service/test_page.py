@@ -1,0 +1,193 @@
+"""The page in a real browser: what it shows is what the library says."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+import joulecast
+from joulecast.units import si
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMEDRIVER = shutil.which("chromedriver")
+AXE = Path(os.environ.get("JOULECAST_AXE", "build/axe.min.js"))
+pytestmark = pytest.mark.skipif(not CHROMIUM or not CHROMEDRIVER, reason="needs chromium and chromedriver")
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FLAGS += ["--disable-component-update", "--disable-sync", "--window-size=1360,1000", "--lang=en"]
+
+
+class Page:
+    def __init__(self, driver, url):
+        self.driver, self.url = driver, url
+
+    def open(self, fragment=""):
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.url}/{fragment}")
+        return self.wait()
+
+    def wait(self):
+        """Until everything that was asked for is shown."""
+        deadline_s = time.monotonic() + 30
+        while time.monotonic() < deadline_s:
+            time.sleep(0.05)
+            if self.js("return document.getElementById('results').getAttribute('aria-busy')") == "false":
+                return self
+        raise AssertionError(self.text("body"))
+
+    def js(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def find(self, selector):
+        return self.driver.find_element("css selector", selector)
+
+    def text(self, selector):
+        return self.find(selector).text
+
+    def texts(self, selector):
+        return [element.text for element in self.driver.find_elements("css selector", selector)]
+
+    def choose(self, selector, value):
+        """As a person would: the value, and the event of a change."""
+        self.js(
+            "const e = document.querySelector(arguments[0]); e.value = arguments[1];"
+            "e.dispatchEvent(new Event('change', {bubbles: true}))",
+            selector,
+            value,
+        )
+        time.sleep(0.05)
+        return self.wait()
+
+    def complaints(self):
+        return [entry["message"] for entry in self.driver.get_log("browser")]
+
+
+@pytest.fixture(scope="module")
+def page(service, tmp_path_factory):
+    pytest.importorskip("selenium", reason="needs selenium")
+    from selenium import webdriver
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('chromium')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
+    driver.set_page_load_timeout(60)
+    yield Page(driver, service.url)
+    driver.quit()
+
+
+def test_shows_what_the_library_says(page):
+    page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,L4")
+    assert page.texts(".card h3") == ["A30", "L4"]
+    for place, gpu in enumerate(("A30", "L4")):
+        prediction = joulecast.predict("resnet18", (8, 3, 224, 224), gpu)
+        shown = page.texts(f".card:nth-child({place + 1}) .value")
+        expected = [(prediction.time_s, "s"), (prediction.power_w, "W"), (prediction.energy_j, "J")]
+        assert shown == [si(value, unit) for value, unit in [*expected, (prediction.edp_js, "Js")]]
+    low, high = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").interval(0.9).energy_j
+    assert f"{si(low, 'J')} to {si(high, 'J')}" in page.text(".card:nth-child(1)")
+    assert "never measured" in page.text(".card:nth-child(2)")
+    assert "never measured" not in page.text(".card:nth-child(1)")
+    assert page.complaints() == []
+
+
+def test_a_model_and_two_gpus_are_chosen(page):
+    page.open()
+    page.choose("#model", "mobilenet_v2")
+    assert page.find("#shape").get_attribute("value") == "32 x 3 x 224 x 224"
+    page.find("[aria-label='Remove H100 SXM']").click()
+    page.wait()
+    page.find("#gpu").send_keys("l4\n")
+    time.sleep(0.05)
+    page.wait()
+    assert page.texts(".card h3") == ["A30", "L4"]
+    assert "mobilenet_v2" in page.text("#headline")
+    assert page.js("return document.querySelectorAll('.plot canvas').length") == 3
+    sweep = joulecast.sweep("mobilenet_v2", (32, 3, 224, 224), gpus=["A30"])
+    assert f"A30: least energy at {sweep.best().clock_mhz:g} MHz" in page.texts("#curves-key li")
+    page.find("#energy-curve").send_keys("\ue014")  # arrow right
+    assert "A30 at 210 MHz" in page.text("#energy-readout")
+    assert page.complaints() == []
+
+
+def test_another_objective_has_another_optimum(page):
+    page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,T4")
+    page.choose("#objective", "edp")
+    sweep = joulecast.sweep("resnet18", (8, 3, 224, 224), gpus=["A30"], objective="edp")
+    assert f"at {sweep.best().clock_mhz:g} MHz" in page.texts("#curves-key li")[0]
+    best = joulecast.best("resnet18", (8, 3, 224, 224), objective="edp")
+    row = page.text("#best tbody tr")
+    for text in (best[0].alias, si(best[0].value, "Js"), si(best[0].time_s, "s"), si(best[0].energy_j, "J")):
+        assert text in row
+    page.choose(".card:nth-child(1) select", "optimum")
+    prediction = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", sweep.best().clock_mhz)
+    assert page.texts(".card:nth-child(1) .value")[2] == si(prediction.energy_j, "J")
+    assert f'"A30", {sweep.best().clock_mhz:g})' in page.text("#calls")
+    assert page.complaints() == []
+
+
+def test_modules_open_by_the_keyboard(page):
+    page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30")
+    module = page.find("#modules [role=button][aria-label*='layer1:']")
+    module.send_keys("\n")
+    assert page.text("#trail").startswith("resnet18")
+    assert "layer1" in page.text("#trail")
+    rows = page.texts("#costs tbody tr")
+    costs = sorted(joulecast.predict("resnet18", (8, 3, 224, 224), "A30").operations, key=lambda c: -c.energy_j)
+    assert si(costs[0].energy_j, "J") in rows[0]
+    assert costs[0].bound_by in rows[0]
+
+
+def test_operations_are_pasted_and_faults_are_told(page):
+    page.open()
+    page.js("document.querySelector('[name=subject][value=operations]').click()")
+    page.wait()
+    assert "linear" in page.text("#costs")
+    page.js("document.querySelector('[name=subject][value=model]').click()")
+    page.choose("#shape", "32 x three")
+    assert page.find("#problem").is_displayed()
+    page.choose("#shape", "8 x 3 x 224 x 224")
+    assert not page.find("#problem").is_displayed()
+    # A refusal is a failed request, which the browser lists; nothing else is wrong.
+    assert all("422" in message for message in page.complaints())
+
+
+def test_asks_nobody_else(page, service):
+    page.open()
+    loaded = page.js("return performance.getEntriesByType('resource').map(e => e.name)")
+    assert loaded
+    assert all(url.startswith(service.url) for url in loaded)
+
+
+def test_fits_a_phone(page):
+    size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
+    page.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        page.open()
+        assert page.js("return document.documentElement.scrollWidth") <= 360
+    finally:
+        page.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_is_accessible(page, scheme):
+    if not AXE.is_file():
+        pytest.skip("needs axe-core: npm pack axe-core, and its axe.min.js at build/axe.min.js")
+    features = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", features)
+    page.open()
+    # (through the debugger: the page's own policy lets no script in from outside)
+    page.driver.execute_cdp_cmd("Runtime.evaluate", {"expression": AXE.read_text()})
+    found = page.driver.execute_async_script("axe.run().then(arguments[arguments.length - 1])")
+    page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    assert [
+        (fault["id"], [node["html"][:120] for node in fault["nodes"]][:3])
+        for fault in found["violations"]
+        if fault["impact"] in ("serious", "critical")
+    ] == []

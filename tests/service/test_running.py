@@ -1,0 +1,215 @@
+"""A service that runs: limits, strangers, slow clients, kills, reloads, metrics and the log."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import gzip
+import signal
+import socket
+import threading
+import time
+
+import pytest
+
+import joulecast
+from conftest import ENTRY_NAME
+from joulecast.errors import InputError
+from joulecast.networks import Network
+from joulecast.zoo.sources import push
+from service_process import start
+
+pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
+from joulecast.service import Settings
+from joulecast.service.caches import BoundedCache
+
+RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}
+QUESTION = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
+
+
+def test_strangers_are_refused(narrow):
+    for wrong in ("", "Bearer", "Bearer wrong", "Basic a-token-for-the-tests", "bearer " + "x" * 5000, "Bearer \xe9"):
+        answer = narrow.ask("/v1/predict", QUESTION, Authorization=wrong)
+        assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+    assert narrow.ask("/v1/metrics", Authorization="").status == 401
+    for path in ("/v1/health", "/v1/ready", "/", "/static/app.js"):
+        assert narrow.ask(path, Authorization="").status == 200
+    assert "a-token-for-the-tests" not in narrow.log.read_text()
+
+
+def test_too_much_is_refused(narrow):
+    small = {"operations": [RELU], "gpu": "A30"}
+    assert narrow.ask("/v1/predict/batch", {"requests": [small] * 3}).status == 200
+    cases = [
+        ("/v1/predict/batch", {"requests": [small] * 4}, "3"),
+        ("/v1/predict", {"operations": [RELU] * 41, "gpu": "A30"}, "40"),
+        ("/v1/predict_operations", {"operations": [RELU] * 41, "gpu": "A30"}, "40"),
+        ("/v1/extract", {"model": "densenet121", "input_shape": [1, 3, 224, 224]}, "40"),
+        ("/v1/best", {"model": "alexnet", "input_shape": [1, 3, 224, 224]}, "50"),
+        ("/v1/predict", b" " * 20_001, "20000"),
+    ]
+    for path, question, allowed in cases:
+        answer = narrow.ask(path, question)
+        assert answer.status == 413, path
+        assert allowed in answer.json["allowed"]
+
+
+def test_a_body_without_a_length_is_limited_too(narrow):
+    with socket.create_connection(("127.0.0.1", narrow.port)) as raw:
+        head = f"POST /v1/predict HTTP/1.1\r\nHost: x\r\nAuthorization: {narrow.headers['Authorization']}\r\n"
+        raw.sendall(head.encode() + b"Transfer-Encoding: chunked\r\n\r\n")
+        raw.sendall(b"2710\r\n" + b" " * 10_000 + b"\r\n" + b"2715\r\n" + b" " * 10_005 + b"\r\n")
+        assert raw.recv(1000).startswith(b"HTTP/1.1 413")
+
+
+def test_slow_clients_do_not_block_others(narrow):
+    head = f"POST /v1/predict HTTP/1.1\r\nHost: x\r\nAuthorization: {narrow.headers['Authorization']}\r\n"
+    slow = [socket.create_connection(("127.0.0.1", narrow.port)) for _ in range(40)]
+    for i, each in enumerate(slow):
+        # Some say nothing, some half a head, some half a body.
+        each.sendall(
+            b"" if i % 3 == 0 else head.encode() if i % 3 == 1 else head.encode() + b"Content-Length: 9\r\n\r\n{"
+        )
+    assert narrow.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
+    for i, each in enumerate(slow):
+        each.settimeout(10)
+        said = each.recv(1000)
+        assert said.startswith(b"HTTP/1.1 408") if i % 3 == 2 else said == b"", i
+        each.close()
+
+
+def test_other_pages_may_ask_where_that_is_set(narrow, service):
+    asked = {"Origin": "https://example.org", "Access-Control-Request-Method": "POST"}
+    allowed = narrow.ask("/v1/predict", method="OPTIONS", Authorization="", **asked)
+    assert allowed.headers["access-control-allow-origin"] == "https://example.org"
+    other = narrow.ask("/v1/health", Origin="https://example.com")
+    assert "access-control-allow-origin" not in other.headers
+    assert "access-control-allow-origin" not in service.ask("/v1/health", Origin="https://example.org").headers
+
+
+def test_the_page_lets_nothing_in(service):
+    policy = service.ask("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    assert service.ask("/v1/gpus").headers["x-content-type-options"] == "nosniff"
+
+
+def test_large_answers_are_zipped(service):
+    question = {"model": "resnet18", "input_shape": [8, 3, 224, 224]}
+    plain, zipped = (service.ask("/v1/sweep", question, Accept_Encoding=how) for how in ("identity", "gzip, br"))
+    assert gzip.decompress(zipped.body) == plain.body
+    assert len(zipped.body) < len(plain.body) / 5
+    assert zipped.headers["etag"] != plain.headers["etag"]
+    again = service.ask("/v1/sweep", question, Accept_Encoding="gzip", If_None_Match=zipped.headers["etag"])
+    assert again.status == 304
+
+
+def test_counts_and_logs(service):
+    service.ask("/v1/health", X_Request_ID="of-this-test")
+    service.ask("/v1/health", X_Request_ID='evil"}\u00e9')
+    text = service.ask("/v1/metrics").text
+    assert 'joulecast_requests_total{route="/v1/health",method="GET",status="200"}' in text
+    assert "joulecast_request_seconds_bucket" in text
+    for line in text.splitlines():
+        assert line.startswith("#") or float(line.rsplit(" ", 1)[1]) >= 0
+    line = next(line for line in service.lines() if line.get("request_id") == "of-this-test")
+    assert (line["path"], line["status"]) == ("/v1/health", 200)
+    assert "evil" not in service.log.read_text()
+
+
+def test_finishes_what_it_has_begun(tmp_path):
+    running = start(tmp_path)
+    question = {"model": "resnet18", "input_shape": [1, 3, 224, 224], "precision": ["fp32", "fp16", "bf16"]}
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = pool.submit(running.ask, "/v1/sweep", question)
+        deadline_s = time.monotonic() + 20
+        while "joulecast_waiting_requests 1" not in running.ask("/v1/metrics").text and time.monotonic() < deadline_s:
+            assert not asked.done()
+        running.process.send_signal(signal.SIGTERM)
+        assert asked.result().status == 200
+    assert running.process.wait(timeout=20) in (0, -signal.SIGTERM)
+
+
+def test_killed_under_load_it_starts_again(tmp_path):
+    running = start(tmp_path)
+    stop = threading.Event()
+
+    def load(place: int) -> None:
+        for batch in range(1, 1000):
+            if stop.is_set():
+                return
+            # Not answered by a template, so extracted, and written into the cache.
+            question = {**QUESTION, "model": "plain_bert_base", "input_shape": [batch, 8 + place]}
+            try:
+                running.ask("/v1/predict", question)
+            except OSError:
+                return
+
+    threads = [threading.Thread(target=load, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    folder = tmp_path / "cache" / "networks"
+    deadline_s = time.monotonic() + 40
+    while len(list(folder.glob("*.json"))) < 6 and time.monotonic() < deadline_s:
+        time.sleep(0.01)
+    running.process.kill()
+    running.process.wait()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    files = list(folder.glob("[!.]*.json"))
+    assert len(files) >= 6
+    for file in files:
+        Network.load(file)
+    again = start(tmp_path)
+    assert again.ask("/v1/predict", {**QUESTION, "model": "plain_bert_base", "input_shape": [1, 8]}).status == 200
+    assert again.stop() in (0, -signal.SIGTERM)
+
+
+def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    options = ["--follow", str(source), "--follow-seconds", "0.5"]
+    running = start(tmp_path, *options)
+    question = {"operations": [RELU], "gpu": "A30"}
+    before = running.ask("/v1/predict", question)
+    generation = running.ask("/v1/version").json["generation"]
+    push(small_entry, ENTRY_NAME, str(source))
+    deadline_s = time.monotonic() + 40
+    while running.ask("/v1/version").json["generation"] == generation and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    after = running.ask("/v1/predict", question, If_None_Match=before.headers["etag"])
+    running.stop()
+    assert after.status == 200
+    relu = joulecast.Operation("relu", [(32, 64, 56, 56)])
+    expected = joulecast.predict([(relu, 1)], None, "A30", predictor=str(small_entry))
+    assert after.json["energy_j"] == pytest.approx(expected.energy_j, rel=1e-9)
+    assert after.json["energy_j"] != before.json["energy_j"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_batch": 0}, {"tokens": ("short",)}, {"root_path": "x/"}, {"log_level": "loud"}, {"max_seconds": 0.0}],
+)
+def test_settings_are_checked(wrong):
+    with pytest.raises(InputError):
+        Settings(**wrong)
+
+
+def test_caches_are_bounded():
+    cache: BoundedCache[int, bytes] = BoundedCache(100, len)
+    for key in range(50):
+        cache.put(key, bytes(10))
+        cache.get(0)
+    assert len(cache) == 10
+    assert cache.size == 100
+    assert cache.get(0) is not None
+    assert cache.get(1) is None
+    cache.put(99, bytes(101))
+    assert cache.get(99) is None
+
+
+def test_the_command_line_says_what_is_missing(call, tmp_path):
+    assert call("serve", "--tokens-file", tmp_path / "none")[0] == 2
+    (tmp_path / "tokens").write_text("")
+    assert "empty" in call("serve", "--tokens-file", tmp_path / "tokens")[2]
+    assert "max_batch" in call("serve", "--max-batch", 0)[2]
