@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import http.server
 import json
+import os
 import stat
+import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -19,7 +22,7 @@ from joulecast.errors import InputError, MissingDependencyError, UnknownNameErro
 from joulecast.zoo import find_predictor
 from joulecast.zoo.files import MANIFEST
 from joulecast.zoo.sources import fetch, index_of, open_source, pull, push, remove
-from joulecast.zoo.store import forget, object_folder, pulled, pulled_folder
+from joulecast.zoo.store import admit, forget, object_folder, pulled, pulled_folder
 
 OPERATION = joulecast.Operation("relu", [(32, 64, 56, 56)])
 pytestmark = pytest.mark.usefixtures("fresh_cache")
@@ -153,6 +156,22 @@ def test_pull_from_anywhere(source, small):
     assert not where.exists()
     with pytest.raises(ZooError, match="no entry was pulled"):
         forget(NAME)
+
+
+def test_predicting_from_the_cache_is_light(folder):
+    """What was pulled, and a version of a registry that was fetched before, need no mlflow."""
+    where = pull(str(folder), NAME)
+    files = {path.name: path.read_bytes() for path in where.iterdir()}
+    admit(files, "models:/joulecast-a30-inference/1", "http://registry")
+    code = (
+        "import sys, joulecast as j\n"
+        "o = j.Operation('relu', [(32, 64, 56, 56)])\n"
+        f"for p in (None, '{NAME}', 'models:/joulecast-a30-inference/1'):\n"
+        "    assert j.predict_operations([o], 'A30', predictor=p).energy_j[0] > 0\n"
+        "sys.exit(sorted({'mlflow', 'torch', 'sklearn', 'pandas', 'boto3'} & set(sys.modules)) and 'not light')"
+    )
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": "http://registry"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_remove_from_a_folder(folder):
