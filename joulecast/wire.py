@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from .networks import Dropped, Entry, Network
 from .operations import Operation
 from .predictors.prediction import Interval, OperationCost, Prediction
 from .predictors.predictor import OperationPredictions
+from .predictors.spread import NetworkSpread, OperationSpread, ToldNetworkSpread, ToldOperationSpread
 from .queries import Choice, LeftOut, Sweep
 from .queries.objectives import Tariff
 
@@ -41,6 +42,8 @@ _CLASSES: Mapping[str, type[Any]] = {
         Prediction,
         Sweep,
         Tariff,
+        ToldNetworkSpread,
+        ToldOperationSpread,
         VoltageCurve,
     )
 }
@@ -71,8 +74,14 @@ def pack(value: Any) -> Any:
             return pack(value.item())
     name = type(value).__name__
     if is_dataclass(value) and _CLASSES.get(name) is type(value):
-        sent = [field.name for field in fields(value) if field.name not in _LEFT_BEHIND]
-        return {_TAG: name, **{each: pack(getattr(value, each)) for each in sent}}
+        sent = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _LEFT_BEHIND}
+        # What errors are looked up in is large, and stays; what was looked up goes.
+        match sent.get("spread"):
+            case NetworkSpread() as spread:
+                sent["spread"] = spread.told()
+            case OperationSpread() as spread:
+                sent["spread"] = spread.told(cast(OperationPredictions, value))
+        return {_TAG: name, **{each: pack(item) for each, item in sent.items()}}
     raise TypeError(f"{name} does not travel")
 
 

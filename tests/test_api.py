@@ -11,6 +11,7 @@ from torch import nn
 import joulecast
 from joulecast import Operation
 from joulecast.errors import InputError, UncoveredError, UnknownNameError, ZooError
+from joulecast.zoo import find_predictor
 
 CONV = Operation("conv2d", [(32, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32")
 LINEAR_TF32 = Operation("linear", [(32, 512)], {"out_features": 512}, precision="tf32")
@@ -98,17 +99,25 @@ def test_operations_alone():
 
 def test_what_is_not_covered_is_listed_and_strict_raises():
     network = [(CONV, 1), (LINEAR_TF32, 2)]
-    prediction = joulecast.predict(network, None, "A30")
+    own = {"predictor": find_predictor("A30", "inference").name}
+    prediction = joulecast.predict(network, None, "A30", **own)
     assert [cost.operation for cost in prediction.uncovered] == [LINEAR_TF32]
     assert prediction.uncovered[0].energy_j is None
     low, high = prediction.interval().energy_j
     assert high / prediction.energy_j > prediction.energy_j / low
     assert "missing" in prediction.interval_basis
-    assert prediction.device_time_s == joulecast.predict([(CONV, 1)], None, "A30").device_time_s
+    assert prediction.device_time_s == joulecast.predict([(CONV, 1)], None, "A30", **own).device_time_s
     with pytest.raises(UncoveredError, match="1 operations are not covered"):
-        joulecast.predict(network, None, "A30", strict=True)
+        joulecast.predict(network, None, "A30", strict=True, **own)
     with pytest.raises(InputError, match="covers none"):
-        joulecast.predict([(LINEAR_TF32, 2)], None, "A30")
+        joulecast.predict([(LINEAR_TF32, 2)], None, "A30", **own)
+
+
+def test_by_default_the_predictor_for_any_gpu_fills_in():
+    prediction = joulecast.predict([(CONV, 1), (LINEAR_TF32, 2)], None, "A30", strict=True)
+    assert prediction.uncovered == ()
+    assert any("linear tf32" in note for note in prediction.notes)
+    assert prediction.device_time_s > joulecast.predict([(CONV, 1)], None, "A30").device_time_s
 
 
 @pytest.mark.parametrize(
@@ -118,7 +127,6 @@ def test_what_is_not_covered_is_listed_and_strict_raises():
         (("resnet18", (8, 3, 64, 64), "A30", 5000), {}, InputError, "210 to 1440"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"precision": "fp31"}, UnknownNameError, "did you mean fp32"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"mode": "trianing"}, UnknownNameError, "training"),
-        (("resnet18", (8, 3, 64, 64), "A30"), {"precision": "bf16"}, InputError, "covers none"),
         (("resnet18", (8, 3, 64, 64), "2080 Ti"), {"precision": "bf16"}, InputError, "does not support bf16"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"predictor": "tree"}, UnknownNameError, "predictor"),
         (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "product"}, InputError, "overlap, sum"),

@@ -1,7 +1,7 @@
 """Trees and a Gaussian process together: each where it is better.
 
 Near what was measured the process is closer to the truth; far away it knows nothing but the mean, while trees still
-know the order of things. The weight of the process follows its own closeness.
+know the order of things. The weight of the process is the share of the variance that its nearest point explains.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ class BlendRegressor:
         """One value per row of inputs."""
         by_trees = self.trees(inputs)
         by_process, closeness = self.process(inputs)
-        weight = self.share * closeness
+        weight = self.share * closeness**2
         mixed: FloatArray = by_trees + weight * (by_process - by_trees)
         return mixed

@@ -125,6 +125,25 @@ class Work:
             most_mhz=spread(np.broadcast_to(self.most_mhz, (int(covered.sum()),))),
         )
 
+    def or_else(self, other: Self) -> Self:
+        """The same, with another's operations where nothing is known here; searched for as strictly as either."""
+        unknown = np.isnan(self.switching_j)
+
+        def known(mine: FloatArray | float, others: FloatArray | float) -> FloatArray:
+            return np.where(unknown, others, mine)
+
+        parts = zip(*(((p.compute_s, p.memory_s, p.cache_s)) for p in (self.parts, other.parts)), strict=True)
+        return replace(
+            self,
+            clock_mhz=known(self.clock_mhz, other.clock_mhz),
+            parts=LeastTimes(*(known(mine, others) for mine, others in parts)),
+            switching_j=known(self.switching_j, other.switching_j),
+            awake_j=known(self.awake_j, other.awake_j),
+            memory_j=known(self.memory_j, other.memory_j),
+            most_mhz=known(self.most_mhz, other.most_mhz),
+            cap_w=max(self.cap_w, other.cap_w),
+        )
+
     def at(self, clock_mhz: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         """Device seconds and dynamic joules at a clock, or at one for each operation."""
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)

@@ -14,16 +14,19 @@ from ..errors import InputError, UncoveredError
 from ..hardware import GPU
 from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
+from ..notebook import Picture
 from ..operations import Operation
 from .calibration import NetworkCalibration
 from .composition import HostModel, Totals, compose, plain_sum
 from .features import FloatArray, roofline
+from .filled import FilledPredictor
 from .predictor import OperationPredictions, PredictsOperations, Source
 from .spread import FAR_SHARE, NetworkSpread
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
 Bound = Literal["compute", "memory", "launch"]
+_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -208,6 +211,17 @@ class Prediction:
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
         return self.spread is not None and self.spread.supports(level)
+
+    def _repr_html_(self) -> str:
+        from .prediction_html import html
+
+        return html(self)
+
+    def plot(self) -> Picture:
+        """The operations that cost most energy, as a picture that Jupyter shows and `save` writes."""
+        from .prediction_html import plot
+
+        return plot(self)
 
     def to_csv(self) -> str:
         """The operations as CSV, one line each, most energy first."""
@@ -401,6 +415,12 @@ class NetworkPredictor:
     def _coverage(self) -> str:
         return ", ".join(self.operations.coverage)
 
+    def _filled(self, network: Network) -> tuple[str, ...]:
+        """Kinds and precisions that the GPU's own predictor lacks."""
+        if not isinstance(self.operations, FilledPredictor):
+            return ()
+        return self.operations.filled([entry.operation for entry in network])
+
     def _notes(
         self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float, spread: NetworkSpread | None
     ) -> Iterator[str]:
@@ -408,6 +428,10 @@ class NetworkPredictor:
             yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
         elif not self._is_default(clock_mhz, power_limit_w):
             yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
+        if filled := self._filled(network):
+            more = f" and {len(filled) - _SHOWN} more" if len(filled) > _SHOWN else ""
+            shown = ", ".join(filled[:_SHOWN]) + more
+            yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
         if not self.host.learned:
             yield "no network was measured on this GPU: host cost taken from the A30"
         if spread is None:

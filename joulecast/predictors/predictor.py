@@ -256,6 +256,10 @@ class OperationPredictor:
             spread=self.spread,
         )
 
+    def covers(self, operation: Operation) -> bool:
+        """Whether it, or a kind like it, was measured in its precision."""
+        return self._group(operation) is not None
+
     def _static_power_w(self, clock_mhz: Any) -> Any:
         default_w = static_power_w(self.gpu, float(self.gpu.boost_clock_mhz))
         return self.baseline.static_power_w * static_power_w(self.gpu, clock_mhz) / default_w

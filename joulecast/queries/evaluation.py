@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..hardware import GPU
 from ..predictors.features import FloatArray
 from ..predictors.over_clocks import OverClocks, predict_over_clocks
-from ..predictors.prediction import NetworkPredictor, Prediction
+from ..predictors.prediction import NetworkPredictor
 from .memory import MemoryNeed
 from .question import Variant
 
@@ -21,22 +21,12 @@ class Curve:
         variant: What.
         memory: What it needs.
         over: The predictions, as arrays.
-        stands_in_for: The GPU's own predictor, where that does not cover the job.
     """
 
     gpu: GPU
     variant: Variant
     memory: MemoryNeed
     over: OverClocks
-    stands_in_for: str | None = None
-
-    def notes(self, told: Prediction) -> tuple[str, ...]:
-        """What to keep in mind of one of the predictions."""
-        if self.stands_in_for is None:
-            return told.notes
-        # (the predictor for any GPU would say that this one has none of its own)
-        kept = tuple(note for note in told.notes if "has no predictor of its own" not in note)
-        return f"{self.stands_in_for} does not cover this: predicted by what other GPUs showed", *kept
 
     @property
     def name(self) -> str:

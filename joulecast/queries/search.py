@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.features import FloatArray
-from ..predictors.prediction import Interval, NetworkPredictor, Prediction
-from ..zoo import entries, find_predictor
-from ..zoo.catalogue import ANY_GPU
+from ..predictors.prediction import Interval, Prediction
+from ..zoo import find_predictor
 from ..zoo.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
@@ -101,7 +100,7 @@ class _Candidates:
                 reason = _reason_against(gpu, clocks, variant, need, question, tariff)
                 if reason is None:
                     predictor = predictor or find_predictor(gpu, mode, question.predictor)
-                    found = _curve(predictor, clocks, variant, need, question)
+                    found = curve(predictor, variant, need, clocks, question.power_limit_w)
                     missing = found.over.missing
                     if not missing:
                         curves.append(found)
@@ -160,7 +159,7 @@ class _Candidates:
                 measured=told.gpu in known,
                 cost=self.tariff.cost(told.time_s, told.energy_j, told.gpu),
                 carbon_g=self.tariff.carbon_g(told.energy_j),
-                notes=each.notes(told),
+                notes=told.notes,
             )
 
         return make
@@ -205,18 +204,6 @@ def _reason_against(
     if tariff.has_prices and tariff.hourly(gpu.name) is None:
         return "has no price per hour"
     return None
-
-
-def _curve(
-    predictor: NetworkPredictor, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question
-) -> Curve:
-    """A job on the GPU of a predictor."""
-    found = curve(predictor, variant, need, clocks, question.power_limit_w)
-    if not found.over.missing or question.predictor is not None or predictor.any_gpu or ANY_GPU not in entries():
-        return found
-    # What the GPU's own predictor has not learned, such as half precision, the one for any GPU may.
-    other = find_predictor(found.gpu, variant.network.mode, ANY_GPU)
-    return replace(curve(other, variant, need, clocks, question.power_limit_w), stands_in_for=predictor.name)
 
 
 def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError:

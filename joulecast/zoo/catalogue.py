@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
+from ..predictors.filled import FilledPredictor
 from ..predictors.prediction import NetworkPredictor
+from ..predictors.predictor import OperationPredictor
 from ..resources import shipped
 from .any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .corrections import FORMS
@@ -17,7 +20,7 @@ from .files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
-    **dict.fromkeys(("blend", "forest"), load_entry),
+    **dict.fromkeys(("blend", "forest", "xgboost"), load_entry),
     **dict.fromkeys(FORMS, load_any_gpu),
 }
 """What a manifest names as its predictor -> what reads such an entry."""
@@ -38,7 +41,9 @@ def entries(zoo: Path | None = None) -> list[str]:
 
 
 ANY_GPU = "any-gpu/boosting"
-"""The entry for GPUs that have none of their own."""
+ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
+"""Mode -> the entry for GPUs that have none of their own: the one with the smaller errors on networks of chips that
+were left out. Where it is not in the zoo, ANY_GPU stands in."""
 
 
 def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
@@ -52,7 +57,7 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
     if predictor is None:
         # (looked for by name: listing the whole zoo takes longer than a prediction)
         own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
-        for name in (*own, ANY_GPU):
+        for name in (*own, ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU):
             if found := pulled_folder(name):
                 return found
             if (zoo / name / MANIFEST).is_file():
@@ -125,4 +130,15 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> N
             given=f"{gpu.name}, {mode}",
             allowed=f"{found.operations.gpu.name}, {found.operations.mode}",
         )
-    return found
+    return found if predictor is not None else _filled(found)
+
+
+def _filled(found: NetworkPredictor) -> NetworkPredictor:
+    """A GPU's own predictor with what it lacks filled in, where there is a predictor for any GPU."""
+    own = found.operations
+    folder = shipped("zoo") / ANY_GPU
+    if not isinstance(own, OperationPredictor) or not (folder / MANIFEST).is_file():
+        return found
+    return replace(
+        found, operations=FilledPredictor(own, lambda: find_predictor(own.gpu, own.mode, ANY_GPU).operations)
+    )

@@ -64,12 +64,16 @@ def test_many_clocks_at_once_are_single_predictions(gpu, cap_w):
         assert together.time_s[place] == pytest.approx(one.time_s, rel=1e-9)
         assert together.energy_j[place] == pytest.approx(one.energy_j, rel=1e-9)
         assert together.held_clocks_mhz[place] == pytest.approx(one.held_clock_mhz, rel=1e-9)
+        told = together.at(place)
+        assert (told.notes, told.supports(0.9)) == (one.notes, one.supports(0.9))
+        if one.supports(0.9):
+            assert told.interval(0.9).energy_j == pytest.approx(one.interval(0.9).energy_j, rel=1e-9)
 
 
 def test_what_is_not_covered_is_in_no_total():
     linear = joulecast.Operation("linear", [(32, 512)], {"out_features": 512}, precision="tf32")
     network = joulecast.Network.of([(joulecast.Operation("relu", [(32, 64, 56, 56)]), 5), (linear, 2)])
-    predictor = find_predictor("A30", "inference")
+    predictor = find_predictor("A30", "inference", find_predictor("A30", "inference").name)
     together = predict_over_clocks(predictor, network, [600.0, 1440.0])
     assert together.missing == 1
     for place, clock in enumerate((600.0, 1440.0)):

@@ -1,0 +1,102 @@
+"""A GPU's own predictor, filled in by the one for any GPU where it knows nothing.
+
+What was never measured of a kind and precision on a GPU (half precision on the A30) is predicted from its data sheet by
+what other GPUs showed, instead of being left out of the totals. Launching an operation takes the host as long in any
+precision, so the host time is the GPU's own where the kind was measured at all. Device times are taken as they are:
+the predictor for any GPU has learned from this GPU's other measurements, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import compress
+
+import numpy as np
+
+from ..hardware import GPU
+from ..operations import Operation
+from .baseline import group_of, smooth_max
+from .features import FloatArray
+from .predictor import OperationPredictions, OperationPredictor, PredictsOperations
+
+
+@dataclass(frozen=True)
+class FilledPredictor:
+    """Predicts by what was measured on the GPU, and what is left by what was not.
+
+    Args:
+        own: Of the GPU.
+        find_other: Gives one of the same GPU and mode that covers more; called when something is missing.
+    """
+
+    own: OperationPredictor
+    find_other: Callable[[], PredictsOperations]
+
+    @property
+    def gpu(self) -> GPU:
+        """Where it predicts."""
+        return self.own.gpu
+
+    @property
+    def mode(self) -> str:
+        """Inference or training."""
+        return self.own.mode
+
+    @property
+    def coverage(self) -> tuple[str, ...]:
+        """What was measured, and what is filled in."""
+        return (*self.own.coverage, f"the rest in {', '.join(self.gpu.peak_flops)} from its data sheet")
+
+    def predict(
+        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
+    ) -> OperationPredictions:
+        """Predict operations; see `OperationPredictor.predict`.
+
+        Raises:
+            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
+        """
+        predictions = self.own.predict(operations, clock_mhz, power_limit_w)
+        missing = np.array([source == "missing" for source in predictions.source], dtype=bool)
+        if not missing.any():
+            return predictions
+        some = [*compress(operations, missing)]
+        filled = self.find_other().predict(some, clock_mhz, power_limit_w)
+        host_s = self._host_s(some, filled.host_time_s)
+        time_s = smooth_max(filled.device_time_s, host_s)
+        power_w = predictions.static_power_w + filled.dynamic_energy_j / time_s
+        power_w = np.minimum(power_w, self.gpu.checked_power_limit_w(power_limit_w))
+        work = None if filled.work is None else filled.work.among(missing)
+        sources = iter(filled.source)
+
+        def with_filled(known: FloatArray, found: FloatArray) -> FloatArray:
+            whole = known.copy()
+            whole[missing] = found
+            return whole
+
+        return replace(
+            predictions,
+            time_s=with_filled(predictions.time_s, time_s),
+            power_w=with_filled(predictions.power_w, power_w),
+            energy_j=with_filled(predictions.energy_j, power_w * time_s),
+            device_time_s=with_filled(predictions.device_time_s, filled.device_time_s),
+            dynamic_energy_j=with_filled(predictions.dynamic_energy_j, filled.dynamic_energy_j),
+            host_time_s=with_filled(predictions.host_time_s, host_s),
+            held_clock_mhz=with_filled(predictions.held_clock_mhz, filled.held_clock_mhz),
+            source=tuple(next(sources) if source == "missing" else source for source in predictions.source),
+            work=work if predictions.work is None or work is None else predictions.work.or_else(work),
+        )
+
+    def _host_s(self, operations: Sequence[Operation], otherwise: FloatArray) -> FloatArray:
+        baseline = self.own.baseline
+        known = {group.split()[0]: row.host_s[baseline.method] for group, row in baseline.groups.items()}
+        return np.array([known.get(op.kind, s) for op, s in zip(operations, otherwise.tolist(), strict=True)])
+
+    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
+        """See `PredictsOperations.in_network`; a network is its parts."""
+        return self.own.in_network(predictions, counts)
+
+    def filled(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """Which of these are filled in, as kinds with their precision."""
+        lacking = [operation for operation in operations if not self.own.covers(operation)]
+        return tuple(dict.fromkeys(group_of(operation, self.gpu) for operation in lacking))

@@ -1,0 +1,84 @@
+"""What a GPU's own predictor lacks, filled in by one that covers more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from joulecast import Network, Operation
+from joulecast.hardware import find_gpu
+from joulecast.predictors.composition import HostModel
+from joulecast.predictors.filled import FilledPredictor
+from joulecast.predictors.fitting import fit_own
+from joulecast.predictors.prediction import NetworkPredictor
+from joulecast.predictors.recipe import ForestRecipe
+from joulecast.zoo import find_predictor
+
+A30 = find_gpu("A30")
+CONV = Operation("conv2d", [(32, 64, 28, 28)], {"out_channels": 64, "kernel_size": 3}, precision="fp32")
+OPERATIONS = [CONV, CONV.replace(precision="bf16"), Operation("relu", [(32, 64, 28, 28)], precision="bf16")]
+
+
+@pytest.fixture(scope="module")
+def own(dataset):
+    return fit_own(dataset, "inference", ForestRecipe(trees=8))
+
+
+@pytest.fixture(scope="module")
+def other():
+    return find_predictor("A30", "inference", "any-gpu/boosting").operations
+
+
+@pytest.fixture(scope="module")
+def filled(own, other):
+    return FilledPredictor(own, lambda: other)
+
+
+def test_what_was_measured_stays_and_the_rest_is_filled_in(own, other, filled):
+    alone, whole, rest = (p.predict(OPERATIONS) for p in (own, filled, other))
+    assert alone.source == (alone.source[0], "missing", "missing")
+    assert whole.source == (alone.source[0], "modelled", "modelled")
+    for name in ("time_s", "power_w", "device_time_s", "dynamic_energy_j"):
+        assert getattr(whole, name)[0] == getattr(alone, name)[0]
+    assert whole.device_time_s[1:] == pytest.approx(rest.device_time_s[1:])
+    # Launching takes this machine's host as long in any precision.
+    assert whole.host_time_s[1] == whole.host_time_s[0]
+    assert whole.energy_j == pytest.approx(whole.power_w * whole.time_s)
+    assert (whole.power_w <= A30.power_limit_w).all()
+
+
+def test_nothing_is_asked_for_where_nothing_is_missing(own):
+    def never():
+        raise AssertionError
+
+    assert (FilledPredictor(own, never).predict([CONV]).time_s == own.predict([CONV]).time_s).all()
+
+
+def test_networks_say_what_is_filled_in(own, filled):
+    predictor = NetworkPredictor("test", filled, HostModel(5e-6, learned=True), "overlap")
+    network = Network.of([(operation, 3) for operation in OPERATIONS])
+    prediction = predictor.predict(network)
+    assert prediction.uncovered == ()
+    assert any("conv2d bf16, relu bf16" in note for note in prediction.notes)
+    assert sum(cost.energy_j for cost in prediction.operations) == pytest.approx(prediction.energy_j)
+    assert prediction.interval() is None
+    slow = predictor.predict(network, 720)
+    assert slow.time_s > prediction.time_s
+    assert slow.power_w < prediction.power_w
+    measured_only = predictor.predict(Network.of([(CONV, 3)]))
+    assert not any("data sheet" in note for note in measured_only.notes)
+
+
+def test_what_exists_on_no_such_gpu_stays_missing(filled):
+    turing = replace(A30, peak_flops={"fp32": A30.peak_flops["fp32"]})
+    own, other = replace(filled.own, gpu=turing), replace(filled.find_other(), gpu=turing)
+    predictions = FilledPredictor(own, lambda: other).predict(OPERATIONS)
+    assert predictions.source[1:] == ("missing", "missing")
+    assert np.isnan(predictions.time_s[1:]).all()
+
+
+def test_the_default_is_filled_in():
+    predictions = find_predictor("A30", "inference").operations.predict(OPERATIONS)
+    assert "missing" not in predictions.source
