@@ -166,5 +166,6 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         operations = golden_operations(golden["operations"])
         again = predictor.predict(operations)
         rehearse(network_predictor, operations)
-    require_agreement(folder, manifest, [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])])
+        pairs = [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])]
+    require_agreement(folder, manifest, pairs)
     return network_predictor
