@@ -20,7 +20,7 @@ from .operations import Operation
 from .predictors.prediction import Interval, OperationCost, Prediction
 from .predictors.predictor import OperationPredictions
 from .predictors.spread import NetworkSpread, OperationSpread, ToldNetworkSpread, ToldOperationSpread
-from .queries import Choice, LeftOut, Sweep
+from .queries import Choice, Choices, LeftOut, Sweep
 from .queries.objectives import Tariff
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
@@ -64,6 +64,8 @@ def pack(value: Any) -> Any:
             return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
         case Operation():
             return {_TAG: "Operation", **value.to_json()}
+        case Choices():
+            return {_TAG: "Choices", "choices": [*map(pack, value)], "left_out": pack(value.left_out)}
         case Mapping():
             return {_TAG: "map", "items": [[pack(key), pack(item)] for key, item in value.items()]}
         case list() | tuple():
@@ -112,6 +114,8 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
             return {unpack(key): unpack(item) for key, item in content["items"]}
         case "array":
             return np.array([math.nan if item is None else item for item in content["values"]], dtype=float)
+        case "Choices":
+            return Choices(unpack(content["choices"]), unpack(content["left_out"]))
         case "Operation":
             return Operation.from_json(content)
     if tag not in _CLASSES:

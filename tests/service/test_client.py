@@ -137,7 +137,9 @@ def test_choices_are_equal(client, options, limits):
     here, there = joulecast.sweep(*job, **options), client.sweep(*job, **options)
     assert there == here
     assert there.pareto() == here.pareto()
-    assert client.best(*job, **options, **limits) == joulecast.best(*job, **options, **limits)
+    best = client.best(*job, **options, **limits)
+    assert best == joulecast.best(*job, **options, **limits)
+    assert best.left_out == joulecast.best(*job, **options, **limits).left_out
 
 
 @pytest.mark.parametrize(
