@@ -25,8 +25,9 @@ from joulecast.predictors.any_gpu import AnyGpuPredictor
 from joulecast.predictors.any_gpu_fitting import fit_operations, network_learner
 from joulecast.predictors.any_gpu_recipes import RooflineRecipe
 from joulecast.predictors.any_gpu_validation import Known, fit_hosts, log_ratios
-from joulecast.predictors.boosting import DeviceRow, device_rows
+from joulecast.predictors.boosting import device_rows
 from joulecast.predictors.contract import Correction, Networks
+from joulecast.predictors.device_row import DeviceRow
 from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipe import AnyGpuRecipe, BoostingRecipe
 from joulecast.predictors.splits import fold_of
