@@ -91,8 +91,8 @@ def _networks(rows: Sequence[Mapping[str, Any]]) -> str:
 ## Networks on chips that were left out
 
 Operations learned without anything measured on a GPU with their chip. "Nothing known": no network of that chip was
-learned from, either; "networks known": those of other names were (a quarter of the names is left out at a time). Time,
-energy, power: mean absolute error in per cent. "Whole": with what was learned from networks; "parts": device and host
+learned from, either; "networks known": those of other names were. Time, energy, power: mean absolute error in per
+cent. "Whole": with what was learned from networks; "parts": device and host
 overlapped, without that; "sum": the loops of single operations added up.
 """
     ]

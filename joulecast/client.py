@@ -14,7 +14,7 @@ from .operations import Operation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
 from .problems import ERROR_CLASSES, TYPE_PREFIX
-from .queries import Choice, Sweep
+from .queries import Choices, Sweep
 
 _LOCAL = "http://127.0.0.1:8000"
 
@@ -162,7 +162,7 @@ class Client:
         price_per_hour: float | Mapping[str, float] | None = None,
         price_per_kwh: float | None = None,
         carbon: float | str | None = None,
-    ) -> list[Choice]:
+    ) -> Choices:
         """See `joulecast.best`.
 
         Raises:
@@ -180,7 +180,8 @@ class Client:
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }
-        return list(self._ask("best", question))
+        found: Choices = self._ask("best", question)
+        return found
 
     def sweep(
         self,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -19,7 +19,8 @@ from .networks import Dropped, Entry, Network
 from .operations import Operation
 from .predictors.prediction import Interval, OperationCost, Prediction
 from .predictors.predictor import OperationPredictions
-from .queries import Choice, LeftOut, Sweep
+from .predictors.spread import NetworkSpread, OperationSpread, ToldNetworkSpread, ToldOperationSpread
+from .queries import Choice, Choices, LeftOut, Sweep
 from .queries.objectives import Tariff
 
 MEDIA_TYPE = "application/vnd.joulecast.v1+json"
@@ -41,6 +42,8 @@ _CLASSES: Mapping[str, type[Any]] = {
         Prediction,
         Sweep,
         Tariff,
+        ToldNetworkSpread,
+        ToldOperationSpread,
         VoltageCurve,
     )
 }
@@ -61,6 +64,8 @@ def pack(value: Any) -> Any:
             return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
         case Operation():
             return {_TAG: "Operation", **value.to_json()}
+        case Choices():
+            return {_TAG: "Choices", "choices": [*map(pack, value)], "left_out": pack(value.left_out)}
         case Mapping():
             return {_TAG: "map", "items": [[pack(key), pack(item)] for key, item in value.items()]}
         case list() | tuple():
@@ -71,8 +76,14 @@ def pack(value: Any) -> Any:
             return pack(value.item())
     name = type(value).__name__
     if is_dataclass(value) and _CLASSES.get(name) is type(value):
-        sent = [field.name for field in fields(value) if field.name not in _LEFT_BEHIND]
-        return {_TAG: name, **{each: pack(getattr(value, each)) for each in sent}}
+        sent = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _LEFT_BEHIND}
+        # What errors are looked up in is large, and stays; what was looked up goes.
+        match sent.get("spread"):
+            case NetworkSpread() as spread:
+                sent["spread"] = spread.told()
+            case OperationSpread() as spread:
+                sent["spread"] = spread.told(cast(OperationPredictions, value))
+        return {_TAG: name, **{each: pack(item) for each, item in sent.items()}}
     raise TypeError(f"{name} does not travel")
 
 
@@ -103,6 +114,8 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
             return {unpack(key): unpack(item) for key, item in content["items"]}
         case "array":
             return np.array([math.nan if item is None else item for item in content["values"]], dtype=float)
+        case "Choices":
+            return Choices(unpack(content["choices"]), unpack(content["left_out"]))
         case "Operation":
             return Operation.from_json(content)
     if tag not in _CLASSES:

@@ -108,7 +108,7 @@ def simulated_dataset(mode: str = "inference") -> Dataset:
 
 # What the simulated libraries reach of the least time.
 SLOWER_THAN_PHYSICS = {"conv2d": 2.0, "relu": 1.2, "linear": 1.3, "batch_norm": 1.5}
-TRUE_ENERGY = EnergyConstants(4e-12, 0.6e-12, 70e-12, 170e-12, 1.2)
+TRUE_ENERGY = EnergyConstants(5e-12, 0.6e-12, 50e-12, 90e-12, 0.5)
 
 
 def simulated_gpu(name: str) -> Dataset:
@@ -118,7 +118,7 @@ def simulated_gpu(name: str) -> Dataset:
     clock = float(gpu.boost_clock_mhz)
     least = LeastTimes.of(operations, gpu, clock)
     device_s = least.time_s * np.array([SLOWER_THAN_PHYSICS[operation.kind] for operation in operations])
-    energy_j = TRUE_ENERGY.dynamic_energy_j(operations, least, device_s, gpu, clock)
+    energy_j = TRUE_ENERGY.dynamic_energy_j(operations, device_s, gpu, clock)
     power_w = static_power_w(gpu, clock) + energy_j / device_s
     rows = []
     for operation, seconds, watts in zip(operations, device_s.tolist(), power_w.tolist(), strict=True):

@@ -42,6 +42,7 @@ ROOMS = [
     "resources",
     "problems",
     "plotting",
+    "notebook",
     "hardware",
     "datasets",
     "profiling",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError
 from ..inputs import parse_shapes as parse_shapes
+from ..operations import operation_text as operation_text
 
 if TYPE_CHECKING:
-    from ..operations import Operation
+    pass
 
 Model = Annotated[
     str,
@@ -52,18 +53,3 @@ def refuse_both(as_json: bool, as_csv: bool) -> None:
     """
     if as_json and as_csv:
         raise InputError("output is either JSON or CSV", given="--json --csv", hint="leave one of them out")
-
-
-def operation_text(operation: Operation) -> str:
-    """Short, but enough to tell the operations of a network apart."""
-    shapes = ["x".join(map(str, shape)) for shape in operation.input_shapes]
-    out = "x".join(map(str, operation.output_shape))
-    names: dict[str, Any] = {"kernel_size": "k", "stride": "s", "groups": "g"}
-    details = " ".join(
-        f"{short}{operation.attributes[name]}"
-        for name, short in names.items()
-        if name in operation.attributes and operation.attributes[name] not in (1, None)
-    )
-    inputs = f"{len(shapes)} inputs" if len(shapes) > 3 else ", ".join(shapes)
-    change = out if set(shapes) == {out} else f"{inputs} -> {out}"
-    return f"{operation.kind} {change}" + (f" {details}" if details else "") + f" {operation.precision}"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
-from ..errors import unknown_name
+from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
 from ..networks import Network
 from ..operations import MODES
@@ -22,16 +23,21 @@ from ..predictors.any_gpu_validation import (
 )
 from ..predictors.calibration import NetworkCalibration
 from ..predictors.contract import Networks
-from ..predictors.recipe import AnyGpuRecipe, BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
+from ..predictors.recipe import AnyGpuRecipe, BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe, predictor_of
 from ..predictors.report import write_report
 from ..predictors.scores import Score, any_gpu_scores, own_scores
 from ..predictors.transformer_recipe import TransformerRecipe
+from ..predictors.tuning import Trial, search
 from ..predictors.validation import Validation, validate
+from ..predictors.xgboost_recipe import XGBoostRecipe
 from ..profiling import network_of
 from ..zoo.any_gpu_training import train_any_gpu
 from ..zoo.rendering import any_gpu_errors
-from ..zoo.tracking import track, track_any_gpu
+from ..zoo.tracking import track, track_any_gpu, tuning
 from ..zoo.training import train
+
+Tracking = tuple[str | None, str]
+"""Server or store (None for the default), and the command that was called."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +130,48 @@ def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe
         yield trained
 
 
+def tune(
+    loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, trials: int, tracking: Tracking | None
+) -> Iterator[tuple[Loaded, str, Trial]]:
+    """Search for better settings for each dataset and mode; the best trial of each.
+
+    Args:
+        loaded: Datasets.
+        asked: Modes; none for all.
+        recipe: With a search space.
+        trials: At most, per dataset and mode.
+        tracking: Server and command; None: nothing is logged.
+
+    Raises:
+        InputError: The recipe has nothing to search.
+        TrackingError: The server did not take the trials.
+    """
+    if not isinstance(recipe, XGBoostRecipe) or not recipe.search:
+        raise InputError(
+            "this recipe has nothing to search",
+            given=predictor_of(recipe),
+            allowed="a recipe with [search]",
+            hint="see predictors/xgboost.toml",
+        )
+    for each, mode in _own(loaded, asked):
+        found: list[Trial] = []
+        gpu = each.dataset.card.gpu
+        tags = {"gpu": gpu, "mode": mode, "predictor": predictor_of(recipe)}
+        with contextlib.ExitStack() as stack:
+            log = None
+            if tracking is not None:
+                uri, command = tracking
+                log = stack.enter_context(tuning(f"tune {gpu} {mode}", tags, uri, command=command))
+            for trial in search(each.dataset, mode, recipe, trials):
+                found.append(trial)
+                if log is not None:
+                    log.trial(trial.settings, trial.metrics)
+            best = min(found, key=lambda trial: trial.loss)
+            if log is not None:
+                log.best(best.settings, best.metrics)
+        yield each, mode, best
+
+
 def _validate_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe, quick: bool) -> list[Validation]:
     return [validate(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)]
 
@@ -168,6 +216,7 @@ _ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores,
 
 WAYS: Mapping[type[Recipe], Way] = {
     ForestRecipe: _OWN,
+    XGBoostRecipe: _OWN,
     BlendRecipe: _OWN,
     RooflineRecipe: _ANY_GPU,
     BoostingRecipe: _ANY_GPU,

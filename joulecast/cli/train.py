@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +16,7 @@ from .arguments import table
 if TYPE_CHECKING:
     from ..predictors.recipe import Recipe
     from ..predictors.scores import Score
-    from .recipes import Loaded
+    from .recipes import Entry, Loaded, Tracking
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; may be given several times.")]
 _Recipes = Annotated[
@@ -41,6 +41,9 @@ def train(
     quick: _Quick = False,
     no_track: _NoTrack = False,
     register: Annotated[bool, typer.Option("--register", help="Register the entries in MLflow, too.")] = False,
+    tune: Annotated[
+        int, typer.Option("--tune", min=0, help="Try so many settings out of the recipe's [search] first.")
+    ] = 0,
 ) -> None:
     """Validate recipes on datasets, fit them on everything, and write zoo entries with model cards.
 
@@ -57,17 +60,34 @@ def train(
     for name, one in settings.items():
         way = WAYS[type(one)]
         scores[name] = []
-        for trained in way.train(loaded, mode or (), one, quick):
+        tracking = None if no_track else (tracking_uri, _command())
+        for chosen, trained in _trained(loaded, mode or (), one, quick, tune, tracking):
             entry = trained.save(zoo)
             typer.echo(f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}")
             scores[name] += found
             if not no_track:
-                run = way.track(trained, one, entry, tracking_uri, command=_command())
+                run = way.track(trained, chosen, entry, tracking_uri, command=_command())
                 typer.echo(f"MLflow run {run}")
                 if register:
                     _register(entry, tracking_uri, run)
     if len(settings) > 1:
         typer.echo(_table(scores))
+
+
+def _trained(
+    loaded: Sequence[Loaded], modes: Sequence[str], recipe: Recipe, quick: bool, trials: int, tracking: Tracking | None
+) -> Iterator[tuple[Recipe, Entry]]:
+    """Entries with the settings that each was made with: the recipe's, or the best of a search for each."""
+    from .recipes import WAYS, tune
+
+    way = WAYS[type(recipe)]
+    if not trials:
+        yield from ((recipe, entry) for entry in way.train(loaded, modes, recipe, quick))
+        return
+    for each, mode, best in tune(loaded, modes, recipe, trials, tracking):
+        found = ", ".join(f"{name} = {value:g}" for name, value in best.settings.items())
+        typer.echo(f"{each.dataset.card.gpu}, {mode}: {found}")
+        yield from ((best.recipe, entry) for entry in way.train([each], [mode], best.recipe, quick))
 
 
 def evaluate(

@@ -22,6 +22,7 @@ from .calibration import Calibration
 from .clock import Work
 from .contract import Correction, launch_s
 from .features import FloatArray
+from .half_precision import HalfPrecision
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
 from .relative import RELATIVE_NAMES, relative_features
@@ -51,12 +52,14 @@ class Learned:
             nobody measured stays within.
         energy: What work costs.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
+        half: What networks showed of half precision; None where operations showed more.
     """
 
     time: Regressor
     ranges: Mapping[str, Range]
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
+    half: HalfPrecision | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the regressor."""
@@ -65,6 +68,7 @@ class Learned:
             "ranges": {name: list(values) for name, values in self.ranges.items()},
             "energy": self.energy.to_json(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
+            "half": None if self.half is None else self.half.to_json(),
         }
 
     @classmethod
@@ -75,12 +79,14 @@ class Learned:
             ranges={name: (float(low), float(high)) for name, (low, high) in value["ranges"].items()},
             energy=EnergyConstants.from_json(value["energy"]),
             host_s={mode: dict(kinds) for mode, kinds in value["host_s"].items()},
+            half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
         )
 
     def ratio(self, operations: Sequence[Operation], matrix: FloatArray) -> FloatArray:
         """Device time over least time, one value per operation."""
         lowest, highest = np.array([self._range(operation) for operation in operations]).T
-        return np.exp(np.clip(self.time(matrix.astype(np.float32)), lowest, highest))
+        ratio = np.exp(np.clip(self.time(matrix.astype(np.float32)), lowest, highest))
+        return ratio if self.half is None else self.half.applied(operations, ratio)
 
     def _range(self, operation: Operation) -> Range:
         kind, family = operation.kind, operation.row.family
@@ -176,7 +182,13 @@ class AnyGpuPredictor:
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         held_mhz = work.held_mhz(clock, cap_w)
-        device_s, dynamic_j = work.at(held_mhz)
+        # The loops that were learned from ran under their caps, and too shortly to throttle as networks do: what
+        # the default clock and cap let each hold counts as that clock.
+        default = float(self.gpu.boost_clock_mhz)
+        top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0) if np.isfinite(cap_w) else default
+        device_s, _ = work.at(default * held_mhz / top_mhz)
+        allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
+        dynamic_j = np.minimum(work.at(held_mhz)[1], allowed_w * device_s)
         host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s

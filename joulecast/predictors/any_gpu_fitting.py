@@ -15,9 +15,11 @@ from ..hardware import GPU
 from .any_gpu import AnyGpuPredictor, Learned
 from .any_gpu_recipes import EnsembleRecipe, RooflineRecipe
 from .attentive import Attentive
-from .boosting import DeviceRow, device_rows, fit_any_gpu, fit_energies
+from .boosting import device_rows, fit_any_gpu
 from .contract import Correction, Networks
+from .device_row import DeviceRow
 from .ensemble import Ensemble
+from .network_fits import learn_from_networks
 from .recipe import AnyGpuRecipe, BoostingRecipe
 from .roofline import Roofline
 from .transformer_networks import read_networks
@@ -86,7 +88,7 @@ def _trees(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> L
 
 
 def _energies(learned: Learned, rows: Rows, recipe: BoostingRecipe) -> LearnNetworks:
-    return lambda networks: replace(learned, energy=fit_energies(rows, networks, learned))
+    return lambda networks: learn_from_networks(learned, rows, networks)
 
 
 def _nothing(datasets: Sequence[Dataset], rows: Rows, recipe: RooflineRecipe) -> Roofline:

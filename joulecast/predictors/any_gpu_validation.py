@@ -19,10 +19,11 @@ from ..hardware import GPU
 from ..networks import Network
 from .any_gpu import AnyGpuPredictor
 from .any_gpu_fitting import LearnNetworks, fit_operations, network_learner, quicker
-from .boosting import DeviceRow, device_rows
+from .boosting import device_rows
 from .calibrating import KEPT, thinned
 from .composition import HostModel, plain_sum
 from .contract import Correction, Networks
+from .device_row import DeviceRow
 from .features import FloatArray
 from .physics import LeastTimes
 from .prediction import NetworkPredictor

@@ -30,6 +30,7 @@ from .tokens import ROLES, WIDTH, Tokens, in_network, tokens
 
 _AT_ONCE = 256  # Operations that are read at once: more do not fit into the caches.
 _KEPT = 512  # Networks on one GPU each.
+_LONGEST = 2048  # Operations of what is kept; a longer list is no network, and would fill the memory.
 
 Operations = tuple[Operation, ...]
 
@@ -46,15 +47,30 @@ class Reader:
     def __init__(self, encoder: Encoder, vocabulary: tuple[str, ...], ranges: Mapping[str, Range]) -> None:
         self.encoder, self.vocabulary, self.ranges = encoder, vocabulary, ranges
         # Each network is described for its operations, then for itself.
-        self._described = lru_cache(2)(self._describe)
-        self.factors = lru_cache(_KEPT)(self._factors)
-        self.vector = lru_cache(_KEPT)(self._vector)
+        self._kept_tokens = lru_cache(2)(self._tokens)
+        self._kept_factors = lru_cache(_KEPT)(self._factors)
+        self._kept_vector = lru_cache(_KEPT)(self._vector)
 
-    def _describe(self, operations: Operations, gpu: GPU) -> Tokens:
+    def factors(self, operations: Operations, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+        """See `Correction.factors`."""
+        of = self._kept_factors if len(operations) <= _LONGEST else self._factors
+        return of(operations, gpu)
+
+    def vector(
+        self, operations: Operations, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
+    ) -> FloatArray:
+        """What a head sees of one network; see `vectors`."""
+        of = self._kept_vector if len(operations) <= _LONGEST else self._vector
+        return of(operations, counts, launches_s, gpu)
+
+    def _described(self, operations: Operations, gpu: GPU) -> Tokens:
+        of = self._kept_tokens if len(operations) <= _LONGEST else self._tokens
+        return of(operations, gpu)
+
+    def _tokens(self, operations: Operations, gpu: GPU) -> Tokens:
         return tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
 
     def _factors(self, operations: Operations, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        """See `Correction.factors`."""
         read = self._described(operations, gpu)
         ratios = np.empty((len(operations), 2))
         for first in range(0, len(operations), _AT_ONCE):
@@ -73,9 +89,8 @@ class Reader:
         self, operations: Operations, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
     ) -> FloatArray:
         device_s = self.device_s(operations, gpu)
-        vector: FloatArray = self.vectors(operations, np.array([counts]), device_s[None], np.array([launches_s]), gpu)[
-            0
-        ]
+        of_one = self.vectors(operations, np.array([counts]), device_s[None], np.array([launches_s]), gpu)
+        vector: FloatArray = of_one[0]
         return vector
 
     def device_s(self, operations: Operations, gpu: GPU) -> FloatArray:

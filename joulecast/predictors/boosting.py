@@ -17,9 +17,11 @@ from ..operations import MODES, Operation
 from .any_gpu import BoostedRegressor, Learned, Range
 from .baseline import group_of
 from .contract import Networks
+from .device_row import DeviceRow
 from .features import FloatArray
 from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
-from .physics import EnergyConstants, LeastTimes, static_power_w
+from .network_fits import learn_from_networks
+from .physics import PRIOR_ENERGY, LeastTimes
 from .recipe import BoostingRecipe
 from .relative import relative_features
 
@@ -28,20 +30,8 @@ LEAST_ROWS = 100
 
 _CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop without a device time of its own shows the device.
 _RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind.
-_AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
-_LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
-_START_J = (4e-12, 0.6e-12, 70e-12, 170e-12, 1.2)  # Where that fit starts.
 # Seconds that launching takes where no loop tells: A30's machine.
 _USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
-
-
-class DeviceRow(NamedTuple):
-    """An operation that was measured on a GPU: what the GPU took, and what the board drew meanwhile, if known."""
-
-    gpu: GPU
-    operation: Operation
-    device_s: float
-    power_w: float | None
 
 
 def device_rows(dataset: Dataset) -> list[DeviceRow]:
@@ -162,8 +152,8 @@ def fit_any_gpu(
     time = BoostedRegressor(model)
     ranges = _ranges(ordered, table.log_ratio)
     host_s = launch_times_s(datasets)
-    start = Learned(time, ranges, EnergyConstants(*_START_J), host_s)
-    return Learned(time, ranges, fit_energies(ordered, networks, start), host_s)
+    learned = Learned(time, ranges, PRIOR_ENERGY, host_s)
+    return learn_from_networks(learned, ordered, networks)
 
 
 def _ranges(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:
@@ -180,55 +170,3 @@ def _ranges_by(key: Callable[[DeviceRow], str], rows: Sequence[DeviceRow], log_r
         low, high = np.quantile(log_ratio[names == name], _RANGE)
         found[name] = (float(low), float(high))
     return found
-
-
-def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> EnergyConstants:
-    """Fit what work costs to measured powers, of single operations and of whole networks.
-
-    A reading at the power cap says only that the work would draw that much or more.
-    """
-    try:
-        from scipy.optimize import least_squares
-    except ImportError as error:
-        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
-    if not networks and not any(row.power_w is not None for row in rows):
-        return learned.energy
-    parts, power_w, static_w, cap_w, weight = _powers(rows, networks, learned)
-    capped = power_w > _AT_CAP * cap_w
-
-    def residuals(log_constants: FloatArray) -> FloatArray:
-        predicted_w = static_w + parts @ np.exp(log_constants)
-        error = np.log(np.where(capped, predicted_w, np.minimum(predicted_w, cap_w)) / power_w)
-        return weight * np.where(capped, np.minimum(error, 0.0), error)
-
-    found = least_squares(residuals, np.log(_START_J), loss="soft_l1", f_scale=0.1)
-    return EnergyConstants(*np.exp(found.x).tolist())
-
-
-def _powers(
-    rows: Sequence[DeviceRow], networks: Networks, learned: Learned
-) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Per measured power: how often each constant is paid a second; watts: measured, static, cap; and a weight."""
-    found: list[tuple[FloatArray, float, float, float, float]] = []
-    for gpu in dict.fromkeys(row.gpu for row in rows):
-        mine = [row for row in rows if row.gpu == gpu and row.power_w is not None]
-        if not mine:
-            continue
-        operations, clock = [row.operation for row in mine], float(gpu.boost_clock_mhz)
-        device_s = np.array([row.device_s for row in mine])
-        least = LeastTimes.of(operations, gpu, clock)
-        paid = EnergyConstants.parts(operations, least, device_s, gpu, clock) / device_s[:, None]
-        for row, part in zip(mine, paid, strict=True):
-            found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), gpu.power_limit_w, _LOOPS_COUNT))
-    for gpu, measurement, network in networks:
-        clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
-        operations = [entry.operation for entry in network]
-        counts = np.array([entry.count for entry in network], dtype=float)
-        least = LeastTimes.of(operations, gpu, clock)
-        device_s = least.time_s * learned.ratio(operations, relative_features(operations, gpu))
-        # No more than was measured: what the GPU does in that time is what draws the power.
-        device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
-        part = counts @ EnergyConstants.parts(operations, least, device_s, gpu, clock) / measurement.time_s
-        found.append((part, measurement.power_w, static_power_w(gpu, clock), gpu.power_limit_w, 1.0))
-    parts, *columns = zip(*found, strict=True)
-    return np.array(parts), *(np.array(column) for column in columns)  # type: ignore[return-value]

@@ -193,12 +193,16 @@ class Calibration:
         return cls(Closeness.from_json(value["closeness"]), groups)
 
 
-def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, list[float]]:
-    return {quantity: [float(f"{error:.4g}") for error in values] for quantity, values in errors.items()}
+def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, str]:
+    """Numbers as text: thousands of them, one to a line, would be most of an entry."""
+    return {quantity: " ".join(f"{error:.4g}" for error in values) for quantity, values in errors.items()}
 
 
 def _arrays(value: Mapping[str, Any]) -> dict[str, FloatArray]:
-    return {quantity: np.array(errors, dtype=float) for quantity, errors in value.items()}
+    return {
+        quantity: np.array(errors.split() if isinstance(errors, str) else errors, dtype=float)
+        for quantity, errors in value.items()
+    }
 
 
 @dataclass(frozen=True)

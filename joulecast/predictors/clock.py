@@ -12,7 +12,7 @@ milliseconds, so a loop settles at the clock of its operation, and a network at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -75,8 +75,8 @@ class Work:
         boost = float(gpu.boost_clock_mhz)
         clocks = np.broadcast_to(np.asarray(clock_mhz, dtype=float), (len(operations),))
         least = LeastTimes.of(operations, gpu, boost).slowed(boost / clocks)
-        paid = constants.parts(operations, least, least.time_s * ratio, gpu, clocks)
-        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * np.array(list(asdict(constants).values()))).T
+        paid = constants.parts(operations, least.time_s * ratio, gpu, clocks)
+        fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
         # (what computes and moves next to nothing has its nanosecond)
         parts = replace(least, memory_s=np.where(least.overlapped_s < least.time_s, least.time_s, least.memory_s))
         works = ratio > 0

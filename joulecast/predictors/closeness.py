@@ -92,14 +92,19 @@ class Closeness:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """The coordinates as plain lists."""
-        return {kind: [[round(float(x), 3) for x in row] for row in rows] for kind, rows in self.rows.items()}
+        """The coordinates as text, operation by operation."""
+        return {
+            kind: " ".join(f"{x:.2f}".removesuffix(".00") for x in rows.ravel()) for kind, rows in self.rows.items()
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        rows = {kind: np.array(rows, dtype=np.float32).reshape(-1, len(COORDINATES)) for kind, rows in value.items()}
-        return cls(rows)
+        rows = {
+            kind: np.array(text.split() if isinstance(text, str) else text, dtype=np.float32)
+            for kind, text in value.items()
+        }
+        return cls({kind: numbers.reshape(-1, len(COORDINATES)) for kind, numbers in rows.items()})
 
 
 def _nearest(points: NDArray[np.float32], rows: NDArray[np.float32]) -> FloatArray:

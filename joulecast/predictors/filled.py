@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..hardware import GPU
 from ..operations import Operation
 from .baseline import group_of, smooth_max
 from .features import FloatArray
 from .predictor import OperationPredictions, OperationPredictor, PredictsOperations
+from .spread import OperationSpread
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,7 @@ class FilledPredictor:
             host_time_s=with_filled(predictions.host_time_s, host_s),
             held_clock_mhz=with_filled(predictions.held_clock_mhz, filled.held_clock_mhz),
             source=tuple(next(sources) if source == "missing" else source for source in predictions.source),
+            spread=_spread(predictions.spread, filled.spread, missing),
             work=work if predictions.work is None or work is None else predictions.work.or_else(work),
         )
 
@@ -100,3 +103,10 @@ class FilledPredictor:
         """Which of these are filled in, as kinds with their precision."""
         lacking = [operation for operation in operations if not self.own.covers(operation)]
         return tuple(dict.fromkeys(group_of(operation, self.gpu) for operation in lacking))
+
+
+def _spread(
+    own: OperationSpread | None, other: OperationSpread | None, filled: NDArray[np.bool_]
+) -> OperationSpread | None:
+    """What was filled in errs as who filled it in."""
+    return own if own is None or other is None else replace(own, filled=(other, filled))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from ..hardware import GPU, find_gpu
 from ..operations import Operation
 from .baseline import group_of
 from .blend import BlendRegressor
+from .boosted import fit_boosted
 from .features import FloatArray, features
 from .forest import fit_trees
 from .gaussian import fit_gaussian
@@ -21,6 +22,7 @@ from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 from .predictor import OperationPredictor, Regressor, regressor_inputs
 from .recipe import ForestRecipe, OwnRecipe
 from .transfer import transferred_loops
+from .xgboost_recipe import XGBoostRecipe
 
 LEAST_OPERATIONS = 20
 """Unique operations below which nothing is fitted."""
@@ -61,14 +63,28 @@ def fit_own(
         gpu=gpu,
         mode=mode,
         baseline=baseline,
-        time=_regressor(inputs, np.log(arrays.time_s / loop_s), recipe, "time"),
-        power=_regressor(inputs[has_power], arrays.power_w[has_power] / gpu.power_limit_w, recipe, "power"),
+        time=_regressor(operations, inputs, np.log(arrays.time_s / loop_s), recipe, "time"),
+        power=_regressor(
+            [operation for operation, known in zip(operations, has_power, strict=True) if known],
+            inputs[has_power],
+            arrays.power_w[has_power] / gpu.power_limit_w,
+            recipe,
+            "power",
+        ),
         measured=frozenset(loop.operation.digest for loop in measured),
         transferred=tuple(sorted({loop.operation.kind for loop in made})),
     )
 
 
-def _regressor(inputs: NDArray[np.float32], targets: FloatArray, recipe: OwnRecipe, quantity: str) -> Regressor:
+def _regressor(
+    operations: Sequence[Operation],
+    inputs: NDArray[np.float32],
+    targets: FloatArray,
+    recipe: OwnRecipe,
+    quantity: str,
+) -> Regressor:
+    if isinstance(recipe, XGBoostRecipe):
+        return fit_boosted(operations, inputs, targets, recipe, quantity)
     if isinstance(recipe, ForestRecipe):
         return fit_trees(inputs, targets, recipe)
     trees = fit_trees(inputs, targets, recipe.forest())

@@ -10,7 +10,8 @@ import numpy as np
 from ..networks import Network
 from .any_gpu import AnyGpuPredictor
 from .baseline import smooth_max
-from .composition import HostModel, Totals
+from .clock import Work
+from .composition import Totals
 from .features import FloatArray
 from .physics import static_power_w
 from .prediction import NetworkPredictor, Prediction
@@ -29,7 +30,8 @@ class OverClocks:
         operations: Its operations at the default clock.
         power_limit_w: Power cap.
         clocks_mhz: Asked for.
-        held_clocks_mhz: What the GPU holds; lower where its power cap bites.
+        shared_mhz: What all operations would run at; lower where the power cap bites.
+        held_clocks_mhz: What the GPU holds on average; lower still where single operations cannot keep that up.
         time_s, energy_j, device_time_s: Per iteration.
         host_time_s: Per iteration, at any clock.
     """
@@ -39,6 +41,7 @@ class OverClocks:
     operations: OperationPredictions
     power_limit_w: float
     clocks_mhz: FloatArray
+    shared_mhz: FloatArray
     held_clocks_mhz: FloatArray
     time_s: FloatArray
     energy_j: FloatArray
@@ -57,13 +60,22 @@ class OverClocks:
         )
         told = self.predictor.summary(
             self.network,
-            self.operations,
+            self._operations_at(place),
             totals,
             float(self.clocks_mhz[place]),
             self.power_limit_w,
             self.predictor.composition,
         )
         return replace(told, held_clock_mhz=float(self.held_clocks_mhz[place]))
+
+    def _operations_at(self, place: int) -> OperationPredictions:
+        """The operations at one of the clocks, as far as networks need them: intervals depend on their shares."""
+        work, held_mhz = self.operations.work, float(self.shared_mhz[place])
+        if work is None or self.operations.spread is None or held_mhz == work.gpu.boost_clock_mhz:
+            return self.operations
+        device_s, dynamic_j = work.at(held_mhz)
+        clocks = np.minimum(held_mhz, work.most_mhz) + np.zeros_like(device_s)
+        return replace(self.operations, device_time_s=device_s, dynamic_energy_j=dynamic_j, held_clock_mhz=clocks)
 
 
 def predict_over_clocks(
@@ -87,7 +99,9 @@ def predict_over_clocks(
         InputError: Another mode, or a clock or a cap that the GPU cannot hold.
     """
     gpu = predictor.operations.gpu
-    clocks = np.array([gpu.checked_clock_mhz(float(clock)) for clock in clocks_mhz])
+    clocks = np.array(list(clocks_mhz), dtype=float)
+    for clock in (clocks.min(), clocks.max()):
+        gpu.checked_clock_mhz(float(clock))
     cap_w = gpu.checked_power_limit_w(power_limit_w)
     counts = np.array([entry.count for entry in network], dtype=float)
     operations = [entry.operation for entry in network]
@@ -95,37 +109,37 @@ def predict_over_clocks(
         predictions = predictor.operations.uncapped(operations)
     else:
         predictions = predictor.operations.predict(operations, None, cap_w)
+    if predictor.composition == "overlap":
+        predictions = predictor.operations.in_network(predictions, counts)
     host_s = float(np.nansum(counts * predictor.host.calls_s(predictions)))
     if predictions.source.count("missing") == len(network):
-        values = np.full((4, len(clocks)), np.nan)
+        values = np.full((5, len(clocks)), np.nan)
     elif predictions.work is None or predictor.composition != "overlap":
         each = [predictor.predict(network, float(clock), cap_w) for clock in clocks]
-        values = np.array([(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]).T
+        totals = [(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]
+        values = np.column_stack([clocks, totals]).T
     else:
-        predictions = predictor.operations.in_network(predictions, counts)
         pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
-        parts = [_composed(counts, predictions, predictor.host, piece, cap_w) for piece in pieces]
+        static = predictions.static_power_w / static_power_w(gpu, float(gpu.boost_clock_mhz))
+        parts = [_composed(counts, predictions.work, host_s, static, piece, cap_w) for piece in pieces]
         values = np.concatenate(parts, axis=1)
-    held, time_s, energy_j, device_s = values
-    return OverClocks(predictor, network, predictions, cap_w, clocks, held, time_s, energy_j, device_s, host_s)
+    shared, held, time_s, energy_j, device_s = values
+    return OverClocks(predictor, network, predictions, cap_w, clocks, shared, held, time_s, energy_j, device_s, host_s)
 
 
 def _composed(
-    counts: FloatArray, predictions: OperationPredictions, host: HostModel, clocks_mhz: FloatArray, cap_w: float
+    counts: FloatArray, work: Work, host_s: float, static: float, clocks_mhz: FloatArray, cap_w: float
 ) -> FloatArray:
-    """Held clock, seconds, joules and device seconds by clock, as `OperationPredictions.together` and `compose` do."""
-    work = predictions.work
-    if work is None:
-        raise ValueError("these predictions know no clock law")
-    host_s = float(np.nansum(counts * host.calls_s(predictions)))
-    static = predictions.static_power_w / static_power_w(work.gpu, float(work.gpu.boost_clock_mhz))
+    """Shared and held clock, seconds, joules, device seconds; as `OperationPredictions.together` and `compose` do."""
     shared_mhz = work.held_together_mhz(counts, clocks_mhz, cap_w, host_s, static)
-    by_operation_s, dynamic_j = work.at(shared_mhz[:, None])
-    busy_s = counts * np.nan_to_num(by_operation_s)
-    device_s = busy_s.sum(axis=1)
+    by_operation_s, by_operation_j = work.at(shared_mhz[:, None])
+    device_s, dynamic_j = np.nansum(counts * by_operation_s, axis=1), np.nansum(counts * by_operation_j, axis=1)
     time_s = smooth_max(device_s, host_s)
-    energy_j = np.nansum(counts * dynamic_j, axis=1) + static * static_power_w(work.gpu, shared_mhz) * time_s
-    held = (busy_s * np.nan_to_num(np.minimum(shared_mhz[:, None], work.most_mhz))).sum(axis=1)
+    energy_j = dynamic_j + static * static_power_w(work.gpu, shared_mhz) * time_s
+    held = shared_mhz
+    if np.any(np.asarray(work.most_mhz) < shared_mhz.max()):
+        each_mhz = np.minimum(shared_mhz[:, None], work.most_mhz)
+        held = np.nansum(counts * by_operation_s * each_mhz, axis=1) / np.maximum(device_s, 1e-300)
     # (rounded, or an average of equal clocks would not be that clock)
-    held = np.where(device_s > 0, np.round(held / np.maximum(device_s, 1e-300), 6), clocks_mhz)
-    return np.array([held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])
+    held = np.where(device_s > 0, np.round(held, 6), clocks_mhz)
+    return np.array([shared_mhz, held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])

@@ -24,15 +24,26 @@ import numpy as np
 
 from ..hardware import GPU, find_gpu
 from ..operations import Operation
-from .features import FloatArray, by_precision, numbers_of, roofline
+from .features import FAMILIES, FloatArray, by_precision, numbers_of, roofline
 
 _LEAST_S = 1e-9
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
 _SM_BYTES = 36.0
+# What copies reach of the data sheet's bandwidth, from memory of what is published: BabelStream (Deakin et al.) on P100
+# 0.75, V100 0.92, A100 0.90; T4 0.69 to 0.75, where the memory holds its own error correction (Jia et al., arXiv
+# 1903.07486); GeForce boards, without it, 0.9; MI200 and MI300 about 0.85. NeuSight's element-wise operations agree
+# within 3 %, and were looked at: its GPUs are no independent test of these.
+_REACHED_HBM, _REACHED_FIRST_HBM, _REACHED_GDDR, _REACHED_CORRECTED_GDDR, _REACHED_AMD = 0.91, 0.76, 0.9, 0.76, 0.85
+# Rows and columns of the tiles that tensor cores compute half precision in, and what each reaches of the best:
+# libraries take the one that fills the multiprocessors best. The shares are round numbers, looked at on the A100's
+# networks.
+_HALF_TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.85), (64, 128, 0.65), (128, 64, 0.65), (64, 64, 0.5))
+_CONVOLUTION = FAMILIES.index("convolution")
+_HALF = 2.0  # Bytes of an element.
 _TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 x 128^2 FLOPs for 2 x 128 elements.
-# Energy of logic relative to TSMC 7 nm at each one's top voltage. 12 nm follows from the RTX 2080 Ti beside A30 and
-# A100; the others are priors: nobody's power was among the data.
-_PROCESS = {"16": 1.5, "14": 1.5, "12": 1.3, "8": 1.1, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
+# Energy of logic relative to TSMC 7 nm at each one's top voltage. 12 nm and Samsung's 8 nm were looked at on the powers
+# of the RTX 2080 Ti and the A10; the others are priors: nobody's power was among the data.
+_PROCESS = {"16": 2.2, "14": 2.2, "12": 1.8, "8": 1.5, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
 _STATIC_SHARE, _MOST_STATIC_W = 0.18, 80.0  # Of the cap: A30 0.20, A100 0.18 at low clocks, H100 SXM 0.10.
 _VOLTAGE_LIKE = (
     "NVIDIA A100-PCIE-40GB"  # Whose voltage curve is taken, relative to the boost clock, where none is known.
@@ -61,11 +72,19 @@ class LeastTimes:
     def of(cls, operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Self:
         """Least times of operations on a GPU at a clock."""
         line = roofline(operations, gpu, clock_mhz)
-        moved = line.memory_s * gpu.memory_bandwidth
-        # A tile of a product reads its rows and columns for itself, from the cache.
         n = numbers_of(operations)
-        moved = moved + n.is_product * n.computed_flops * n.element_bytes / _TILE
-        return cls(line.compute_s, line.memory_s, moved / (_SM_BYTES * gpu.sms * clock_mhz * 1e6))
+        is_half = n.element_bytes == _HALF
+        moved = n.bytes_read + n.bytes_written
+        # An instruction moves an element, however narrow.
+        passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
+        # A tile of a product reads its rows and columns for itself, from the cache.
+        tiles_s = n.is_product * n.computed_flops * n.element_bytes / _TILE
+        compute_s, way = line.compute_s, _SM_BYTES * gpu.sms * clock_mhz * 1e6
+        in_tiles = is_half & (n.is_product > 0) & (n.family != _CONVOLUTION)
+        if in_tiles.any():
+            longer = np.where(in_tiles, _half_tiles(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
+            compute_s, tiles_s, passed = compute_s * longer, tiles_s * longer, passed * longer
+        return cls(compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way)
 
     def slowed(self, factor: FloatArray | float) -> Self:
         """The same at a clock that is lower by a factor."""
@@ -90,6 +109,31 @@ class LeastTimes:
 @cache
 def _voltage_like() -> GPU:
     return find_gpu(_VOLTAGE_LIKE)
+
+
+def _half_tiles(n: Any, gpu: GPU) -> FloatArray:
+    """How much longer products take than their FLOPs say, because the multiprocessors work in whole waves of tiles."""
+    size = np.maximum(n.batch * n.rows * n.columns, 1.0)
+    longer = [
+        np.ceil(n.batch * np.ceil(n.rows / rows) * np.ceil(n.columns / columns) / gpu.sms)
+        * (gpu.sms * rows * columns / share)
+        / size
+        for rows, columns, share in _HALF_TILES
+    ]
+    least: FloatArray = np.min(longer, axis=0)
+    return least
+
+
+def reached_bandwidth(gpu: GPU) -> float:
+    """Bytes per second of device memory that a copy reaches."""
+    kind = gpu.memory_type or "HBM"
+    if "AMD" in gpu.name:
+        share = _REACHED_AMD
+    elif "HBM" in kind:
+        share = _REACHED_FIRST_HBM if gpu.compute_capability.startswith("6.") else _REACHED_HBM
+    else:
+        share = _REACHED_GDDR if "GeForce" in gpu.name else _REACHED_CORRECTED_GDDR
+    return share * gpu.memory_bandwidth
 
 
 def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
@@ -137,7 +181,6 @@ class EnergyConstants:
     def dynamic_energy_j(
         self,
         operations: Sequence[Operation],
-        least: LeastTimes,
         device_s: FloatArray,
         gpu: GPU,
         clock_mhz: FloatArray | float,
@@ -146,19 +189,17 @@ class EnergyConstants:
 
         Args:
             operations: What runs.
-            least: Its least times at this clock.
             device_s: What it really takes at this clock.
             gpu: Where.
             clock_mhz: One clock, or one for each operation.
         """
-        parts = self.parts(operations, least, device_s, gpu, clock_mhz)
-        energy_j: FloatArray = parts @ np.array(list(asdict(self).values()))
+        parts = self.parts(operations, device_s, gpu, clock_mhz)
+        energy_j: FloatArray = parts @ self.values()
         return energy_j
 
     @staticmethod
     def parts(
         operations: Sequence[Operation],
-        least: LeastTimes,
         device_s: FloatArray,
         gpu: GPU,
         clock_mhz: FloatArray | float,
@@ -168,7 +209,7 @@ class EnergyConstants:
         tensor = by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")) > 0
         # TF32 multiplies numbers of twice the width.
         flops = n.computed_flops * by_precision(n.precision, lambda p: 1.0 + (gpu.running_precision(p) == "tf32"))
-        moved = least.memory_s * gpu.memory_bandwidth
+        moved = n.bytes_read + n.bytes_written
         hbm = "HBM" in (gpu.memory_type or "HBM")
         logic = process_factor(gpu) * relative_voltage(gpu, clock_mhz) ** 2
         awake = gpu.sms * np.asarray(clock_mhz) / 1e3 * device_s
@@ -183,6 +224,10 @@ class EnergyConstants:
             ]
         )
 
+    def values(self) -> FloatArray:
+        """The five in their order."""
+        return np.array(list(asdict(self).values()))
+
     def to_json(self) -> dict[str, float]:
         """The constants as a dictionary."""
         return asdict(self)
@@ -193,5 +238,21 @@ class EnergyConstants:
         return cls(**value)
 
 
-PRIOR_ENERGY = EnergyConstants(4e-12, 0.6e-12, 70e-12, 170e-12, 1.2)
-"""What to assume where no power was measured."""
+PRIOR_ENERGY = EnergyConstants(
+    # An A100 that multiplies fp32 matrices at 15 TFLOP/s draws its 250 W, 65 W of them without work, and some in memory
+    # and SMs that are awake: 8 to 10 pJ. Arithmetic itself is 2.3 pJ at 45 nm (Horowitz, ISSCC 2014), a third of that
+    # at 7 nm: instructions and registers are most of it.
+    fp32_j_per_flop=8e-12,
+    # The same at 200 TFLOP/s in bf16.
+    tensor_j_per_flop=0.7e-12,
+    # 3.9 pJ per bit of HBM2 (O'Connor et al., MICRO 2017), and as much for the way through caches and registers.
+    hbm_j_per_byte=62e-12,
+    # 7 to 9 pJ per bit of GDDR6, 14 of GDDR5 (the same), and that way.
+    gddr_j_per_byte=110e-12,
+    # A kernel that only waits for memory: some 30 W of an A100's 108 SMs at 1.4 GHz.
+    awake_w_per_sm_ghz=0.4,
+)
+"""What to assume where no power was measured; where it was, the prior."""
+
+ENERGY_SPREAD = (1.6, 1.6, 1.4, 1.4, 2.0)
+"""Standard deviations of the priors as factors, in the order of the fields."""

@@ -14,6 +14,7 @@ from ..errors import InputError, UncoveredError
 from ..hardware import GPU
 from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
+from ..notebook import Picture
 from ..operations import Operation
 from .calibration import NetworkCalibration
 from .composition import HostModel, Totals, compose, plain_sum
@@ -210,6 +211,17 @@ class Prediction:
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
         return self.spread is not None and self.spread.supports(level)
+
+    def _repr_html_(self) -> str:
+        from .prediction_html import html
+
+        return html(self)
+
+    def plot(self) -> Picture:
+        """The operations that cost most energy, as a picture that Jupyter shows and `save` writes."""
+        from .prediction_html import plot
+
+        return plot(self)
 
     def to_csv(self) -> str:
         """The operations as CSV, one line each, most energy first."""

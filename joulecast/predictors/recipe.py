@@ -11,6 +11,7 @@ from typing import Any, Literal
 from ..errors import InputError, unknown_name
 from .any_gpu_recipes import EnsembleRecipe, Member, RooflineRecipe
 from .transformer_recipe import TransformerRecipe
+from .xgboost_recipe import XGBoostRecipe
 
 FOREST_KINDS = ("extra_trees", "random_forest")
 
@@ -144,7 +145,7 @@ def _refuse_unless_share(name: str, value: object) -> None:
         raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="above 0.0, at most 1.0")
 
 
-OwnRecipe = ForestRecipe | BlendRecipe
+OwnRecipe = ForestRecipe | BlendRecipe | XGBoostRecipe
 """Recipes that fit one GPU on its own measurements; each has `folds`, `seed` and `to_json`."""
 
 AnyGpuRecipe = RooflineRecipe | BoostingRecipe | TransformerRecipe | EnsembleRecipe
@@ -155,6 +156,7 @@ Recipe = OwnRecipe | AnyGpuRecipe
 RECIPES: Mapping[str, type[Recipe]] = {
     "forest": ForestRecipe,
     "blend": BlendRecipe,
+    "xgboost": XGBoostRecipe,
     "roofline": RooflineRecipe,
     "boosting": BoostingRecipe,
     "transformer": TransformerRecipe,

@@ -6,7 +6,8 @@ GPU by its ratios. What shares with features.py is taken from there.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -59,6 +60,8 @@ _LEAST_S = 1e-12
 RELATIVE_NAMES: tuple[str, ...] = (
     *_SHARED,
     *(f"kind_{kind}" for kind in _KINDS_APART),
+    *(f"log_{side}_fill_{tile}" for tile in (32, 128) for side in ("row", "column")),
+    *(f"log_last_wave_{tile}" for tile in (64, 128)),
     "log_compute_over_memory",
     "log_cycles",
     "generation",
@@ -98,6 +101,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     columns = [
         matrix[:, _COLUMNS],
         np.column_stack([numbers.kind == KIND_PLACES[kind] for kind in _KINDS_APART]),
+        *_fills(numbers, gpu),
         np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
         np.log(least.time_s * clock_mhz * 1e6),
         np.tile(of_gpu, (rows, 1)),
@@ -106,6 +110,17 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     ]
     stacked: FloatArray = np.column_stack(columns).astype(float)
     return stacked
+
+
+def _fills(n: Any, gpu: GPU) -> Iterator[FloatArray]:
+    """How well products fill tiles of some sizes, and their tiles the last wave over the multiprocessors."""
+    product = n.is_product > 0
+    for tile in (32, 128):
+        for side in (n.rows, n.columns):
+            yield np.where(product, np.log(side / (np.ceil(side / tile) * tile)), 0.0)
+    for tile in (64, 128):
+        waves = n.batch * np.ceil(n.rows / tile) * np.ceil(n.columns / tile) / gpu.sms
+        yield np.where(product, np.log(np.ceil(waves) / waves), 0.0)
 
 
 def _generation(gpu: GPU) -> float:

@@ -98,6 +98,10 @@ def own_regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
     if isinstance(regressor, BlendRegressor):
         process = {regressor_file(f"{name}-{_PROCESS}"): regressor.process.to_bytes()}
         return {**own_regressor_files(name, regressor.trees), **process}
+    if isinstance(regressor, BoostedRegressor):
+        # The native form, to train on from, and to explain.
+        native = bytes(regressor.model.get_booster().save_raw("ubj"))
+        return {regressor_file(name): trees_of(regressor).to_bytes(), f"{name}.ubj": native}
     if not isinstance(regressor, ForestRegressor):
         raise ZooError("only a predictor that was just trained can be stored", given=type(regressor).__name__)
     return {regressor_file(name): trees_of(regressor).to_bytes()}

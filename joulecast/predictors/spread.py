@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import InputError
 from ..operations import Operation
 from .calibration import Calibration, NetworkCalibration, Parts, conformal_error, conformal_rank
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
@@ -46,11 +48,13 @@ class OperationSpread:
         calibration: Of their predictor.
         trained_on: Digests of the operations that it was trained on.
         measured_mhz: The clock that those were measured at; None for a predictor of any clock.
+        filled: Errors of the predictor that filled operations in, and which those are.
     """
 
     calibration: Calibration
     trained_on: frozenset[str]
     measured_mhz: float | None
+    filled: tuple[OperationSpread, NDArray[np.bool_]] | None = None
 
     def log_errors(self, predictions: OperationPredictions, level: float) -> dict[str, FloatArray]:
         """Half widths of the logarithms of time, power and energy.
@@ -68,12 +72,54 @@ class OperationSpread:
                     half, clock_error(quantity, level, octaves(predictions.held_clock_mhz, self.measured_mhz))
                 )
             found[quantity] = half
+        if self.filled is not None:
+            other, places = self.filled
+            for quantity, half in other.log_errors(predictions, level).items():
+                found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
         return found
+
+    def told(self, predictions: OperationPredictions) -> ToldOperationSpread:
+        """The same with everything looked up, at the usual levels."""
+        levels = {}
+        for level in ToldOperationSpread.LEVELS:
+            with contextlib.suppress(InputError):
+                levels[level] = self.log_errors(predictions, level)
+        return ToldOperationSpread(levels, tuple(map(bool, self.far_outside(predictions.operations))))
 
     def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """See `Calibration.far_outside`."""
         _, distances = _looked_up(self.calibration, self.trained_on, tuple(operations))
         return self.calibration.far_outside(operations, distances)
+
+
+@dataclass(frozen=True)
+class ToldOperationSpread:
+    """An OperationSpread with everything looked up for certain operations, so that it can travel.
+
+    Args:
+        half_widths: Level -> quantity -> half widths of the logarithms.
+        far: Which operations are far outside the training data.
+    """
+
+    LEVELS: ClassVar[tuple[float, ...]] = (0.5, 0.68, 0.8, 0.9, 0.95)
+
+    half_widths: Mapping[float, Mapping[str, FloatArray]]
+    far: tuple[bool, ...]
+
+    def log_errors(self, predictions: OperationPredictions, level: float) -> Mapping[str, FloatArray]:
+        """See `OperationSpread.log_errors`.
+
+        Raises:
+            InputError: A level that was not looked up.
+        """
+        if level not in self.half_widths:
+            known = ", ".join(map(str, self.half_widths))
+            raise InputError("intervals that come from a service have certain levels", given=level, allowed=known)
+        return self.half_widths[level]
+
+    def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
+        """See `OperationSpread.far_outside`."""
+        return np.array(self.far, dtype=bool)
 
 
 # A network is asked about at one clock after the other.
@@ -161,10 +207,7 @@ class NetworkSpread:
         Raises:
             InputError: The level is not between 0 and 1.
         """
-        known = [self.networks.scores[self.composition]["time"]]
-        if self.measured_mhz is not None:
-            known.append(CLOCK_ERRORS["time"])
-        return all(conformal_rank(level, len(errors)) <= len(errors) for errors in known)
+        return _supports(self.networks.scores[self.composition], self.measured_mhz, level)
 
     def around(self, quantity: str, value: float, level: float, held_mhz: float) -> tuple[float, float]:
         """Low and high of a quantity, for a prediction with this held clock.
@@ -173,9 +216,69 @@ class NetworkSpread:
             InputError: The level is not between 0 and 1, or higher than the errors support.
         """
         errors = self.networks.scores[self.composition][quantity]
-        half = conformal_error(errors, level, "measured networks") * self.units[quantity]
-        if self.measured_mhz is not None:
-            half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, self.measured_mhz))))
-        # What is missing makes the whole larger, never smaller.
-        more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
-        return value / math.exp(half), value * math.exp(half) / (1 - self.missing_share) ** more
+        half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
+        return _low_high(quantity, value, half, self.missing_share)
+
+    def told(self) -> ToldNetworkSpread:
+        """The same with everything looked up."""
+        scores = {name: tuple(map(float, each)) for name, each in self.networks.scores[self.composition].items()}
+        units = {name: float(unit) for name, unit in self.units.items()}
+        return ToldNetworkSpread(scores, units, self.missing_share, self.far_outside, self.basis, self.measured_mhz)
+
+
+@dataclass(frozen=True)
+class ToldNetworkSpread:
+    """A NetworkSpread with everything looked up: what intervals take and nothing else, so that it can travel.
+
+    Args:
+        scores: Sorted absolute log errors on networks by quantity, in units of their difficulty.
+        units: The difficulty by quantity.
+        missing_share: See NetworkSpread, as for the others.
+        far_outside: Whether the network is.
+        basis: Where the errors come from.
+        measured_mhz: The clock that was measured, if that is another.
+    """
+
+    scores: Mapping[str, tuple[float, ...]]
+    units: Mapping[str, float]
+    missing_share: float
+    far_outside: bool
+    basis: str
+    measured_mhz: float | None
+
+    def supports(self, level: float) -> bool:
+        """See `NetworkSpread.supports`."""
+        return _supports(self.scores, self.measured_mhz, level)
+
+    def around(self, quantity: str, value: float, level: float, held_mhz: float) -> tuple[float, float]:
+        """See `NetworkSpread.around`."""
+        errors = self.scores[quantity]
+        half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
+        return _low_high(quantity, value, half, self.missing_share)
+
+
+def _supports(scores: Mapping[str, Sequence[float] | FloatArray], measured_mhz: float | None, level: float) -> bool:
+    known: list[Sequence[float] | FloatArray] = [scores["time"]]
+    if measured_mhz is not None:
+        known.append(CLOCK_ERRORS["time"])
+    return all(conformal_rank(level, len(errors)) <= len(errors) for errors in known)
+
+
+def _half_width(
+    errors: Sequence[float] | FloatArray,
+    unit: float,
+    measured_mhz: float | None,
+    quantity: str,
+    level: float,
+    held_mhz: float,
+) -> float:
+    half = conformal_error(errors, level, "measured networks") * unit
+    if measured_mhz is not None:
+        half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, measured_mhz))))
+    return half
+
+
+def _low_high(quantity: str, value: float, half: float, missing_share: float) -> tuple[float, float]:
+    # What is missing makes the whole larger, never smaller.
+    more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
+    return value / math.exp(half), value * math.exp(half) / (1 - missing_share) ** more

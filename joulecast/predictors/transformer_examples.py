@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..hardware import GPU
-from .boosting import DeviceRow
+from .device_row import DeviceRow
 from .features import FloatArray
 from .physics import PRIOR_ENERGY, static_power_w
 from .tokens import UNKNOWN, tokens
@@ -68,7 +68,7 @@ class Examples:
                     # Fifty thousand measurements of one GPU must not outvote five hundred of another.
                     one * len(group) ** -0.5,
                     np.array([np.nan if row.power_w is None else row.power_w for row in group]),
-                    PRIOR_ENERGY.dynamic_energy_j(operations, read.least, device_s, gpu, clock) / device_s,
+                    PRIOR_ENERGY.dynamic_energy_j(operations, device_s, gpu, clock) / device_s,
                     one * static_power_w(gpu, clock),
                     one * gpu.power_limit_w,
                 )

@@ -13,7 +13,8 @@ from ..datasets import Dataset
 from ..errors import DatasetError
 from .any_gpu import Range
 from .attentive import Attentive, Reader
-from .boosting import LEAST_ROWS, DeviceRow, launch_times_s
+from .boosting import LEAST_ROWS, launch_times_s
+from .device_row import DeviceRow
 from .features import FloatArray
 from .physics import PRIOR_ENERGY
 from .tokens import ROLES, WIDTH

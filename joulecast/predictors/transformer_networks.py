@@ -21,9 +21,9 @@ from ..networks import Network
 from ..operations import MODES
 from .any_gpu import AnyGpuPredictor
 from .attentive import Attentive
-from .boosting import DeviceRow
 from .composition import HostModel, compose
 from .contract import Networks, launch_s
+from .device_row import DeviceRow
 from .features import FloatArray
 from .network_head import Example, NetworkHead
 from .network_validation import counts_of

@@ -50,10 +50,10 @@ class TransformerRecipe:
     stacks: Literal["three", "one"] = "three"
     layer_norm: bool = False
     distance_weighting: bool = True
-    epochs: int = 24
+    epochs: int = 28
     batch: int = 512
     learning_rate: float = 3e-3
-    most_rows: int = 120_000
+    most_rows: int = 150_000
     unknown_kinds: float = 0.02
     together: float = 0.15
     shrinkage: float = 1.0

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..notebook import Picture
 from ..predictors.prediction import Interval
 
 LEVEL = 0.9
@@ -87,6 +88,17 @@ class Choice:
     def energy_per_sample_j(self) -> float | None:
         """Joules per sample; None where the batch size is not known."""
         return None if self.batch_size is None else self.energy_j / self.batch_size
+
+    def _repr_html_(self) -> str:
+        from .choice_html import choice_html
+
+        return choice_html(self)
+
+    def plot(self) -> Picture:
+        """Each quantity with its interval, as a picture that Jupyter shows and `save` writes."""
+        from .choice_html import choice_plot
+
+        return choice_plot(self)
 
     def to_json(self) -> dict[str, Any]:
         """The choice as plain lists and dictionaries; quantities in SI units."""

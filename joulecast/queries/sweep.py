@@ -7,9 +7,10 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 from ..inputs import InputShape, shape_to_json
+from ..notebook import Picture
 from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
 
@@ -120,13 +121,25 @@ class Sweep:
             writer.writerow(["" if v is None else repr(v) if isinstance(v, float) else v for v in values])
         return text.getvalue()
 
-    def plot(self, path: str | Path) -> Path:
-        """Draw the sweep as PNG, SVG or self-contained HTML, by the ending of the path.
+    @overload
+    def plot(self, path: str | Path) -> Path: ...
+    @overload
+    def plot(self, path: None = None) -> Picture: ...
+    def plot(self, path: str | Path | None = None) -> Path | Picture:
+        """Draw the sweep as PNG, SVG or self-contained HTML, by the ending of the path; without one, to be shown.
+
+        Returns:
+            The path; or a picture that Jupyter shows.
 
         Raises:
             InputError: Another ending.
             MissingDependencyError: matplotlib is not installed.
         """
-        from .figures import draw
+        from .figures import draw, svg
 
-        return draw(self, Path(path))
+        return Picture(svg(self)) if path is None else draw(self, Path(path))
+
+    def _repr_html_(self) -> str:
+        from .choice_html import sweep_html
+
+        return sweep_html(self)

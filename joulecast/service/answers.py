@@ -16,7 +16,7 @@ from ..networks import Dropped, Entry, Network
 from ..predictors.prediction import Prediction
 from ..predictors.predictor import OperationPredictions
 from ..profiling import named_network, network_of
-from ..queries import Choice, Question, Sweep
+from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
@@ -112,7 +112,7 @@ class Answers:
         """See `joulecast.sweep`."""
         return sweep_of(*self._comparison(question))
 
-    def best(self, question: BestQuestion) -> list[Choice]:
+    def best(self, question: BestQuestion) -> Choices:
         """See `joulecast.best`."""
         constraints = Constraints(question.max_time_s, question.max_power_w)
         return best_of(*self._comparison(question), constraints)

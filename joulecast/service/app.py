@@ -20,6 +20,7 @@ from starlette.routing import Match
 from .. import __version__
 from ..errors import JoulecastError
 from ..hardware import find_gpu
+from ..operations import MODES
 from ..zoo import find_predictor
 from . import page, routes
 from .answers import Answers
@@ -33,7 +34,8 @@ from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
 
-_WARMED = (("A30", "inference"), ("A30", "training"), ("H100 SXM", "inference"), ("H100 SXM", "training"))
+# One with a predictor of its own, and one without.
+_WARMED = ("A30", "H100 SXM")
 _DESCRIPTION = (
     "Time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, which "
     "stand in their names. Answers depend on the question and the predictors alone: they carry an ETag, and "
@@ -172,12 +174,14 @@ def _count(app: FastAPI) -> None:
 
 
 async def _warm(app: FastAPI) -> None:
-    """Load the predictors before somebody waits for them."""
-    for gpu, mode in _WARMED:
-        try:
-            await app.state.workers.run(find_predictor, find_gpu(gpu), mode)
-        except JoulecastError as error:
-            # Not a reason to stop: all others can be asked, and whoever asks for this one is told the same.
-            log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
-    app.state.ready = True
-    log(logging.INFO, "ready")
+    """Load the predictors before somebody waits for them: of inference first, which most ask for."""
+    for mode in MODES:
+        for gpu in _WARMED:
+            try:
+                await app.state.workers.run(find_predictor, find_gpu(gpu), mode)
+            except JoulecastError as error:
+                # Not a reason to stop: all others can be asked, and whoever asks for this one is told the same.
+                log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
+        if not app.state.ready:
+            app.state.ready = True
+            log(logging.INFO, "ready")

@@ -6,13 +6,14 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from typing import Any
 
 from .. import wire
 from ..networks import Network
 from ..predictors.predictor import OperationPredictions
-from ..queries import Choice
+from ..queries import Choices
 from ..queries.sweep import COLUMNS
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
@@ -133,11 +134,11 @@ def operations_csv(predictions: OperationPredictions) -> str:
     return table_csv(["kind", "input_shapes", "precision", "mode", *_ARRAYS, "source"], rows)
 
 
-def choices_json(choices: Sequence[Choice]) -> dict[str, Any]:
-    """Choices, best first."""
-    return {"choices": [choice.to_json() for choice in choices]}
+def choices_json(choices: Choices) -> dict[str, Any]:
+    """Choices, best first, and what was left out."""
+    return {"choices": [choice.to_json() for choice in choices], "left_out": [asdict(out) for out in choices.left_out]}
 
 
-def choices_csv(choices: Sequence[Choice]) -> str:
+def choices_csv(choices: Choices) -> str:
     """Choices as CSV, best first, with the columns of a sweep."""
     return table_csv(COLUMNS, ([getattr(choice, column) for column in COLUMNS] for choice in choices))

@@ -121,6 +121,7 @@ class BestAnswer(_Open):
     """The best clock of each GPU, precision and batch size, best first."""
 
     choices: list[ChoiceAnswer]
+    left_out: list[dict[str, Any]]
 
 
 class SweepAnswer(_Open):

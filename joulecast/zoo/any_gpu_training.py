@@ -20,8 +20,9 @@ from ..predictors.any_gpu_validation import (
     operation_errors,
     validate_any_gpu,
 )
-from ..predictors.boosting import DeviceRow, device_rows
+from ..predictors.boosting import device_rows
 from ..predictors.contract import Correction, Networks
+from ..predictors.device_row import DeviceRow
 from ..predictors.recipe import AnyGpuRecipe, predictor_of
 from .any_gpu_entry import AnyGpuCard, save_any_gpu
 from .provenance import git_commit

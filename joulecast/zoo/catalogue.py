@@ -20,7 +20,7 @@ from .files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
-    **dict.fromkeys(("blend", "forest"), load_entry),
+    **dict.fromkeys(("blend", "forest", "xgboost"), load_entry),
     **dict.fromkeys(FORMS, load_any_gpu),
 }
 """What a manifest names as its predictor -> what reads such an entry."""
@@ -41,7 +41,9 @@ def entries(zoo: Path | None = None) -> list[str]:
 
 
 ANY_GPU = "any-gpu/boosting"
-"""The entry for GPUs that have none of their own."""
+ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
+"""Mode -> the entry for GPUs that have none of their own: the one with the smaller errors on networks of chips that
+were left out. Where it is not in the zoo, ANY_GPU stands in."""
 
 
 def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
@@ -55,7 +57,7 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
     if predictor is None:
         # (looked for by name: listing the whole zoo takes longer than a prediction)
         own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
-        for name in (*own, ANY_GPU):
+        for name in (*own, ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU):
             if found := pulled_folder(name):
                 return found
             if (zoo / name / MANIFEST).is_file():

@@ -14,7 +14,7 @@ from joulecast.hardware import find_gpu, gpus
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
 from joulecast.predictors.any_gpu_validation import ALL, validate_any_gpu
 from joulecast.predictors.boosting import device_rows, fit_any_gpu
-from joulecast.predictors.physics import process_factor, relative_voltage, static_power_w
+from joulecast.predictors.physics import PRIOR_ENERGY, process_factor, relative_voltage, static_power_w
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.predictors.relative import relative_features
 
@@ -41,9 +41,11 @@ def test_it_learns_what_the_gpus_have_in_common(learned):
 
 def test_energies_are_found_again(learned):
     found, truth = learned.energy.to_json(), TRUE_ENERGY.to_json()
-    # Most of these run at the cap, where a reading says "at least"; fp32 and memory show below it.
-    assert found["gddr_j_per_byte"] == pytest.approx(truth["gddr_j_per_byte"], rel=0.25)
-    assert found["fp32_j_per_flop"] == pytest.approx(truth["fp32_j_per_flop"], rel=0.5)
+    # What runs at the cap says nothing; fp32 and memory show below it, and pull away from their priors.
+    for name in ("fp32_j_per_flop", "hbm_j_per_byte", "gddr_j_per_byte"):
+        assert found[name] == pytest.approx(truth[name], rel=0.3), name
+    # Nothing here ran on tensor cores, so they keep their prior.
+    assert found["tensor_j_per_flop"] == pytest.approx(PRIOR_ENERGY.tensor_j_per_flop)
 
 
 @pytest.mark.parametrize("name", [gpu.name for gpu in gpus().values()])

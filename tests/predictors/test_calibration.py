@@ -25,7 +25,7 @@ from joulecast.predictors.calibration import (
 from joulecast.predictors.clock_errors import CLOCK_ERRORS
 from joulecast.predictors.closeness import COORDINATES, Closeness
 from joulecast.predictors.composition import HostModel
-from joulecast.predictors.forest import fit_forest
+from joulecast.predictors.fitting import fit_own
 from joulecast.predictors.network_validation import NetworkError
 from joulecast.predictors.operation_validation import OperationErrors, errors_on_repeats
 from joulecast.predictors.prediction import NetworkPredictor
@@ -152,7 +152,7 @@ def test_repeats_say_how_well_the_measured_is_known(dataset):
         for factor in np.exp(0.02 * rng.standard_normal(3))
     )
     data = replace(dataset, measurements=noisy)
-    predictor = fit_forest(data, "inference", ForestRecipe(trees=8))
+    predictor = fit_own(data, "inference", ForestRecipe(trees=8))
     errors = errors_on_repeats(data, predictor)
     # A repeat against the median of two others: sqrt(1 + 1/2) times its own spread, and no less for having been seen.
     assert np.std(errors.log_errors("time")) == pytest.approx(0.02 * np.sqrt(1.5), rel=0.15)
@@ -195,7 +195,7 @@ def test_networks_that_are_hard_get_wider_intervals(dataset, calibration):
 
 @pytest.fixture(scope="module")
 def predictor(dataset, calibration):
-    operations = fit_forest(dataset, "inference", ForestRecipe(trees=8))
+    operations = fit_own(dataset, "inference", ForestRecipe(trees=8))
     networks = fit_networks(calibration, [_network_errors(dataset)], "simulated")
     return NetworkPredictor(
         "test/forest",

@@ -15,8 +15,8 @@ from joulecast.hardware import find_gpu
 from joulecast.networks import Network
 from joulecast.predictors.any_gpu import AnyGpuPredictor
 from joulecast.predictors.attentive import Attentive, Reader
-from joulecast.predictors.boosting import DeviceRow
 from joulecast.predictors.composition import HostModel
+from joulecast.predictors.device_row import DeviceRow
 from joulecast.predictors.encoder import OnnxEncoder
 from joulecast.predictors.network_head import Example, NetworkHead
 from joulecast.predictors.over_clocks import predict_over_clocks

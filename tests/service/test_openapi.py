@@ -13,7 +13,7 @@ import pytest
 
 schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
 
-PER_OPERATION = int(os.environ.get("JOULECAST_MADE_UP_REQUESTS", "12"))
+PER_OPERATION = int(os.environ.get("JOULECAST_MADE_UP_REQUESTS", "6"))
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schemathesis itself
 
 

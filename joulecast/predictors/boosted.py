@@ -1,0 +1,95 @@
+"""Boosted trees of one GPU: fitted with XGBoost, monotone in the work, stopped on operations that were held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import MissingDependencyError
+from ..operations import Operation
+from .any_gpu import BoostedRegressor
+from .features import FloatArray
+from .predictor import INPUT_NAMES
+from .splits import fold_of
+from .xgboost_recipe import XGBoostRecipe
+
+MORE_WORK: tuple[str, ...] = (
+    "log_roofline",
+    "log_compute_time",
+    "log_memory_time",
+    "log_flops",
+    "log_bytes_read",
+    "log_bytes_written",
+    "log_input_size",
+    "log_output_size",
+    "log_parameters",
+    "log_batch",
+    "log_positions",
+    "log_rows",
+    "log_waves",
+    "log_cache_fill",
+    "log_baseline",
+    "log_baseline_over_host",
+)
+"""Inputs that say how much there is to do. The baseline's time grows with the roofline, and its correction must not
+fall with any of these, so that their product, the time, never falls when one of them grows and the others stay."""
+
+_STOPPING_FOLDS = 10  # One of them is held out to stop by.
+_LEAST_HELD = 5
+
+
+def fit_boosted(
+    operations: Sequence[Operation],
+    inputs: NDArray[np.float32],
+    targets: FloatArray,
+    recipe: XGBoostRecipe,
+    quantity: str,
+) -> BoostedRegressor:
+    """Fit boosted trees.
+
+    How many trees there are is found by early stopping on a tenth of the operations, with all variants of each on one
+    side. So many are then fitted to everything.
+
+    Args:
+        operations: What was measured.
+        inputs: Of shape (operations, len(INPUT_NAMES)).
+        targets: One value each.
+        recipe: Its settings.
+        quantity: "time" is monotone in the work; "power" is not: a larger operation may wait for memory.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    fold = fold_of(set(operations), _STOPPING_FOLDS, recipe.seed)
+    held = np.array([fold[operation] == 0 for operation in operations])
+    trees = recipe.trees
+    if _LEAST_HELD <= held.sum() < len(operations):
+        stopped = _model(recipe, recipe.trees, quantity, early_stopping_rounds=recipe.patience)
+        stopped.fit(inputs[~held], targets[~held], eval_set=[(inputs[held], targets[held])], verbose=False)
+        trees = int(stopped.best_iteration) + 1
+    return BoostedRegressor(_model(recipe, trees, quantity).fit(inputs, targets))
+
+
+def _model(recipe: XGBoostRecipe, trees: int, quantity: str, **stopping: int) -> Any:
+    try:
+        from xgboost import XGBRegressor
+    except ImportError as error:
+        raise MissingDependencyError("training needs xgboost", hint="pip install 'joulecast[train]'") from error
+    monotone = tuple(int(quantity == "time" and name in MORE_WORK) for name in INPUT_NAMES)
+    return XGBRegressor(
+        n_estimators=trees,
+        max_depth=recipe.depth,
+        learning_rate=recipe.learning_rate,
+        subsample=recipe.subsample,
+        colsample_bynode=recipe.features_per_split,
+        min_child_weight=recipe.min_child_weight,
+        reg_lambda=recipe.regularization,
+        monotone_constraints=monotone,
+        tree_method="hist",
+        random_state=recipe.seed,
+        n_jobs=1,  # with more, sums differ in the last bits between runs
+        **stopping,
+    )

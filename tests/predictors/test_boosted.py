@@ -1,0 +1,120 @@
+"""Boosted trees of one GPU: monotone in the work, searched, stored, and refused where settings cannot be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from conftest import simulated_dataset, simulated_operations
+from joulecast import Operation
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.boosted import MORE_WORK, fit_boosted
+from joulecast.predictors.features import features
+from joulecast.predictors.fitting import fit_own
+from joulecast.predictors.predictor import INPUT_NAMES
+from joulecast.predictors.serving import own_regressor, own_regressor_files
+from joulecast.predictors.tuning import search
+from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+
+RECIPE = XGBoostRecipe(trees=120, patience=20, depth=4, learning_rate=0.1, folds=4)
+A30 = find_gpu("A30")
+
+
+@pytest.fixture(scope="module")
+def predictor(dataset):
+    return fit_own(dataset, "inference", RECIPE)
+
+
+def test_it_learns_the_simulated_gpu(predictor, dataset):
+    predictions = predictor.predict([m.operation for m in dataset.measurements])
+    assert predictions.time_s == pytest.approx([m.time_s for m in dataset.measurements], rel=0.1)
+    assert predictions.power_w == pytest.approx([m.power_w for m in dataset.measurements], rel=0.2)
+
+
+def test_more_work_never_takes_less_time(predictor):
+    rng = np.random.default_rng(0)
+    matrix, _ = features(simulated_operations(), A30, 1440.0)
+    inputs = np.column_stack([matrix, rng.normal(-9, 2, len(matrix)), rng.normal(0, 2, len(matrix))]).astype(np.float32)
+    ratio = predictor.time(inputs)
+    for name in MORE_WORK:
+        more = inputs.copy()
+        more[:, INPUT_NAMES.index(name)] += rng.exponential(2, len(matrix)).astype(np.float32)
+        assert (predictor.time(more) >= ratio - 1e-6).all(), name
+
+
+def test_without_the_constraint_noise_is_learned():
+    """The test above can fail: the same trees for power, which are free, do fall."""
+    rng = np.random.default_rng(0)
+    operations = simulated_operations()
+    matrix, _ = features(operations, A30, 1440.0)
+    inputs = np.column_stack([matrix, matrix[:, 0], matrix[:, 0]]).astype(np.float32)
+    targets = rng.standard_normal(len(operations))
+    more = inputs.copy()
+    more[:, [INPUT_NAMES.index(name) for name in MORE_WORK]] += 1
+    found = {q: fit_boosted(operations, inputs, targets, RECIPE, q) for q in ("time", "power")}
+    assert (found["time"](more) >= found["time"](inputs) - 1e-6).all()
+    assert (found["power"](more) < found["power"](inputs) - 1e-6).any()
+
+
+def test_early_stopping_ends_where_nothing_is_learned():
+    operations = simulated_operations()
+    inputs = np.random.default_rng(0).standard_normal((len(operations), len(INPUT_NAMES))).astype(np.float32)
+    noise = np.random.default_rng(1).standard_normal(len(operations))
+    stopped = fit_boosted(operations, inputs, noise, RECIPE, "power").model
+    assert stopped.n_estimators < 60
+
+
+def test_training_twice_gives_the_same_numbers(dataset, predictor):
+    again = fit_own(dataset, "inference", RECIPE)
+    operations = simulated_operations()[::7]
+    assert (again.predict(operations).time_s == predictor.predict(operations).time_s).all()
+
+
+def test_stored_trees_predict_as_the_fitted_ones(predictor):
+    files = own_regressor_files("time", predictor.time)
+    assert set(files) == {"time.safetensors", "time.ubj"}
+    stored = own_regressor(files, "time", 0)
+    matrix, _ = features(simulated_operations(), A30, 1440.0)
+    inputs = np.column_stack([matrix, matrix[:, 0], matrix[:, 0]]).astype(np.float32)
+    assert stored(inputs) == pytest.approx(predictor.time(inputs), abs=1e-5)
+
+
+def test_search_begins_with_the_recipe_and_finds_what_is_better():
+    data = simulated_dataset()
+    poor = replace(RECIPE, trees=2, learning_rate=0.01, search={"trees": [2, 80], "learning_rate": [0.01, 0.2]})
+    trials = list(search(data, "inference", poor, 6))
+    assert trials[0].settings == {"learning_rate": 0.01, "trees": 2}
+    assert len({tuple(trial.settings.values()) for trial in trials}) == len(trials) <= 4
+    best = min(trials, key=lambda trial: trial.loss)
+    assert best.recipe.trees == 80
+    assert best.loss < 0.8 * trials[0].loss
+    assert [trial.settings for trial in search(data, "inference", replace(poor, search={}), 6)] == [{}]
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "says"),
+    [
+        ({"trees": 0}, InputError, "trees of a recipe"),
+        ({"depth": 3.0}, InputError, "an integer from 1 to 16"),
+        ({"learning_rate": 2.0}, InputError, "learning_rate"),
+        ({"patience": True}, InputError, "patience"),
+        ({"search": {"folds": [3]}}, UnknownNameError, "setting to search"),
+        ({"search": {"depth": []}}, InputError, "list of values"),
+        ({"search": {"depth": [4, 99]}}, InputError, "depth"),
+    ],
+)
+def test_impossible_settings_are_refused(settings, error, says):
+    with pytest.raises(error, match=says):
+        XGBoostRecipe(**settings)
+
+
+def test_a_larger_batch_is_never_quicker(predictor):
+    for channels in (32, 128):
+        times = [
+            predictor.predict([Operation("relu", [(batch, channels, 28, 28)])]).time_s[0] for batch in (8, 16, 32, 64)
+        ]
+        assert all(later >= 0.999 * earlier for earlier, later in pairwise(times))
