@@ -57,8 +57,9 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
     if predictor is None:
         # (looked for by name: listing the whole zoo takes longer than a prediction)
         own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
+        names = pulled()
         for name in (*own, ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU):
-            if found := pulled_folder(name):
+            if name in names and (found := pulled_folder(name)):
                 return found
             if (zoo / name / MANIFEST).is_file():
                 return zoo / name
