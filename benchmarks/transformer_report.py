@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+REMARKS = Path(__file__).with_name("transformer_remarks.md")
+
 HEAD = """# The transformer beside XGBoost, physics and plain sums
 
 Made by `benchmarks/transformer.py`; do not edit. Errors are absolute and relative, median / mean in per cent. Device
@@ -30,6 +32,7 @@ def markdown(work: Path) -> str:
         parts.append(_networks(networks))
     if "ablation" in stages:
         parts.append(_ablation(stages["ablation"]))
+    parts.append(REMARKS.read_text())
     return "\n".join(parts)
 
 

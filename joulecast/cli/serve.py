@@ -52,7 +52,7 @@ def serve(
     max_choices: Annotated[
         int, typer.Option(envvar=_from("MAX_CHOICES"), help="GPUs x clocks x precisions of one sweep.")
     ] = 10_000,
-    max_seconds: Annotated[float, typer.Option(envvar=_from("MAX_SECONDS"), help="That an answer may take.")] = 30.0,
+    max_seconds: Annotated[float, typer.Option(envvar=_from("MAX_SECONDS"), help="That an answer may take.")] = 60.0,
     max_waiting: Annotated[
         int, typer.Option(envvar=_from("MAX_WAITING"), help="Requests that may wait for a thread.")
     ] = 256,

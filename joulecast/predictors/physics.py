@@ -25,6 +25,7 @@ import numpy as np
 from ..hardware import GPU, find_gpu
 from ..operations import Operation
 from .features import FAMILIES, FloatArray, by_precision, numbers_of, roofline
+from .numbers import numbers
 
 _LEAST_S = 1e-9
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
@@ -250,7 +251,7 @@ class EnergyConstants:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(**value)
+        return cls(**numbers(value))
 
 
 PRIOR_ENERGY = EnergyConstants(

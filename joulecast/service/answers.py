@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
 from .caches import BoundedCache
 from .guards import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere
-from .problems import ServiceError, problem_of
+from .problems import ServiceError, problem_of, too_long
 from .questions import (
     BatchQuestion,
     BestQuestion,
@@ -100,8 +101,12 @@ class Answers:
         """Each for itself: one that is refused spoils no other."""
         if len(question.requests) > self._settings.max_batch:
             raise too_large("the batch has too many requests", len(question.requests), self._settings.max_batch)
-        items = []
+        items: list[BatchItem] = []
+        deadline_s = time.monotonic() + self._settings.max_seconds
         for request in question.requests:
+            if time.monotonic() > deadline_s:
+                # Nobody waits for it any more.
+                raise too_long(self._settings.max_seconds)
             try:
                 items.append(BatchItem(self.predict(request), None))
             except JoulecastError as error:

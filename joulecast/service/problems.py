@@ -56,6 +56,17 @@ def problem_response(error: JoulecastError, request_id: str | None = None, **cha
     return Response(json.dumps(problem), problem["status"], headers, MEDIA_TYPE)
 
 
+def too_long(most_seconds: float) -> ServiceError:
+    """The answer was not there in time."""
+    return ServiceError(
+        408,
+        "too-long",
+        "the answer takes too long",
+        allowed=f"{most_seconds:g} s",
+        hint="ask for fewer GPUs, clocks or candidates at once",
+    )
+
+
 def not_found(path: str) -> ServiceError:
     """No such path."""
     return ServiceError(

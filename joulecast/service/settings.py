@@ -50,7 +50,7 @@ class Settings:
     max_batch: int = 5_000
     max_operations: int = 5_000
     max_choices: int = 10_000
-    max_seconds: float = 30.0
+    max_seconds: float = 60.0
     max_waiting: int = 256
     body_seconds: float = 10.0
     threads: int = 2

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from .problems import ServiceError
+from .problems import ServiceError, too_long
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -54,13 +54,7 @@ class Workers:
         try:
             return await asyncio.wait_for(asyncio.shield(future), self._most_seconds)
         except TimeoutError:
-            raise ServiceError(
-                408,
-                "too-long",
-                "the answer takes too long",
-                allowed=f"{self._most_seconds:g} s",
-                hint="ask for fewer GPUs, clocks or candidates at once",
-            ) from None
+            raise too_long(self._most_seconds) from None
 
     def _done(self, future: asyncio.Future[Result]) -> None:
         self.waiting -= 1

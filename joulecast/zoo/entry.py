@@ -17,12 +17,12 @@ from ..hardware import find_gpu
 from ..operations import Operation
 from ..predictors.baseline import Baseline
 from ..predictors.calibration import Calibration, NetworkCalibration
-from ..predictors.composition import HostModel
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.serving import own_regressor, own_regressor_files
+from .card_values import host_of, name_of
 from .files import checked_files, json_bytes, parsed_json, write_files
-from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
 from .left_out import LEFT_OUT
 from .rendering import markdown
 
@@ -154,9 +154,9 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         if composition not in COMPOSITIONS:
             raise ZooError("the card of this zoo entry names an unknown composition", given=composition)
         network_predictor = NetworkPredictor(
-            name=card["name"],
+            name=name_of(card["name"]),
             operations=predictor,
-            host=HostModel.from_json(card["host"]),
+            host=host_of(card["host"]),
             composition=composition,
             network_errors=None
             if facts.get("network_errors") is None
@@ -165,5 +165,7 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         golden = manifest["golden"]
         operations = golden_operations(golden["operations"])
         again = predictor.predict(operations)
-    require_agreement(folder, manifest, [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])])
+        rehearse(network_predictor, operations)
+        pairs = [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])]
+    require_agreement(folder, manifest, pairs)
     return network_predictor

@@ -13,6 +13,7 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
+from joulecast.predictors.any_gpu_fitting import quicker
 from joulecast.predictors.any_gpu_validation import ALL, validate_any_gpu
 from joulecast.predictors.boosting import device_rows, fit_any_gpu
 from joulecast.predictors.composition import HostModel
@@ -23,6 +24,7 @@ from joulecast.predictors.physics import PRIOR_ENERGY, LeastTimes, process_facto
 from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.predictors.relative import relative_features
+from joulecast.predictors.transformer_recipe import TransformerRecipe
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 
@@ -175,6 +177,16 @@ def test_a_gpu_is_left_out_with_its_chip():
     by_kind = {(e.gpu, e.kind): e for e in found.folds}
     assert by_kind["Tesla T4", "relu"].operations == 25
     assert by_kind["Tesla T4", "relu"].median < 0.1
+
+
+def test_a_quick_validation_is_one_fold():
+    datasets = [simulated_gpu(name) for name in ("A30", "T4")]
+    found = validate_any_gpu(datasets, (), RECIPE, quick=True)
+    # A third of 100 operations, on both GPUs; no network was measured, so that no chip is left out.
+    assert found.folds[0].operations in (66, 68)
+    assert found.left_out == ()
+    assert quicker(RECIPE) == RECIPE
+    assert quicker(TransformerRecipe(epochs=28)).epochs == 10
 
 
 def test_device_times_come_before_loops():

@@ -53,6 +53,36 @@ def test_too_much_is_refused(narrow):
         assert allowed in answer.json["allowed"]
 
 
+def idle(running):
+    """Wait until nothing is computed: no question, and no predictor loaded."""
+    deadline_s = time.monotonic() + 20
+    while "joulecast_waiting_requests 0" not in running.ask("/v1/metrics").text and time.monotonic() < deadline_s:
+        time.sleep(0.02)
+
+
+def test_what_takes_too_long_is_refused_and_stopped(tmp_path):
+    running = start(tmp_path, "--max-seconds", "0.3", "--max-waiting", "1", "--no-extraction")
+    idle(running)
+    shapes = [[size, 3, 224, 224] for size in range(1, 400)]
+    requests = [{**QUESTION, "model": "densenet121", "input_shape": shape} for shape in shapes]
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        asked = pool.submit(running.ask, "/v1/predict/batch", {"requests": requests})
+        deadline_s = time.monotonic() + 20
+        busy = None
+        while busy is None and not asked.done() and time.monotonic() < deadline_s:
+            other = running.ask("/v1/predict", {**QUESTION, "clock_mhz": 600 + time.monotonic() % 700})
+            busy = other if other.status == 429 else None
+        answer = asked.result()
+    assert answer.status == 408
+    assert answer.json["allowed"] == "0.3 s"
+    assert busy is not None
+    assert busy.headers["retry-after"] == "1"
+    # It was stopped, so there is room again.
+    idle(running)
+    assert running.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
+    running.stop()
+
+
 def test_a_body_without_a_length_is_limited_too(narrow):
     with socket.create_connection(("127.0.0.1", narrow.port)) as raw:
         head = f"POST /v1/predict HTTP/1.1\r\nHost: x\r\nAuthorization: {narrow.headers['Authorization']}\r\n"

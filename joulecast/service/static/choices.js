@@ -32,7 +32,7 @@ function quantity(title, prediction, name, unit, most) {
     h("dt", {}, title), h("dd", { class: "value" }, si(value, unit)),
     h("dd", { class: "gauge", "aria-hidden": "true" }, h("i", { "--to": value / most }),
       range ? h("b", { "--low": range[0] / most, "--high": range[1] / most }) : null),
-    h("dd", { class: "range" }, range ? `${100 * prediction.interval.level} %: ${si(range[0], unit)} to ${si(range[1], unit)}` : "no interval known"));
+    h("dd", { class: "range", title: range ? prediction.interval.basis : null }, range ? `${100 * prediction.interval.level} %: ${si(range[0], unit)} to ${si(range[1], unit)}` : "no interval known"));
 }
 
 function clockChoice(gpu, rows, { optimum, clocks, choose, objective }) {
