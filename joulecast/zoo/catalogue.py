@@ -15,7 +15,7 @@ from ..predictors.predictor import OperationPredictor
 from ..resources import shipped
 from .any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .corrections import FORMS
-from .entry import load_entry
+from .entry import Background, load_background, load_entry
 from .files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import pulled, pulled_folder
 
@@ -81,6 +81,15 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
         )
     hint = "or give the folder of an entry, or models:/NAME@ALIAS; `joulecast zoo pull` brings others"
     raise unknown_name("predictor", predictor, {*known, *pulled()}, hint=hint)
+
+
+def find_background(gpu: str | GPU, mode: str, predictor: str | None = None) -> Background:
+    """What explains the predictions of the predictor that `find_predictor` finds.
+
+    Raises:
+        UnknownNameError, ZooError: See `find_predictor`.
+    """
+    return load_background(_folder(find_gpu(gpu), mode, predictor).resolve())
 
 
 @lru_cache(maxsize=8)
