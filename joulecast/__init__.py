@@ -1,10 +1,11 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
-from .api import best, extract, predict, predict_operations, sweep
+from .api import best, explain, extract, predict, predict_operations, sweep
 from .client import Client
 from .errors import JoulecastError
 from .networks import Network
 from .operations import Operation
+from .predictors.explanation import Explanation
 from .predictors.prediction import Prediction
 from .queries import Choice, Sweep
 
@@ -13,12 +14,14 @@ __version__ = "0.1.0"
 __all__ = [
     "Choice",
     "Client",
+    "Explanation",
     "JoulecastError",
     "Network",
     "Operation",
     "Prediction",
     "Sweep",
     "best",
+    "explain",
     "extract",
     "predict",
     "predict_operations",

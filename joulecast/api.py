@@ -9,6 +9,7 @@ from .errors import InputError
 from .hardware import GPU, find_gpu
 from .networks import Network
 from .operations import Operation
+from .predictors.explanation import Explanation, explain_operation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
 from .profiling import WHITELIST, network_of
@@ -17,7 +18,7 @@ from .queries import best as best_of
 from .queries import sweep as sweep_of
 from .queries.constraints import Constraints
 from .queries.objectives import Tariff
-from .zoo import find_predictor
+from .zoo import find_background, find_predictor
 
 if TYPE_CHECKING:
     from .profiling.recorder import CustomOperators
@@ -287,6 +288,43 @@ def sweep(
         predictor=predictor,
     )
     return sweep_of(question, objective, tariff)
+
+
+def explain(
+    operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | None = None
+) -> Explanation:
+    """Explain why an operation costs what it costs on a GPU.
+
+    Args:
+        operation: Which; its mode says whether backward is part of it.
+        gpu: Name or alias from the catalogue.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        predictor: A zoo name or the folder of an entry; None for the GPU's default. "xgboost" says what each input
+            did, if xgboost is installed.
+
+    Returns:
+        What bounds it, with the times behind that; the nearest operations that were measured; its interval.
+
+    Raises:
+        UnknownNameError, InputError, ZooError: See `predict`.
+        MissingDependencyError: The predictor is boosted trees, and xgboost is not installed.
+
+    Example:
+        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by  # doctest: +SKIP
+        'memory'
+    """
+    found = find_gpu(gpu)
+    _refuse_precisions(found, [operation])
+    network_predictor = find_predictor(found, operation.mode, predictor)
+    background = find_background(found, operation.mode, predictor)
+    return explain_operation(
+        network_predictor.operations,
+        network_predictor.name,
+        operation,
+        clock,
+        background.operations,
+        background.native,
+    )
 
 
 def _refuse_precisions(gpu: GPU, operations: Iterable[Operation]) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import best, catalogue, collect, datasets, extract, predict, serve, sweep, train, zoo
+from . import best, catalogue, collect, datasets, explain, extract, predict, serve, sweep, train, zoo
 
 app = typer.Typer(
     name="joulecast",
@@ -22,6 +22,7 @@ app = typer.Typer(
 app.command("predict")(predict.predict)
 app.command("best")(best.best)
 app.command("sweep")(sweep.sweep)
+app.command("explain")(explain.explain)
 app.command("extract")(extract.extract)
 app.command("collect", context_settings=collect.PASSED_ON)(collect.collect)
 app.command("train")(train.train)

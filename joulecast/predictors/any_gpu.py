@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hardware import GPU
-from ..operations import Operation
+from ..operations import MODES, Operation
 from .baseline import smooth_max
 from .calibration import Calibration
 from .clock import Work
 from .contract import Correction, launch_s
 from .features import FloatArray
 from .half_precision import HalfPrecision
+from .numbers import number, numbers
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
 from .relative import RELATIVE_NAMES, relative_features
@@ -76,9 +77,9 @@ class Learned:
         """Read what `to_json` wrote."""
         return cls(
             time=time,
-            ranges={name: (float(low), float(high)) for name, (low, high) in value["ranges"].items()},
+            ranges={name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()},
             energy=EnergyConstants.from_json(value["energy"]),
-            host_s={mode: dict(kinds) for mode, kinds in value["host_s"].items()},
+            host_s={mode: numbers(value["host_s"][mode]) for mode in MODES},
             half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
         )
 

@@ -19,12 +19,13 @@ import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
-from ..operations import Operation
+from ..operations import MODES, Operation
 from .any_gpu import Range
 from .contract import launch_s
 from .encoder import Encoder
 from .features import FloatArray
 from .network_head import NetworkHead
+from .numbers import number, numbers
 from .physics import EnergyConstants
 from .tokens import ROLES, WIDTH, Tokens, in_network, tokens
 
@@ -178,10 +179,10 @@ class Attentive:
             raise InputError(
                 "a stored transformer reads other tokens", given=value["tokens"], allowed=f"{len(ROLES)} x {WIDTH}"
             )
-        ranges = {name: (float(low), float(high)) for name, (low, high) in value["ranges"].items()}
+        ranges = {name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()}
         return cls(
             reader=Reader(encoder, tuple(value["vocabulary"]), ranges),
             energy=EnergyConstants.from_json(value["energy"]),
-            host_s={mode: dict(kinds) for mode, kinds in value["host_s"].items()},
+            host_s={mode: numbers(value["host_s"][mode]) for mode in MODES},
             head=None if value["head"] is None else NetworkHead.from_json(value["head"]),
         )

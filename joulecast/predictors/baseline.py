@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..hardware import GPU
 from ..operations import Operation
 from .features import FloatArray
+from .numbers import number, numbers
 
 _SHARPNESS = 4.0  # Exponent of the p-norm that stands for max(device, host); 3 to 6 make little difference.
 _HOST_QUANTILE = 0.05  # The fastest loops of a kind are host-bound; the very fastest is an outlier.
@@ -249,15 +250,15 @@ class Baseline:
         return cls(
             groups={
                 group: GroupConstants(
-                    host_s=row["host_s"],
-                    slowdown=row["slowdown"],
-                    device_slowdown=row["device_slowdown"],
-                    active_power_w=row["active_power_w"],
-                    large_loops=row["large_loops"],
+                    host_s=numbers(row["host_s"]),
+                    slowdown=number(row["slowdown"]),
+                    device_slowdown=number(row["device_slowdown"]),
+                    active_power_w=number(row["active_power_w"]),
+                    large_loops=int(number(row["large_loops"])),
                 )
                 for group, row in value["groups"].items()
             },
-            static_power_w=value["static_power_w"],
+            static_power_w=number(value["static_power_w"]),
             method=value["method"],
             accumulates_gradients=frozenset(value["accumulates_gradients"]),
         )

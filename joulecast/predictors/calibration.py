@@ -20,6 +20,7 @@ from ..errors import InputError
 from ..operations import Operation
 from .closeness import Closeness
 from .features import FloatArray
+from .numbers import number
 
 if TYPE_CHECKING:
     from .predictor import OperationPredictions
@@ -319,7 +320,10 @@ class NetworkCalibration:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
         return cls(
-            {quantity: Difficulty(d["floor"], d["correlation"]) for quantity, d in value["difficulties"].items()},
+            {
+                quantity: Difficulty(number(d["floor"]), number(d["correlation"]))
+                for quantity, d in value["difficulties"].items()
+            },
             {composition: _arrays(scores) for composition, scores in value["scores"].items()},
             value["basis"],
         )

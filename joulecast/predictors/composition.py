@@ -23,6 +23,7 @@ import numpy as np
 
 from .baseline import smooth_max
 from .features import FloatArray
+from .numbers import number
 from .predictor import OperationPredictions
 
 # A30, inference and training; also the prior where a GPU has no measured networks.
@@ -85,7 +86,7 @@ class HostModel:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(value["offset_s"], value["learned"])
+        return cls(number(value["offset_s"]), bool(value["learned"]))
 
 
 @dataclass(frozen=True)

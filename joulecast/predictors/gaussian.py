@@ -75,11 +75,11 @@ class GaussianProcess:
         norms = np.einsum("ij,ij->i", self.points, self.points)
         for start in range(0, len(inputs), _ROWS_AT_ONCE):
             rows = (inputs[start : start + _ROWS_AT_ONCE] - self.shift) * self.scale
-            squares = np.asarray(rows @ self.points.T, dtype=np.float32)
-            squares *= -2
-            squares += norms
-            squares += np.einsum("ij,ij->i", rows, rows)[:, None]
-            correlation = _matern(squares)
+            correlation = np.asarray(rows @ self.points.T, dtype=np.float32)
+            correlation *= -2
+            correlation += norms
+            correlation += np.einsum("ij,ij->i", rows, rows)[:, None]
+            _to_matern(correlation)
             values[start : start + len(rows)] = correlation @ self.weights
             closeness[start : start + len(rows)] = correlation.max(axis=1)
         return values + self.mean, np.clip(closeness, 0.0, 1.0)
@@ -116,11 +116,17 @@ def _no_process(what: str, given: object) -> ZooError:
     )
 
 
-def _matern(squares: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Matern 5/2 of squared distances, in place of them."""
-    # Rounding can put a point at a tiny negative distance from itself.
-    r = np.sqrt(np.maximum(squares, np.float32(0), out=squares) * np.float32(5))
-    return np.exp(-r) * (1 + r + r * r * np.float32(1 / 3))
+def _to_matern(squares: NDArray[np.float32]) -> None:
+    """Turn squared distances into Matern 5/2 in place: new arrays of this size cost more than the arithmetic."""
+    squares *= 5
+    np.maximum(squares, 0, out=squares)  # Rounding can put a point at a tiny negative distance from itself.
+    root = np.sqrt(squares)
+    squares *= np.float32(1 / 3)
+    squares += root
+    squares += 1
+    np.negative(root, out=root)
+    np.exp(root, out=root)
+    squares *= root
 
 
 def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> GaussianProcess:

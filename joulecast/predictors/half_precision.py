@@ -14,6 +14,7 @@ import numpy as np
 
 from ..operations import Operation
 from .features import FAMILIES, FloatArray, numbers_of
+from .numbers import numbers
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class HalfPrecision:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
-        return cls(**value)
+        return cls(**numbers(value))
 
 
 def half_groups(operations: Sequence[Operation]) -> FloatArray:

@@ -64,7 +64,7 @@ class BlendRecipe:
 
     trees: int = 64
     max_features: float = 1.0
-    min_samples_leaf: int = 1
+    min_samples_leaf: int = 2
     time_share: float = 0.8
     power_share: float = 0.4
     folds: int = 10

@@ -9,15 +9,16 @@ from typing import Any
 
 from ..errors import ZooError
 from ..hardware import GPU, find_gpu
-from ..operations import Operation
+from ..operations import MODES, Operation
 from ..predictors.any_gpu import AnyGpuPredictor
 from ..predictors.calibration import Calibration, NetworkCalibration
 from ..predictors.composition import HostModel
 from ..predictors.contract import Correction
 from ..predictors.prediction import NetworkPredictor
+from .card_values import host_of, name_of
 from .corrections import read_correction, write_correction
 from .files import checked_files, json_bytes, parsed_json, write_files
-from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
 from .rendering import any_gpu_markdown
 
 _FILES = ("card.json", "predictor.json")
@@ -132,7 +133,7 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
         card = parsed_json(files["card.json"], "the card of this zoo entry")
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         learned = read_correction(facts, files)
-        hosts = {mode: HostModel.from_json(value) for mode, value in card["host"].items()}
+        hosts = {mode: host_of(card["host"][mode]) for mode in MODES}
         network_errors = {
             mode: NetworkCalibration.of_errors(quantities, "networks of chips of which nothing was known")
             for mode, quantities in card["log_errors"].items()
@@ -145,5 +146,9 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
             raise ZooError("a golden prediction is larger than any can be", given=len(golden))
         again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
         pairs = [(again[gpu][name], golden[gpu][name]) for gpu in golden for name in ("device_time_s", "power_w")]
+        entry = AnyGpuEntry(name_of(card["name"]), learned, hosts, network_errors, calibration)
+        for gpu, value in golden.items():
+            operations = golden_operations(value["operations"])
+            rehearse(entry.on(find_gpu(gpu), operations[0].mode), operations)
     require_agreement(folder, manifest, pairs)
-    return AnyGpuEntry(card["name"], learned, hosts, network_errors, calibration)
+    return entry

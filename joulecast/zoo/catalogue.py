@@ -15,7 +15,7 @@ from ..predictors.predictor import OperationPredictor
 from ..resources import shipped
 from .any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .corrections import FORMS
-from .entry import load_entry
+from .entry import Background, load_background, load_entry
 from .files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import pulled, pulled_folder
 
@@ -57,8 +57,9 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
     if predictor is None:
         # (looked for by name: listing the whole zoo takes longer than a prediction)
         own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
+        names = pulled()
         for name in (*own, ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU):
-            if found := pulled_folder(name):
+            if name in names and (found := pulled_folder(name)):
                 return found
             if (zoo / name / MANIFEST).is_file():
                 return zoo / name
@@ -80,6 +81,15 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
         )
     hint = "or give the folder of an entry, or models:/NAME@ALIAS; `joulecast zoo pull` brings others"
     raise unknown_name("predictor", predictor, {*known, *pulled()}, hint=hint)
+
+
+def find_background(gpu: str | GPU, mode: str, predictor: str | None = None) -> Background:
+    """What explains the predictions of the predictor that `find_predictor` finds.
+
+    Raises:
+        UnknownNameError, ZooError: See `find_predictor`.
+    """
+    return load_background(_folder(find_gpu(gpu), mode, predictor).resolve())
 
 
 @lru_cache(maxsize=8)

@@ -7,7 +7,7 @@ unnoticed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,17 @@ from ..hardware import find_gpu
 from ..operations import Operation
 from ..predictors.baseline import Baseline
 from ..predictors.calibration import Calibration, NetworkCalibration
-from ..predictors.composition import HostModel
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.serving import own_regressor, own_regressor_files
+from .card_values import host_of, name_of
 from .files import checked_files, json_bytes, parsed_json, write_files
-from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
 from .left_out import LEFT_OUT
 from .rendering import markdown
+
+OPERATIONS = "operations.json"
+"""What a predictor was trained on: which operations, not what was measured of them, for that is the data of others."""
 
 _FILES = ("card.json", "predictor.json")
 
@@ -80,6 +83,7 @@ def save_entry(
     golden: list[Operation],
     left_out: Mapping[str, Mapping[str, float]],
     network_errors: NetworkCalibration | None = None,
+    trained_on: Collection[Operation] = (),
 ) -> Path:
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
@@ -90,6 +94,7 @@ def save_entry(
         golden: Operations for the golden prediction; the first eight are used.
         left_out: Errors of single operations in cross-validation, to compare predictors by.
         network_errors: For intervals of networks.
+        trained_on: Operations of the training data, without their measurements; for explanations.
     """
     operations = golden[:GOLDEN_OPERATIONS]
     predictions = predictor.predict(operations)
@@ -103,6 +108,7 @@ def save_entry(
             }
         ),
         LEFT_OUT: json_bytes(left_out),
+        OPERATIONS: json_bytes([o.to_json() for o in sorted(trained_on, key=lambda o: o.digest)]),
         **own_regressor_files("time", predictor.time),
         **own_regressor_files("power", predictor.power),
     }
@@ -154,9 +160,9 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         if composition not in COMPOSITIONS:
             raise ZooError("the card of this zoo entry names an unknown composition", given=composition)
         network_predictor = NetworkPredictor(
-            name=card["name"],
+            name=name_of(card["name"]),
             operations=predictor,
-            host=HostModel.from_json(card["host"]),
+            host=host_of(card["host"]),
             composition=composition,
             network_errors=None
             if facts.get("network_errors") is None
@@ -165,5 +171,35 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         golden = manifest["golden"]
         operations = golden_operations(golden["operations"])
         again = predictor.predict(operations)
-    require_agreement(folder, manifest, [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])])
+        rehearse(network_predictor, operations)
+        pairs = [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])]
+    require_agreement(folder, manifest, pairs)
     return network_predictor
+
+
+@dataclass(frozen=True)
+class Background:
+    """What explains a predictor's predictions beside itself.
+
+    Args:
+        operations: That it was trained on; empty where they are not stored.
+        native: "time" and "power" -> boosted trees as XGBoost stores them; empty for others.
+    """
+
+    operations: tuple[Operation, ...]
+    native: Mapping[str, bytes]
+
+
+def load_background(folder: Path) -> Background:
+    """Read what explains the predictions of an entry.
+
+    Raises:
+        ZooError: The entry is damaged.
+    """
+    _, files = checked_files(folder, _FILES)
+    with refusing_damage(folder):
+        stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []
+        operations = tuple(Operation.from_json(value) for value in stored)
+        names = ("time", "power")
+        whole = all(f"{name}.ubj" in files for name in names)
+        return Background(operations, {name: files[f"{name}.ubj"] for name in names} if whole else {})

@@ -27,7 +27,7 @@ READABLE_FORMATS = (1, 2)
 MANIFEST = "manifest.json"
 
 PACKED_SUFFIX = ".z"
-_PACKED = (".safetensors", ".onnx", ".ubj", "left_out.json")  # Files that deflate well.
+_PACKED = (".safetensors", ".onnx", ".ubj", "left_out.json", "operations.json")  # Files that deflate well.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Several times what any entry needs.

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError, ZooError
+from ..networks import Network
 from ..operations import Operation
+from ..predictors.prediction import NetworkPredictor
 from .files import disagreement
 
 GOLDEN_OPERATIONS = 8
@@ -29,6 +31,19 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     if not 0 < len(values) <= _MOST_OPERATIONS:
         raise ZooError("a golden prediction has a number of operations that cannot be", given=len(values))
     return [Operation.from_json(value) for value in values]
+
+
+def rehearse(predictor: NetworkPredictor, operations: Sequence[Operation]) -> None:
+    """Predict a network of these operations with its interval, so that what is damaged shows now and not at a user's.
+
+    Raises:
+        ZooError: What comes out are no numbers.
+    """
+    prediction = predictor.predict(Network.of([(operation, 2) for operation in operations]))
+    interval = prediction.interval(0.5)
+    numbers = [prediction.time_s, prediction.energy_j, *(interval.time_s + interval.energy_j if interval else ())]
+    if not all(type(number) in (float, np.float64) and np.isfinite(number) and number >= 0 for number in numbers):
+        raise ZooError("a zoo entry predicts what are no times and energies", given=numbers[:2], hint="pull it again")
 
 
 @contextmanager

@@ -36,12 +36,19 @@ class Trained:
     card: ModelCard
     golden: tuple[Operation, ...]
     network_errors: NetworkCalibration | None = None
+    operations: tuple[Operation, ...] = ()
 
     def save(self, zoo: Path) -> Path:
         """Write the entry into a zoo folder."""
         left_out = operations_left_out(self.validation)
         return save_entry(
-            zoo / self.card.name, self.predictor, self.card, list(self.golden), left_out, self.network_errors
+            zoo / self.card.name,
+            self.predictor,
+            self.card,
+            list(self.golden),
+            left_out,
+            self.network_errors,
+            self.operations,
         )
 
 
@@ -79,7 +86,8 @@ def train(
         host = HostModel.prior(mode)
     card = _card(dataset, dataset_folder, recipe, predictor, host, validation)
     unique = sorted(operations, key=lambda operation: operation.digest)
-    return Trained(predictor, validation, card, tuple(unique[:: max(1, len(unique) // 8)]), network_errors)
+    golden = tuple(unique[:: max(1, len(unique) // 8)])
+    return Trained(predictor, validation, card, golden, network_errors, tuple(unique))
 
 
 def better_composition(errors: tuple[NetworkError, ...]) -> Composition:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conftest import simulated_dataset, simulated_operations
+from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
@@ -59,6 +59,17 @@ def test_training_twice_gives_the_same_files(trained, stored, tmp_path):
     again = trained.save(tmp_path)
     for path in stored.iterdir():
         assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_training_twice_gives_the_same_predictions_to_the_last_bit(tmp_path):
+    operations = simulated_operations()
+    first, second = (
+        load_entry(train_small(tmp_path / name, replace(SMALL_RECIPE, seed=7)).save(tmp_path / f"zoo-{name}"))
+        for name in ("first", "second")
+    )
+    for name in ("time_s", "power_w", "device_time_s"):
+        once, again = (getattr(each.operations.predict(operations), name).tolist() for each in (first, second))
+        assert once == again
 
 
 def test_card_says_what_matters(entry):
@@ -128,6 +139,7 @@ def test_wrong_content_is_refused(entry, name, change, says):
         ({"files": {f"f{i}": {} for i in range(65)}}, "more files"),
         ({"golden": {"operations": [], "time_s": [], "power_w": []}}, "number of operations"),
         ({"golden": []}, "damaged"),
+        ({"golden": {"operations": [simulated_operations()[0].to_json()], "time_s": [1.0]}}, "damaged"),
         ({"files": {}}, "incomplete"),
     ],
 )

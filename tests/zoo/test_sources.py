@@ -5,7 +5,10 @@ from __future__ import annotations
 import functools
 import http.server
 import json
+import os
 import stat
+import subprocess
+import sys
 import threading
 import zipfile
 from pathlib import Path
@@ -19,7 +22,7 @@ from joulecast.errors import InputError, MissingDependencyError, UnknownNameErro
 from joulecast.zoo import find_predictor
 from joulecast.zoo.files import MANIFEST
 from joulecast.zoo.sources import fetch, index_of, open_source, pull, push, remove
-from joulecast.zoo.store import forget, object_folder, pulled, pulled_folder
+from joulecast.zoo.store import admit, forget, object_folder, pulled, pulled_folder
 
 OPERATION = joulecast.Operation("relu", [(32, 64, 56, 56)])
 pytestmark = pytest.mark.usefixtures("fresh_cache")
@@ -143,9 +146,8 @@ def test_pull_from_anywhere(source, small):
     assert list(index_of(open_source(source))) == [NAME]
     where = pull(source, NAME)
     assert where == object_folder(pulled()[NAME].sha256) == pulled_folder(NAME)
-    found = find_predictor("A30", "inference")
+    found = find_predictor("A30", "inference", "forest")
     assert found.operations.measured == small.predictor.measured
-    assert find_predictor("A30", "inference", "forest") is found
     assert find_predictor("A30", "inference", NAME) is found
     with pytest.raises(UnknownNameError, match="did you mean a30/forest-inference"):
         fetch(open_source(source), "a30/forest-inferenc")
@@ -153,6 +155,22 @@ def test_pull_from_anywhere(source, small):
     assert not where.exists()
     with pytest.raises(ZooError, match="no entry was pulled"):
         forget(NAME)
+
+
+def test_predicting_from_the_cache_is_light(folder):
+    """What was pulled, and a version of a registry that was fetched before, need no mlflow."""
+    where = pull(str(folder), NAME)
+    files = {path.name: path.read_bytes() for path in where.iterdir()}
+    admit(files, "models:/joulecast-a30-inference/1", "http://registry")
+    code = (
+        "import sys, joulecast as j\n"
+        "o = j.Operation('relu', [(32, 64, 56, 56)])\n"
+        f"for p in ('forest', '{NAME}', 'models:/joulecast-a30-inference/1'):\n"
+        "    assert j.predict_operations([o], 'A30', predictor=p).energy_j[0] > 0\n"
+        "sys.exit(sorted({'mlflow', 'torch', 'sklearn', 'pandas', 'boto3'} & set(sys.modules)) or None)"
+    )
+    environment = {**os.environ, "MLFLOW_TRACKING_URI": "http://registry"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_remove_from_a_folder(folder):

@@ -1,0 +1,114 @@
+"""`joulecast explain`."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InputError
+from ..units import si
+from .arguments import AsJson, Training, operation_text, parse_shapes, table
+
+if TYPE_CHECKING:
+    from ..predictors.explanation import Explanation
+
+
+_SHOWN = 8
+
+
+def explain(
+    kind: Annotated[str, typer.Argument(help="Kind of the operation, such as conv2d.")],
+    shapes: Annotated[list[str], typer.Argument(help="Shape of each input, batch first: 32,64,56,56.")],
+    gpu: Annotated[str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")],
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", help="An attribute, such as out_channels=64; several times if need be.")
+    ] = None,
+    clock: Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")] = None,
+    training: Training = False,
+    precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "fp32",
+    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Explain why an operation costs what it costs: what bounds it, what is like it, what moved the prediction."""
+    from ..api import explain as explain_operation
+    from ..operations import Operation
+
+    found = parse_shapes(shapes)
+    if not isinstance(found, list | tuple) or not found:
+        raise InputError("an operation has a shape for each input", given=" ".join(shapes), allowed="32,64,56,56 ...")
+    listed = [found] if isinstance(found[0], int) else list(found)
+    operation = Operation(
+        kind,
+        listed,
+        dict(map(_attribute, setting or ())),
+        precision=precision,
+        mode="training" if training else "inference",
+    )
+    explanation = explain_operation(operation, gpu, clock, predictor)
+    typer.echo(json.dumps(explanation.to_json(), indent=1) if as_json else _text(explanation))
+
+
+def _attribute(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError("an attribute is given as name=value", given=text, allowed="such as out_channels=64")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def _text(e: Explanation) -> str:
+    longer = {"compute": "arithmetic", "memory": "memory traffic", "launch": "its launch"}[e.bound_by]
+    rows = [
+        ["arithmetic, least by the data sheet", si(e.compute_s, "s")],
+        ["memory traffic, least by the data sheet", si(e.memory_s, "s")],
+        ["GPU, predicted", si(e.device_time_s, "s")],
+        ["launch in a loop, predicted", si(e.host_time_s, "s")],
+    ]
+    parts = [
+        f"{operation_text(e.operation)}, {e.operation.mode}, on {e.gpu} at {e.clock_mhz:g} MHz; "
+        f"predictor {e.predictor}, {e.source}",
+        "",
+        _totals(e),
+        "",
+        f"bound by {longer}; the GPU reaches {100 * e.efficiency:.0f} % of its data sheet",
+        "",
+        table(["what", "time"], rows, frozenset({1})),
+    ]
+    if e.far_outside:
+        parts += ["", "far outside of what was measured"]
+    if e.nearest:
+        near = [
+            [
+                operation_text(n.operation),
+                f"{n.distance:.2f}",
+                *(si(value, unit) for value, unit in ((n.time_s, "s"), (n.power_w, "W"), (n.energy_j, "J"))),
+            ]
+            for n in e.nearest
+        ]
+        header = ["nearest measured, as predicted", "distance", "time", "power", "energy"]
+        parts += ["", table(header, near, frozenset({1, 2, 3, 4}))]
+    for quantity, found in (e.contributions or {}).items():
+        shown = [
+            [
+                c.name,
+                "" if math.isnan(c.value) else f"{c.value:.3g}",
+                f"x {c.effect:.3f}" if quantity == "time" else f"{c.effect:+.1f} W",
+            ]
+            for c in found[:_SHOWN]
+        ]
+        parts += ["", table([f"input of the trees for {quantity}", "value", "effect"], shown, frozenset({1, 2}))]
+    return "\n".join(parts)
+
+
+def _totals(e: Explanation) -> str:
+    rows = []
+    for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
+        low, high = (float(bound[0]) for bound in getattr(e.interval, name)) if e.interval else (float("nan"),) * 2
+        shown = "" if low != low else f"{si(low, unit)} to {si(high, unit)}"
+        rows.append([name.split("_")[0], si(getattr(e, name), unit), shown])
+    return table(["in a loop", "predicted", "90 % interval"], rows, frozenset({1}))

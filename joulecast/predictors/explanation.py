@@ -1,0 +1,273 @@
+"""Why an operation costs what it costs: what bounds it, what is like it, and what moved the prediction."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ..errors import InputError, MissingDependencyError
+from ..hardware import GPU
+from ..operations import Operation
+from .closeness import coordinates
+from .features import features, roofline
+from .filled import FilledPredictor
+from .predictor import INPUT_NAMES, OperationPredictions, OperationPredictor, PredictsOperations, regressor_inputs
+from .spread import OperationIntervals
+
+NEIGHBOURS = 5
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """An operation that was measured, and what the predictor says of it, which has seen its measurement.
+
+    Args:
+        operation: Which.
+        distance: See `Closeness`; one size doubled is 1.
+        time_s, power_w, energy_j: Of its loop, as predicted.
+    """
+
+    operation: Operation
+    distance: float
+    time_s: float
+    power_w: float
+    energy_j: float
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What one input did to a prediction.
+
+    Args:
+        name: Of the input; "(mean)" is what the trees say without knowing any.
+        value: Of the input; NaN for the mean.
+        effect: On time, the factor that it multiplied it by; on power, the watts that it added.
+    """
+
+    name: str
+    value: float
+    effect: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The contribution as a dictionary."""
+        return {"name": self.name, "value": None if math.isnan(self.value) else self.value, "effect": self.effect}
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why an operation costs what it costs on a GPU.
+
+    Args:
+        operation: Which.
+        gpu: Full name.
+        clock_mhz: Asked for.
+        predictor: Which zoo entry answered.
+        source: measured, modelled or missing.
+        bound_by: compute or memory, whichever the data sheet gives longer for; launch, where the host takes longer.
+        compute_s: Least time of its arithmetic by the data sheet.
+        memory_s: Least time of its memory traffic by the data sheet.
+        device_time_s: Predicted, of the GPU.
+        host_time_s: Predicted, of the launch in a loop.
+        time_s, power_w, energy_j: Predicted, of its loop.
+        interval: 90 % interval of those; None where no errors are known.
+        far_outside: Whether it is far from all that were measured.
+        nearest: The nearest operations that were measured; empty where they are not stored.
+        contributions: Quantity ("time", "power") -> TreeSHAP, largest first; empty where the predictor is not XGBoost.
+    """
+
+    operation: Operation
+    gpu: str
+    clock_mhz: float
+    predictor: str
+    source: str
+    bound_by: Literal["compute", "memory", "launch"]
+    compute_s: float
+    memory_s: float
+    device_time_s: float
+    host_time_s: float
+    time_s: float
+    power_w: float
+    energy_j: float
+    interval: OperationIntervals | None
+    far_outside: bool
+    nearest: tuple[Neighbour, ...] = ()
+    contributions: Mapping[str, tuple[Contribution, ...]] | None = None
+
+    @property
+    def efficiency(self) -> float:
+        """Least time by the data sheet over predicted time of the GPU; above 1 where Winograd saves FLOPs."""
+        return max(self.compute_s, self.memory_s) / max(self.device_time_s, 1e-15)
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as plain lists and dictionaries; quantities in SI units."""
+        low_high = self.interval
+        return {
+            "operation": self.operation.to_json(),
+            "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
+            "predictor": self.predictor,
+            "source": self.source,
+            "bound_by": self.bound_by,
+            "compute_s": self.compute_s,
+            "memory_s": self.memory_s,
+            "device_time_s": self.device_time_s,
+            "host_time_s": self.host_time_s,
+            "efficiency": self.efficiency,
+            "time_s": self.time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+            "interval": None
+            if low_high is None
+            else {
+                "level": low_high.level,
+                **{
+                    name: None if np.isnan(low[0]) else [float(low[0]), float(high[0])]
+                    for name, (low, high) in (
+                        ("time_s", low_high.time_s),
+                        ("power_w", low_high.power_w),
+                        ("energy_j", low_high.energy_j),
+                    )
+                },
+            },
+            "far_outside": self.far_outside,
+            "nearest": [
+                {
+                    "operation": n.operation.to_json(),
+                    "distance": n.distance,
+                    "time_s": n.time_s,
+                    "power_w": n.power_w,
+                    "energy_j": n.energy_j,
+                }
+                for n in self.nearest
+            ],
+            "contributions": None
+            if self.contributions is None
+            else {
+                quantity: [
+                    {"name": c.name, "value": None if math.isnan(c.value) else c.value, "effect": c.effect}
+                    for c in found
+                ]
+                for quantity, found in self.contributions.items()
+            },
+        }
+
+
+def explain_operation(
+    predictor: PredictsOperations,
+    name: str,
+    operation: Operation,
+    clock_mhz: float | None = None,
+    trained_on: Sequence[Operation] = (),
+    native: Mapping[str, bytes] | None = None,
+) -> Explanation:
+    """Explain one operation.
+
+    Args:
+        predictor: Of a GPU and mode.
+        name: Of its zoo entry.
+        operation: Of that mode.
+        clock_mhz: Graphics clock; None for the GPU's default.
+        trained_on: Operations that the predictor was trained on.
+        native: "time" and "power" -> boosted trees as XGBoost stores them (UBJ); None where it is no XGBoost.
+
+    Raises:
+        InputError: Another mode, a clock that the GPU cannot hold, or nothing covers the operation.
+        MissingDependencyError: There are boosted trees, and xgboost is not installed.
+    """
+    gpu = predictor.gpu
+    clock = gpu.checked_clock_mhz(clock_mhz)
+    found = predictor.predict([operation], clock)
+    if found.source[0] == "missing":
+        raise InputError("nothing covers this operation", given=repr(operation), allowed=", ".join(predictor.coverage))
+    line = roofline([operation], gpu, clock)
+    on_device = found.device_time_s[0] >= found.host_time_s[0]
+    own = predictor.own if isinstance(predictor, FilledPredictor) else predictor
+    covered = isinstance(own, OperationPredictor) and own.covers(operation)
+    return Explanation(
+        operation=operation,
+        gpu=gpu.name,
+        clock_mhz=clock,
+        predictor=name,
+        source=found.source[0],
+        bound_by=line.bounds[0] if on_device else "launch",
+        compute_s=float(line.compute_s[0]),
+        memory_s=float(line.memory_s[0]),
+        device_time_s=float(found.device_time_s[0]),
+        host_time_s=float(found.host_time_s[0]),
+        time_s=float(found.time_s[0]),
+        power_w=float(found.power_w[0]),
+        energy_j=float(found.energy_j[0]),
+        interval=found.interval(0.9),
+        far_outside=bool(found.far_outside[0]),
+        nearest=nearest(predictor, operation, trained_on),
+        contributions=contributions(own, operation, native)
+        if native and covered and isinstance(own, OperationPredictor)
+        else None,
+    )
+
+
+def nearest(
+    predictor: PredictsOperations, operation: Operation, trained_on: Sequence[Operation]
+) -> tuple[Neighbour, ...]:
+    """The nearest operations of the same kind, with what the predictor says of them; nearest first."""
+    alike = [other for other in trained_on if other.kind == operation.kind]
+    if not alike:
+        return ()
+    here, there = coordinates([operation]), coordinates(alike)
+    distances = np.sqrt(((there - here) ** 2).sum(axis=1))
+    order = np.argsort(distances, kind="stable")[:NEIGHBOURS]
+    chosen = [alike[i] for i in order]
+    p: OperationPredictions = predictor.predict(chosen)
+    return tuple(
+        Neighbour(other, float(distances[i]), *(float(values[place]) for values in (p.time_s, p.power_w, p.energy_j)))
+        for place, (i, other) in enumerate(zip(order.tolist(), chosen, strict=True))
+    )
+
+
+def contributions(
+    predictor: OperationPredictor, operation: Operation, native: Mapping[str, bytes]
+) -> dict[str, tuple[Contribution, ...]]:
+    """TreeSHAP (Lundberg et al., 2020), as XGBoost computes it from its own trees.
+
+    The trees correct the logarithm of the baseline's time, so what an input adds there is a factor of the time. Power
+    is learned as a share of the board's cap, so there it is watts. The mean comes first, then the largest effects.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    inputs = _inputs(predictor, operation)
+    found = {}
+    for quantity in ("time", "power"):
+        *added, mean = _tree_shap(native[quantity], inputs).tolist()
+        order = sorted(range(len(added)), key=lambda i: -abs(added[i]))
+        entries = [("(mean)", float("nan"), mean)]
+        entries += [(INPUT_NAMES[i], float(inputs[0, i]), added[i]) for i in order if added[i]]
+        found[quantity] = tuple(
+            Contribution(name, value, math.exp(log) if quantity == "time" else log * predictor.gpu.power_limit_w)
+            for name, value, log in entries
+        )
+    return found
+
+
+def _inputs(predictor: OperationPredictor, operation: Operation) -> Any:
+    gpu: GPU = predictor.gpu
+    matrix, line = features([operation], gpu, float(gpu.boost_clock_mhz))
+    groups = [predictor.baseline.stand_in(operation, gpu) or ""]
+    return regressor_inputs(matrix, predictor.baseline.loop_s(groups, line.time_s), predictor.baseline.host_s(groups))
+
+
+def _tree_shap(native: bytes, inputs: Any) -> Any:
+    try:
+        import xgboost
+    except ImportError as error:
+        raise MissingDependencyError(
+            "feature contributions of boosted trees need xgboost",
+            hint="pip install 'joulecast[train]', or explain with another predictor",
+        ) from error
+    booster = xgboost.Booster()
+    booster.load_model(bytearray(native))
+    return booster.predict(xgboost.DMatrix(inputs), pred_contribs=True)[0]

@@ -1,0 +1,136 @@
+"""Explanations: bounds by hand, neighbours, and contributions that add up to the prediction."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+
+import pytest
+
+import joulecast
+from conftest import simulated_operations
+from joulecast import Operation
+from joulecast.errors import InputError, MissingDependencyError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.composition import HostModel
+from joulecast.predictors.explanation import NEIGHBOURS, contributions, explain_operation
+from joulecast.predictors.features import tiled_roofline
+from joulecast.predictors.fitting import fit_own
+from joulecast.predictors.recipe import ForestRecipe
+from joulecast.predictors.serving import own_regressor_files
+from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+from joulecast.zoo.entry import ModelCard, load_background, load_entry, save_entry
+
+A30 = find_gpu("A30")
+CONV = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}
+
+
+@pytest.fixture(scope="module")
+def boosted(dataset):
+    return fit_own(dataset, "inference", XGBoostRecipe(trees=60, patience=20, depth=4, learning_rate=0.2))
+
+
+@pytest.fixture(scope="module")
+def native(boosted):
+    return {name: own_regressor_files(name, getattr(boosted, name))[f"{name}.ubj"] for name in ("time", "power")}
+
+
+def test_what_bounds_an_operation(dataset):
+    predictor = fit_own(dataset, "inference", ForestRecipe(trees=8))
+
+    def explained(operation):
+        return explain_operation(predictor, "test", operation)
+
+    conv = explained(Operation("conv2d", [(32, 256, 56, 56)], {**CONV, "out_channels": 256}, precision="fp32"))
+    # 2 x 9 x 256 x 256 x 32 x 56 x 56 FLOPs at 10.3 TFLOP/s.
+    assert conv.compute_s == pytest.approx(2 * 9 * 256 * 256 * 32 * 56 * 56 / A30.peak_flops["fp32"])
+    assert conv.bound_by == "compute"
+    assert conv.efficiency == pytest.approx(conv.compute_s / conv.device_time_s)
+    relu = explained(Operation("relu", [(32, 256, 56, 56)]))
+    assert relu.memory_s == pytest.approx(2 * 4 * 32 * 256 * 56 * 56 / A30.memory_bandwidth)
+    assert relu.bound_by == "memory"
+    tiny = explained(Operation("relu", [(4, 4)]))
+    assert tiny.bound_by == "launch"
+    assert tiny.host_time_s > tiny.device_time_s
+    assert tiny.contributions is None
+    with pytest.raises(InputError, match="nothing covers"):
+        explained(Operation("linear", [(64, 64)], {"out_features": 64}, precision="bf16"))
+
+
+def test_nearest_are_of_the_kind_and_in_order(boosted):
+    asked = Operation("relu", [(32, 64, 30, 30)])
+    found = explain_operation(boosted, "test", asked, trained_on=simulated_operations()).nearest
+    assert len(found) == NEIGHBOURS
+    assert {n.operation.kind for n in found} == {"relu"}
+    assert [n.distance for n in found] == sorted(n.distance for n in found)
+    assert found[0].operation.input_shapes == ((32, 64, 28, 28),)
+    (again,) = boosted.predict([found[0].operation]).time_s
+    assert found[0].time_s == again
+
+
+def test_contributions_add_up(boosted, native):
+    operation = simulated_operations()[-4]
+    found = contributions(boosted, operation, native)
+    predictions = boosted.predict([operation])
+    line_s = tiled_roofline([operation], A30, 1440.0).time_s
+    base_s = boosted.baseline.loop_s([boosted.baseline.stand_in(operation, A30)], line_s)
+    assert math.prod(c.effect for c in found["time"]) * base_s[0] == pytest.approx(predictions.time_s[0], rel=1e-4)
+    assert sum(c.effect for c in found["power"]) == pytest.approx(predictions.power_w[0], rel=1e-4)
+    assert found["time"][0].name == "(mean)"
+    sizes = [abs(math.log(c.effect)) for c in found["time"][1:]]
+    assert sizes == sorted(sizes, reverse=True)
+
+
+def test_without_xgboost_it_says_what_to_install(boosted, native, monkeypatch):
+    monkeypatch.setitem(sys.modules, "xgboost", None)
+    with pytest.raises(MissingDependencyError, match="need xgboost"):
+        explain_operation(boosted, "test", simulated_operations()[0], native=native)
+
+
+def test_a_stored_predictor_can_be_explained(boosted, tmp_path, dataset):
+    card = ModelCard(
+        name="a30/xgboost-inference",
+        gpu=A30.name,
+        mode="inference",
+        precisions=("fp32",),
+        predictor="xgboost",
+        recipe={},
+        data={"source": "s", "licence": "l", "sensor": "", "measured": ["", ""], "limits": [], "sha256": ""},
+        splits="",
+        operation_errors={},
+        network_errors={},
+        host=HostModel(0.0).to_json(),
+        composition="overlap",
+    )
+    folder = save_entry(tmp_path / "e", boosted, card, simulated_operations()[:8], {}, None, simulated_operations())
+    loaded, background = load_entry(folder), load_background(folder)
+    assert set(background.operations) == set(simulated_operations())
+    operation = simulated_operations()[0]
+    explained = explain_operation(
+        loaded.operations, loaded.name, operation, None, background.operations, background.native
+    )
+    assert explained.nearest[0].operation == operation
+    assert explained.nearest[0].distance == pytest.approx(0, abs=1e-3)
+    assert {"time", "power"} == set(explained.contributions)
+    assert "time_s" not in (folder / "manifest.json").read_text().split('"golden"')[0]
+
+
+def test_public_function_and_command(call):
+    operation = Operation("conv2d", [(32, 64, 56, 56)], CONV, precision="tf32")
+    explained = joulecast.explain(operation, "A30")
+    assert explained.gpu == "NVIDIA A30"
+    assert json.loads(json.dumps(explained.to_json()))["bound_by"] in ("compute", "memory")
+    arguments = ["explain", "conv2d", "32,64,56,56", "--gpu", "A30", "--precision", "tf32"]
+    arguments += [part for name, value in CONV.items() for part in ("--set", f"{name}={json.dumps(value)}")]
+    code, out, _ = call(*arguments)
+    assert code == 0
+    assert "bound by" in out
+    code, out, _ = call(*arguments, "--json")
+    assert json.loads(out)["time_s"] == pytest.approx(explained.time_s)
+    code, _, err = call("explain", "relu", "4,4", "--gpu", "A30", "--set", "inplace")
+    assert code == 2
+    assert "name=value" in err
+    other = joulecast.explain(Operation("relu", [(32, 64, 56, 56)]), "A100-PCIE-40GB")
+    assert other.nearest == ()
+    assert other.contributions is None

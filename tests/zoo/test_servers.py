@@ -1,0 +1,247 @@
+"""Servers as teams run them: PostgreSQL, a login, migration, backup and restore, kills. Run by `pytest -m slow`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import SMALL_RECIPE, free_port, mlflow_server, simulated_dataset, simulated_operations, train_small
+from joulecast.datasets import save
+from joulecast.zoo.mlflow_client import TrackingError
+from joulecast.zoo.registry import promote, register, registry_folder
+from joulecast.zoo.registry_model import ENTRY_SHA256, entry_sha256
+
+pytest.importorskip("mlflow")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
+
+ROOM = Path(__file__).resolve().parents[2] / "mlflow"
+MODEL = "joulecast-a30-inference"
+CHAMPION = f"models:/{MODEL}@champion"
+
+
+@pytest.fixture
+def postgresql(tmp_path_factory):
+    """A PostgreSQL server of its own, with two empty databases; its address without the database."""
+    pytest.importorskip("psycopg2")
+    if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
+        pytest.skip("PostgreSQL is not installed")
+    folder = tmp_path_factory.mktemp("postgresql")
+    # PostgreSQL does not run as root.
+    as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if as_user:
+        for path in (folder, *folder.parents[:2]):
+            path.chmod(0o755)
+        shutil.chown(folder, "postgres")
+    port, data = free_port(), folder / "data"
+
+    def run(*command):
+        subprocess.run([*as_user, *map(str, command)], check=True, capture_output=True, cwd="/")
+
+    run("initdb", "--pgdata", data, "--username", "mlflow", "--auth", "trust")
+    options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
+    run("pg_ctl", "--pgdata", data, "--log", folder / "log", "--wait", "--options", options, "start")
+    try:
+        for name in ("mlflow", "restored"):
+            run("createdb", "--host", "127.0.0.1", "--port", port, "--username", "mlflow", name)
+        yield f"postgresql+psycopg2://mlflow@127.0.0.1:{port}"
+    finally:
+        run("pg_ctl", "--pgdata", data, "--mode", "immediate", "stop")
+
+
+def frame(operations):
+    import pandas as pd
+
+    return pd.DataFrame({"operation": [json.dumps(operation.to_json()) for operation in operations]})
+
+
+def predicted(address):
+    """What any MLflow client gets from the champion."""
+    import mlflow
+
+    mlflow.set_tracking_uri(address)
+    try:
+        found = mlflow.pyfunc.load_model(CHAMPION).predict(frame(simulated_operations()[:5]))
+    finally:
+        mlflow.set_tracking_uri(None)
+    return found["energy_j"].tolist()
+
+
+def train_command(tmp_path, name, uri, seed):
+    data = save(replace(simulated_dataset(), networks=()), tmp_path / f"data-{name}")
+    recipe = tmp_path / f"{name}.toml"
+    recipe.write_text(f'predictor = "forest"\ntrees = 6\nfolds = 3\nseed = {seed}\n')
+    options = ["--dataset", data, "--recipe", recipe, "--zoo", tmp_path / f"zoo-{name}", "--tracking-uri", uri]
+    return [sys.executable, "-m", "joulecast.cli", "train", *map(str, options), "--register"]
+
+
+def test_two_trainings_at_once_into_one_sqlite_store(tmp_path):
+    import mlflow
+
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    both = [
+        subprocess.Popen(
+            train_command(tmp_path, name, uri, seed), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        for seed, name in enumerate(("one", "other"))
+    ]
+    for each in both:
+        out, err = each.communicate(timeout=300)
+        assert each.returncode == 0, err
+        assert f"models:/{MODEL}/" in out
+    client = mlflow.MlflowClient(uri)
+    experiment = client.get_experiment_by_name("joulecast")
+    runs = client.search_runs([experiment.experiment_id])
+    assert [run.info.status for run in runs] == ["FINISHED"] * 2
+    assert {run.data.params["seed"] for run in runs} == {"0", "1"}
+    versions = client.search_model_versions(f"name = '{MODEL}'")
+    assert {str(version.version) for version in versions} == {"1", "2"}
+    assert {alias: str(version) for alias, version in client.get_registered_model(MODEL).aliases.items()} == {
+        "champion": "1",
+        "challenger": "2",
+    }
+
+
+def test_postgresql_from_training_to_prediction_and_back_from_a_backup(tmp_path, postgresql, small, call):
+    import mlflow
+
+    store = f"{postgresql}/mlflow"
+    with mlflow_server(tmp_path, store=store) as address:
+        subprocess.run(train_command(tmp_path, "first", address, 0), check=True, capture_output=True)
+        worse = train_small(tmp_path / "w", replace(SMALL_RECIPE, trees=1, min_samples_leaf=30)).save(tmp_path / "wz")
+        assert register(worse, address).version == "2"
+        assert not promote(MODEL, uri=address).promoted
+        assert promote(MODEL, uri=address, force=True).promoted
+        assert promote(MODEL, "1", uri=address).promoted
+        before = predicted(address)
+        expected = small.predictor.predict(simulated_operations()[:5]).energy_j
+        assert before == pytest.approx(expected.tolist(), rel=1e-4)
+
+    environment = {**os.environ, "STORE": store, "ARTIFACTS": str(tmp_path / "artifacts")}
+    backup = [sys.executable, str(ROOM / "backup.py")]
+    subprocess.run([*backup, "save", str(tmp_path / "saved")], env=environment, check=True)
+    environment |= {"STORE": f"{postgresql}/restored", "ARTIFACTS": str(tmp_path / "restored" / "artifacts")}
+    (tmp_path / "restored").mkdir()
+    subprocess.run([*backup, "restore", str(tmp_path / "saved")], env=environment, check=True)
+    with mlflow_server(tmp_path / "restored", store=environment["STORE"]) as address:
+        assert predicted(address) == before
+        assert mlflow.MlflowClient(address).get_model_version(MODEL, "1").tags[ENTRY_SHA256]
+
+
+def test_migration_from_sqlite_to_postgresql(tmp_path, postgresql, small_entry):
+    import mlflow
+
+    here = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    subprocess.run(train_command(tmp_path, "first", here, 0), check=True, capture_output=True)
+    before = predicted(here)
+    there = f"{postgresql}/mlflow"
+    move = [sys.executable, str(ROOM / "migrate.py"), here, there, "--artifacts", str(tmp_path / "mlartifacts")]
+    (tmp_path / "server").mkdir()
+    move += ["--to", str(tmp_path / "server" / "artifacts")]
+    subprocess.run(move, check=True, capture_output=True)
+    again = subprocess.run(move, capture_output=True, text=True, check=False)
+    assert "is not empty" in again.stderr
+    shutil.rmtree(tmp_path / "mlartifacts")
+    with mlflow_server(tmp_path / "server", store=there) as address:
+        assert predicted(address) == before
+        # Numbering goes on.
+        worse = train_small(tmp_path / "w", replace(SMALL_RECIPE, trees=2)).save(tmp_path / "wz")
+        assert register(worse, address).version == "2"
+        client = mlflow.MlflowClient(address)
+        runs = client.search_runs([client.get_experiment_by_name("joulecast").experiment_id])
+        assert {run.data.tags["stage"] for run in runs} == {"train", "register"}
+
+
+def test_a_login(tmp_path, small_entry, monkeypatch):
+    pytest.importorskip("flask_wtf")
+    port = free_port()
+    environment = {**os.environ, "ROOT": str(tmp_path), "PORT": str(port), "HOST": "127.0.0.1"}
+    environment |= {"ADMIN_PASSWORD": "a-long-password", "MLFLOW_FLASK_SERVER_SECRET_KEY": "secret"}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    with (tmp_path / "log").open("w") as log:
+        server = subprocess.Popen(
+            ["/bin/sh", str(ROOM / "serve.sh")], env=environment, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        address = f"http://127.0.0.1:{port}"
+        wait_for(address, server, tmp_path / "log")
+        for user, password in ((None, None), ("admin", "wrong"), ("nobody", "a-long-password")):
+            for name, value in (("MLFLOW_TRACKING_USERNAME", user), ("MLFLOW_TRACKING_PASSWORD", password)):
+                monkeypatch.delenv(name, raising=False)
+                if value:
+                    monkeypatch.setenv(name, value)
+            with pytest.raises(TrackingError, match="refuses you") as caught:
+                register(small_entry, address)
+            assert "MLFLOW_TRACKING_PASSWORD" in str(caught.value)
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "a-long-password")
+        assert register(small_entry, address).version == "1"
+        assert len(predicted(address)) == 5
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
+
+
+def wait_for(address, server, log):
+    import urllib.request
+
+    for _ in range(1200):
+        try:
+            urllib.request.urlopen(f"{address}/health", timeout=1).close()  # noqa: S310
+        except OSError:
+            assert server.poll() is None, log.read_text()
+            time.sleep(0.1)
+        else:
+            return
+    pytest.fail("the server did not start")
+
+
+def test_a_server_killed_while_registering(tmp_path, monkeypatch):
+    """Nothing lost, nothing half-registered, and the same command again completes it."""
+    import mlflow
+
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with mlflow_server(folder) as address:
+        first = train_small(tmp_path / "first").save(tmp_path / "zoo-first")
+        register(first, address)
+        began = time.monotonic()
+        register(train_small(tmp_path / "second", replace(SMALL_RECIPE, seed=1)).save(tmp_path / "zoo-second"), address)
+        whole_s = time.monotonic() - began
+    killed = 0
+    for number in range(8):
+        entry = train_small(tmp_path / f"n{number}", replace(SMALL_RECIPE, seed=2 + number)).save(
+            tmp_path / f"z{number}"
+        )
+        with mlflow_server(folder) as address:
+            code = "import sys; from joulecast.zoo.registry import register; register(*sys.argv[1:])"
+            client = subprocess.Popen(
+                [sys.executable, "-c", code, str(entry), address], stderr=subprocess.PIPE, start_new_session=True
+            )
+            # From before the first request to about the last; importing mlflow takes the first seconds.
+            time.sleep(2.0 + number * (whole_s + 1.0) / 8)
+            running = client.poll() is None
+        # The server is gone; the client ends with an error, or had just finished.
+        client.communicate(timeout=120)
+        killed += running and client.returncode != 0
+        with mlflow_server(folder) as address:
+            api = mlflow.MlflowClient(address)
+            assert api.get_model_version_by_alias(MODEL, "champion").version == "1"
+            assert entry_sha256(registry_folder(CHAMPION, address)) == entry_sha256(first)
+            for version in api.search_model_versions(f"name = '{MODEL}'"):
+                folder_of = registry_folder(f"models:/{MODEL}/{version.version}", address)
+                assert entry_sha256(folder_of) == version.tags[ENTRY_SHA256]
+            completed = register(entry, address)
+            assert api.get_model_version_by_alias(MODEL, "challenger").version == completed.version
+            digests = [v.tags[ENTRY_SHA256] for v in api.search_model_versions(f"name = '{MODEL}'")]
+            assert len(digests) == len(set(digests)) == 3 + number
+    assert killed >= 2, "no registration was hit: choose other times"
