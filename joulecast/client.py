@@ -11,6 +11,7 @@ from .hardware import GPU
 from .inputs import Inputs, InputShape, shape_to_json
 from .networks import Network
 from .operations import Operation
+from .predictors.explanation import Explanation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
 from .problems import ERROR_CLASSES, TYPE_PREFIX
@@ -122,6 +123,23 @@ class Client:
             "predictor": predictor,
         }
         found: OperationPredictions = self._ask("predict_operations", question)
+        return found
+
+    def explain(
+        self, operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | None = None
+    ) -> Explanation:
+        """See `joulecast.explain`.
+
+        Raises:
+            JoulecastError: What `joulecast.explain` would raise; or ServiceError.
+        """
+        question = {
+            "operation": operation.to_json(),
+            "gpu": _gpu_name(gpu),
+            "clock_mhz": clock,
+            "predictor": predictor,
+        }
+        found: Explanation = self._ask("explain", question)
         return found
 
     def extract(

@@ -17,9 +17,16 @@ from .errors import InputError, JoulecastError
 from .hardware.gpu import GPU, IdleCurve, VoltageCurve
 from .networks import Dropped, Entry, Network
 from .operations import Operation
+from .predictors.explanation import Contribution, Explanation, Neighbour
 from .predictors.prediction import Interval, OperationCost, Prediction
 from .predictors.predictor import OperationPredictions
-from .predictors.spread import NetworkSpread, OperationSpread, ToldNetworkSpread, ToldOperationSpread
+from .predictors.spread import (
+    NetworkSpread,
+    OperationIntervals,
+    OperationSpread,
+    ToldNetworkSpread,
+    ToldOperationSpread,
+)
 from .queries import Choice, Choices, LeftOut, Sweep
 from .queries.objectives import Tariff
 
@@ -30,14 +37,18 @@ _CLASSES: Mapping[str, type[Any]] = {
     cls.__name__: cls
     for cls in (
         Choice,
+        Contribution,
         Dropped,
         Entry,
+        Explanation,
         GPU,
         IdleCurve,
         Interval,
         LeftOut,
+        Neighbour,
         Network,
         OperationCost,
+        OperationIntervals,
         OperationPredictions,
         Prediction,
         Sweep,

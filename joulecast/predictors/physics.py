@@ -150,11 +150,26 @@ def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
 
 def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
     """Board power with a context open and nothing to do, at a clock or at each of an array of them."""
-    if gpu.idle_curve is not None:
-        watts = np.interp(clock_mhz, gpu.idle_curve.clock_mhz, gpu.idle_curve.power_w)
-        return watts if np.ndim(clock_mhz) else float(watts)
-    static_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
-    return np.full(np.shape(clock_mhz), static_w) if np.ndim(clock_mhz) else static_w
+    curve = gpu.idle_curve
+    if curve is not None and len(curve.clock_mhz) > 1:
+        watts = np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
+    else:
+        usual_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
+        watts = _idle_like_known(np.asarray(clock_mhz) / gpu.boost_clock_mhz) * (
+            usual_w if curve is None else curve.power_w[0]
+        )
+    return watts if np.ndim(clock_mhz) else float(watts)
+
+
+def _idle_like_known(relative_clock: FloatArray) -> FloatArray:
+    """Power without work over that at the boost clock, as the GPU has it whose voltage is taken for others."""
+    known = find_gpu(_VOLTAGE_LIKE)
+    curve = known.idle_curve
+    if curve is None:  # a catalogue that was changed
+        return np.ones_like(relative_clock)
+    top = float(known.boost_clock_mhz)
+    watts: FloatArray = np.interp(relative_clock * top, curve.clock_mhz, curve.power_w)
+    return watts / curve.at(top)
 
 
 def process_factor(gpu: GPU) -> float:

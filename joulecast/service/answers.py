@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..api import predict, predict_operations
+from ..api import explain, predict, predict_operations
 from ..errors import InputError, JoulecastError, MissingDependencyError
 from ..hardware import gpus
 from ..inputs import InputShape, shape_from_json, shape_to_json
 from ..networks import Dropped, Entry, Network
+from ..predictors.explanation import Explanation
 from ..predictors.prediction import Prediction
 from ..predictors.predictor import OperationPredictions
 from ..profiling import named_network, network_of
@@ -29,6 +30,7 @@ from .problems import ServiceError, problem_of, too_long
 from .questions import (
     BatchQuestion,
     BestQuestion,
+    ExplainQuestion,
     ExtractQuestion,
     OperationItem,
     OperationsQuestion,
@@ -96,6 +98,13 @@ class Answers:
         return predict_operations(
             operations, gpu, _clock(question.clock_mhz), predictor, power_limit_w=question.power_limit_w
         )
+
+    def explain(self, question: ExplainQuestion) -> Explanation:
+        """See `joulecast.explain`."""
+        gpu = checked_gpu(question.gpu)
+        operation = _entry(question.operation).operation
+        predictor = checked_predictor(question.predictor, gpu, operation.mode)
+        return explain(operation, gpu, _clock(question.clock_mhz), predictor)
 
     def predict_batch(self, question: BatchQuestion) -> list[BatchItem]:
         """Each for itself: one that is refused spoils no other."""

@@ -207,6 +207,21 @@ class OperationsQuestion(_Strict):
     )
 
 
+class ExplainQuestion(_Strict):
+    """Why an operation costs what it costs; see `joulecast.explain`."""
+
+    operation: OperationItem
+    gpu: Name = Field(examples=["A30"])
+    clock_mhz: Clock | None = None
+    predictor: Name | None = None
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"operation": {"kind": "relu", "input_shapes": [[32, 64, 56, 56]]}, "gpu": "A30"}]
+        }
+    )
+
+
 class BatchQuestion(_Strict):
     """Many predictions at once. Each is answered, or refused, for itself."""
 

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from .. import __version__
 from ..errors import UnknownNameError
 from ..networks import Network
+from ..predictors.explanation import Explanation
 from ..predictors.prediction import Prediction
 from ..queries import Sweep
 from ..zoo import entries
@@ -26,6 +27,7 @@ from .questions import (
     BatchQuestion,
     BestQuery,
     BestQuestion,
+    ExplainQuestion,
     ExtractQuery,
     ExtractQuestion,
     Format,
@@ -125,6 +127,12 @@ async def predict_operations(
 ) -> Response:
     """Predict single operations, each running alone in a loop."""
     return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, operations_csv)
+
+
+@questions.post("/explain", **_answering(schemas.ExplainAnswer), tags=["predict"])
+async def explain(request: Request, question: ExplainQuestion) -> Response:
+    """Explain what bounds an operation, which measured operations are like it, and what moved the prediction."""
+    return await _ask(request, None, lambda a: a.explain(question), Explanation.to_json)
 
 
 @questions.get("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])

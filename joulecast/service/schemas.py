@@ -154,6 +154,21 @@ class OperationsAnswer(_Open):
     static_power_w: float | None
 
 
+class ExplainAnswer(_Open):
+    """Why an operation costs what it costs on a GPU."""
+
+    operation: dict[str, Any]
+    gpu: str
+    clock_mhz: float
+    predictor: str
+    source: str
+    bound_by: str = Field(examples=["compute", "memory", "launch"])
+    compute_s: float = Field(description="Least time of its arithmetic by the data sheet.")
+    memory_s: float = Field(description="Least time of its memory traffic by the data sheet.")
+    device_time_s: float | None
+    host_time_s: float | None
+
+
 class NetworkAnswer(_Open):
     """The operations of a network."""
 

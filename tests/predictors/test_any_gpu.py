@@ -8,14 +8,20 @@ import numpy as np
 import pytest
 
 from conftest import SLOWER_THAN_PHYSICS, TRUE_ENERGY, simulated_gpu, simulated_operations
-from joulecast import Operation
+from joulecast import Network, Operation
+from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
 from joulecast.predictors.any_gpu_fitting import quicker
 from joulecast.predictors.any_gpu_validation import ALL, validate_any_gpu
 from joulecast.predictors.boosting import device_rows, fit_any_gpu
-from joulecast.predictors.physics import PRIOR_ENERGY, process_factor, relative_voltage, static_power_w
+from joulecast.predictors.composition import HostModel
+from joulecast.predictors.device_row import DeviceRow
+from joulecast.predictors.half_precision import HalfPrecision
+from joulecast.predictors.network_fits import learn_from_networks
+from joulecast.predictors.physics import PRIOR_ENERGY, LeastTimes, process_factor, relative_voltage, static_power_w
+from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.predictors.relative import relative_features
 from joulecast.predictors.transformer_recipe import TransformerRecipe
@@ -79,11 +85,77 @@ def test_a_lower_cap_lowers_the_clock_and_saves_energy(learned):
     assert capped.power_w[0] == pytest.approx(150.0, rel=0.02)
 
 
+@pytest.mark.parametrize("name", ["P4", "T4", "A10", "A100-PCIE-40GB", "RTX 4090", "L4", "H100 SXM", "B200", "MI300X"])
+def test_along_the_clock(learned, name):
+    gpu = find_gpu(name)
+    network = Network.of([(Operation("linear", [(8192, 2048)], {"out_features": 2048}), 4)])
+    predictor = NetworkPredictor("any", AnyGpuPredictor(gpu, "inference", learned), HostModel.prior("inference"))
+    clocks = np.linspace(gpu.min_clock_mhz, gpu.max_clock_mhz, 12)
+    found = [predictor.predict(network, float(clock)) for clock in clocks]
+    time_s, energy_j = np.array([(p.time_s, p.energy_j) for p in found]).T
+    assert np.all(np.diff(time_s) <= 1e-9)
+    # Static energy counts against low clocks, voltage against high ones: one valley.
+    falls = np.diff(energy_j) < -1e-4 * energy_j[:-1]
+    assert falls[0]
+    assert not np.any(falls[np.argmin(falls) :])
+    assert all(p.held_clock_mhz <= p.clock_mhz + 1e-3 for p in found)
+    assert all(p.power_w <= 1.001 * max(p.power_limit_w, found[0].power_w) for p in found)
+
+
+def test_the_default_cap_changes_nothing(learned):
+    gpu = find_gpu("T4")
+    predictor, operations = AnyGpuPredictor(gpu, "inference", learned), simulated_operations()[-8:]
+    for clock in (None, 900.0):
+        free = predictor.predict(operations, clock)
+        capped = predictor.predict(operations, clock, gpu.power_limit_w)
+        assert np.array_equal(free.device_time_s, capped.device_time_s)
+        assert np.array_equal(free.power_w, capped.power_w)
+    # What was learned at the default clock and cap is what comes out there, throttled or not.
+    learned_s = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s * learned.factors(operations, gpu)[0]
+    found = predictor.predict(operations)
+    assert found.device_time_s == pytest.approx(learned_s)
+    assert np.min(found.held_clock_mhz) < gpu.boost_clock_mhz
+
+
+def test_what_waits_for_launches_does_not_mind_the_clock(learned):
+    tiny = Network.of([(Operation("relu", [(8, 8)]), 100)])
+    host = HostModel(20e-6, learned=True)
+    predictor = NetworkPredictor("any", AnyGpuPredictor(find_gpu("A30"), "inference", learned), host)
+    slow, fast = predictor.predict(tiny, 900), predictor.predict(tiny, 1440)
+    assert slow.time_s == pytest.approx(fast.time_s, rel=1e-3)
+    assert slow.energy_j < fast.energy_j
+
+
+def test_half_precision_is_learned_from_networks(learned):
+    truth = HalfPrecision(product=0.6, convolution=0.0, other=0.2)
+    gpu = find_gpu("A100-PCIE-40GB")
+    known = replace(learned, half=truth)
+    host = HostModel.prior("inference")
+    networks = []
+    for i, rows in enumerate((4096, 8192, 16384)):
+        product = Operation("linear", [(rows, 1024)], {"out_features": 4096}, precision="bf16")
+        network = Network.of([(product, 50), (Operation("relu", [(rows, 4096)], precision="bf16"), 50 * (i + 1))])
+        found = NetworkPredictor("true", AnyGpuPredictor(gpu, "inference", known), host).predict(network, 900)
+        shape = (rows, 1024)
+        measured = NetworkMeasurement(
+            f"n{i}", shape, "bf16", "inference", found.time_s, found.power_w, found.energy_j, clock_mhz=900.0
+        )
+        networks.append((gpu, measured, network))
+    half = learn_from_networks(learned, [], networks).half
+    assert half is not None
+    assert half.product == pytest.approx(truth.product, abs=0.05)
+    assert half.other == pytest.approx(truth.other, abs=0.05)
+    measured_half = DeviceRow(gpu, Operation("relu", [(8, 8)], precision="fp16"), 1e-5, None)
+    assert learn_from_networks(learned, [measured_half], networks).half is None
+
+
 def test_what_the_catalogue_knows_is_used():
     a100 = find_gpu("A100-PCIE-40GB")
     assert relative_voltage(a100, 1410.0)[0] == pytest.approx(1.0)
     assert relative_voltage(a100, 600.0)[0] == pytest.approx(693.75 / 894, rel=0.01)
     assert static_power_w(a100, 1410.0) == pytest.approx(66.8, rel=0.01)
+    # Where one point is known, or none, the A100's curve says how it falls with the clock.
+    assert static_power_w(find_gpu("A30"), 720.0) < 0.75 * static_power_w(find_gpu("A30"), 1440.0)
     assert process_factor(a100) == 1.0
     assert process_factor(find_gpu("RTX 2080 Ti")) > 1.0 > process_factor(find_gpu("H100 SXM"))
 

@@ -85,6 +85,13 @@ def test_errors_are_equal(client, arguments, options):
     assert str(there.value) == str(here.value)
 
 
+@pytest.mark.parametrize("gpu", ["A30", "H100 SXM"])
+def test_explanations_are_equal(client, gpu):
+    here, there = joulecast.explain(RELU, gpu, 900), client.explain(RELU, gpu, 900)
+    assert there.to_json() == here.to_json()
+    assert there.nearest == here.nearest
+
+
 def test_lists_gpus(client):
     assert len(client.gpus()) == 41
     assert client.version()["joulecast"] == joulecast.__version__
