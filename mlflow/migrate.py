@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from mlflow.store.db.utils import _upgrade_db, create_sqlalchemy_engine
 
 IMPORTED = "mlflow-artifacts:/imported"
 _ROWS_AT_ONCE = 1000
@@ -100,14 +100,15 @@ def main() -> None:
     parser.add_argument("--artifacts", type=Path, help="folder of the source's files, such as mlartifacts")
     parser.add_argument("--to", type=Path, help="artifacts folder of the new server (its --artifacts-destination)")
     given = parser.parse_args()
-    engines = [create_sqlalchemy_engine(uri) for uri in (given.source, given.target)]
-    for engine in engines:
-        _upgrade_db(engine)
+    for uri in (given.source, given.target):
+        # Both get the tables of this MLflow, made or brought up to date.
+        subprocess.run([sys.executable, "-m", "mlflow", "db", "upgrade", uri], check=True)
+    source, target = (sqlalchemy.create_engine(uri) for uri in (given.source, given.target))
     before = given.artifacts.resolve().as_uri() if given.artifacts else None
     if given.artifacts and given.to:
         # Files first: a row that says where a file is should not be there before it.
         shutil.copytree(given.artifacts, given.to / "imported", dirs_exist_ok=True)
-    copied = copy_rows(*engines, before)
+    copied = copy_rows(source, target, before)
     for name, rows in copied.items():
         if rows:
             print(f"{name}: {rows}")

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -29,22 +30,22 @@ CHAMPION = f"models:/{MODEL}@champion"
 
 
 @pytest.fixture
-def postgresql(tmp_path_factory):
+def postgresql():
     """A PostgreSQL server of its own, with two empty databases; its address without the database."""
     pytest.importorskip("psycopg2")
     if shutil.which("initdb") is None or shutil.which("pg_ctl") is None:
         pytest.skip("PostgreSQL is not installed")
-    folder = tmp_path_factory.mktemp("postgresql")
-    # PostgreSQL does not run as root.
+    # Not below pytest's folder, which is closed to others; and PostgreSQL does not run as root.
+    folder = Path(tempfile.mkdtemp(prefix="joulecast-postgresql-"))
     as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if as_user:
-        for path in (folder, *folder.parents[:2]):
-            path.chmod(0o755)
         shutil.chown(folder, "postgres")
     port, data = free_port(), folder / "data"
 
     def run(*command):
-        subprocess.run([*as_user, *map(str, command)], check=True, capture_output=True, cwd="/")
+        # Without a pipe, which the server would inherit and hold open.
+        with (folder / "commands").open("a") as log:
+            subprocess.run([*as_user, *map(str, command)], check=True, stdout=log, stderr=log, cwd="/")
 
     run("initdb", "--pgdata", data, "--username", "mlflow", "--auth", "trust")
     options = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off"
@@ -55,6 +56,7 @@ def postgresql(tmp_path_factory):
         yield f"postgresql+psycopg2://mlflow@127.0.0.1:{port}"
     finally:
         run("pg_ctl", "--pgdata", data, "--mode", "immediate", "stop")
+        shutil.rmtree(folder)
 
 
 def frame(operations):
@@ -146,7 +148,7 @@ def test_migration_from_sqlite_to_postgresql(tmp_path, postgresql, small_entry):
     move = [sys.executable, str(ROOM / "migrate.py"), here, there, "--artifacts", str(tmp_path / "mlartifacts")]
     (tmp_path / "server").mkdir()
     move += ["--to", str(tmp_path / "server" / "artifacts")]
-    subprocess.run(move, check=True, capture_output=True)
+    subprocess.run(move, check=True)
     again = subprocess.run(move, capture_output=True, text=True, check=False)
     assert "is not empty" in again.stderr
     shutil.rmtree(tmp_path / "mlartifacts")
@@ -218,7 +220,7 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
         register(train_small(tmp_path / "second", replace(SMALL_RECIPE, seed=1)).save(tmp_path / "zoo-second"), address)
         whole_s = time.monotonic() - began
     killed = 0
-    for number in range(8):
+    for number in range(4):
         entry = train_small(tmp_path / f"n{number}", replace(SMALL_RECIPE, seed=2 + number)).save(
             tmp_path / f"z{number}"
         )
@@ -228,7 +230,7 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
                 [sys.executable, "-c", code, str(entry), address], stderr=subprocess.PIPE, start_new_session=True
             )
             # From before the first request to about the last; importing mlflow takes the first seconds.
-            time.sleep(2.0 + number * (whole_s + 1.0) / 8)
+            time.sleep(2.0 + number * (whole_s + 1.0) / 4)
             running = client.poll() is None
         # The server is gone; the client ends with an error, or had just finished.
         client.communicate(timeout=120)
@@ -244,4 +246,4 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
             assert api.get_model_version_by_alias(MODEL, "challenger").version == completed.version
             digests = [v.tags[ENTRY_SHA256] for v in api.search_model_versions(f"name = '{MODEL}'")]
             assert len(digests) == len(set(digests)) == 3 + number
-    assert killed >= 2, "no registration was hit: choose other times"
+    assert killed >= 1, "no registration was hit: choose other times"

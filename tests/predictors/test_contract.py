@@ -1,0 +1,71 @@
+"""Every recipe keeps the one contract: fitted, it predicts operations on a GPU at a clock and under a cap."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conftest import simulated_dataset, simulated_gpu, simulated_operations
+from joulecast.cli.recipes import WAYS
+from joulecast.errors import InputError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.any_gpu_recipes import EnsembleRecipe, Member, RooflineRecipe
+from joulecast.predictors.fit import FITS, fit
+from joulecast.predictors.recipe import RECIPES, BlendRecipe, BoostingRecipe, ForestRecipe
+from joulecast.predictors.transformer_recipe import TransformerRecipe
+from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+
+for library in ("sklearn", "xgboost", "torch"):
+    pytest.importorskip(library)
+
+TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3)
+SMALL = {
+    "forest": ForestRecipe(trees=4),
+    "blend": BlendRecipe(trees=4),
+    "xgboost": XGBoostRecipe(),
+    "roofline": RooflineRecipe(),
+    "boosting": TREES,
+    "transformer": TransformerRecipe(width=8, heads=2, kind_layers=1, epochs=2, batch=32),
+    "ensemble": EnsembleRecipe((Member(RooflineRecipe(), 0.5), Member(TREES, 0.5))),
+}
+A30 = find_gpu("A30")
+
+
+def test_every_recipe_is_here_and_everywhere():
+    assert list(SMALL) == list(RECIPES)
+    assert [type(recipe) for recipe in SMALL.values()] == list(RECIPES.values())
+    assert set(FITS) == set(WAYS) == set(RECIPES.values())
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_contract(name):
+    recipe, operations = SMALL[name], simulated_operations()
+    own = name in ("forest", "blend", "xgboost")
+    datasets = [simulated_dataset()] if own else [simulated_gpu("A30"), simulated_gpu("T4")]
+    fitted = fit(recipe, datasets)
+    predictor = fitted.on(A30, "inference")
+    assert (predictor.gpu, predictor.mode) == (A30, "inference")
+    whole, slow, capped = (
+        predictor.predict(operations),
+        predictor.predict(operations, 600),
+        predictor.predict(operations, None, 100.0),
+    )
+    for found in (whole, slow, capped):
+        assert np.all(found.device_time_s >= 0)
+        assert np.all(found.dynamic_energy_j >= 0)
+        assert found.energy_j == pytest.approx(found.power_w * found.time_s)
+    assert np.all(slow.device_time_s >= whole.device_time_s * 0.999)
+    assert np.all(capped.device_time_s >= whole.device_time_s * 0.999)
+    assert capped.power_w.max() < whole.power_w.max()
+    again = fit(recipe, datasets).on(A30, "inference").predict(operations)
+    assert np.array_equal(again.time_s, whole.time_s)
+    # Whatever is known of a network beyond its parts, its parts stay what they are in a loop.
+    in_network = predictor.in_network(whole, np.ones(len(operations)))
+    assert np.array_equal(in_network.time_s, whole.time_s)
+    with pytest.raises(InputError):
+        predictor.predict([operations[0].replace(mode="training")])
+    if own:
+        with pytest.raises(InputError, match="fitted for other GPUs"):
+            fitted.on(find_gpu("T4"), "inference")
+    else:
+        assert fitted.on(find_gpu("H100 SXM"), "training").gpu.name == find_gpu("H100 SXM").name
