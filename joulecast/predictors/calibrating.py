@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..datasets import NetworkMeasurement
 from ..operations import Operation
 from .calibration import (
     MEASURED,
@@ -184,17 +185,26 @@ def fit_networks(
     units = [found.difficulty(calibration, e.parts) for e in errors]
     scores = {
         composition: {
-            quantity: np.sort(
+            quantity: _one_of_each(
+                errors,
                 [
                     abs(_log_error(e, composition, quantity)) / unit[quantity]
                     for e, unit in zip(errors, units, strict=True)
-                ]
+                ],
             )
             for quantity in NETWORK_QUANTITIES
         }
         for composition in ("overlap", "sum")
     }
     return NetworkCalibration(difficulties, scores, basis)
+
+
+def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> FloatArray:
+    """Sorted scores, one per measured network, the mean over splits: they err alike, and must not count twice."""
+    of_each: dict[NetworkMeasurement, list[float]] = {}
+    for e, score in zip(errors, scores, strict=True):
+        of_each.setdefault(e.measurement, []).append(score)
+    return np.sort([float(np.mean(values)) for values in of_each.values()])
 
 
 def _misfit(size: FloatArray, width: FloatArray) -> float:
@@ -296,7 +306,10 @@ def network_coverage(
     for name in sorted(names):
         others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
         made = fit_networks(calibration, others, "")
-        if made is None or conformal_rank(level, sum(map(len, others))) > sum(map(len, others)):
+        if made is None:
+            continue
+        count = len(made.scores["overlap"]["time"])
+        if conformal_rank(level, count) > count:
             continue
         for split, errors in splits.items():
             for e in errors:

@@ -1,0 +1,54 @@
+"""`joulecast train --tune`: searches first, logs each trial as a nested run, trains with the best, and explains it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from conftest import simulated_dataset
+from joulecast.datasets import save
+
+RECIPE = """predictor = "xgboost"
+trees = 3
+patience = 10
+folds = 3
+[search]
+trees = [3, 40]
+learning_rate = [0.05, 0.3]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "x.toml").write_text(RECIPE)
+    return save(simulated_dataset(), tmp_path / "data")
+
+
+def test_the_best_of_a_search_is_trained_and_explained(call, folder, tmp_path):
+    mlflow = pytest.importorskip("mlflow")
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    train = ("train", "--dataset", folder, "--recipe", tmp_path / "x.toml", "--zoo", tmp_path / "zoo")
+    code, out, err = call(*train, "--tune", 5, "--tracking-uri", uri)
+    assert (code, err) == (0, "")
+    assert "trees = 40" in out
+    entry = tmp_path / "zoo" / "a30" / "xgboost-inference"
+    assert json.loads((entry / "card.json").read_text())["recipe"]["trees"] == 40
+    mlflow.set_tracking_uri(uri)
+    runs = mlflow.search_runs(search_all_experiments=True, output_format="list")
+    trials = [run for run in runs if run.data.tags.get("stage") == "trial"]
+    assert 2 <= len(trials) <= 4
+    assert {run.data.tags["mlflow.parentRunId"] for run in trials} <= {run.info.run_id for run in runs}
+    assert all(run.data.metrics["loss"] > 0 for run in trials)
+    explain = ("explain", "relu", "32,64,28,28", "--gpu", "A30", "--predictor", entry)
+    code, out, _ = call(*explain)
+    assert code == 0
+    assert "nearest measured" in out
+    assert "input of the trees for time" in out
+
+
+def test_what_cannot_be_searched_is_refused(call, folder, tmp_path):
+    (tmp_path / "f.toml").write_text('predictor = "forest"\n')
+    code, _, err = call("train", "--dataset", folder, "--recipe", tmp_path / "f.toml", "--tune", 3, "--no-track")
+    assert code == 2
+    assert "nothing to search" in err
