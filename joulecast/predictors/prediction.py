@@ -368,6 +368,8 @@ class NetworkPredictor:
     ) -> NetworkSpread | None:
         if self.network_errors is None or composition not in self.network_errors.scores:
             return None
+        if self._filled(network):
+            return None  # its errors are those of what was measured
         as_measured = self.any_gpu or self._is_default(clock_mhz, power_limit_w)
         return NetworkSpread(
             networks=self.network_errors,

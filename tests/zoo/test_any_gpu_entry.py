@@ -83,7 +83,7 @@ def test_physics_alone_is_an_entry_like_any_other(tmp_path):
 class TestShipped:
     def test_gpus_without_a_predictor_of_their_own_get_it(self):
         assert find_predictor("H100 SXM", "inference").name == "any-gpu/boosting"
-        assert find_predictor("A30", "inference").name == "a30/forest-inference"
+        assert find_predictor("A30", "inference").name.startswith("a30/")
         assert find_predictor("A30", "training", "any-gpu/boosting").any_gpu
 
     def test_a_prediction_says_so_and_has_an_interval(self):

@@ -225,7 +225,10 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
             tmp_path / f"z{number}"
         )
         with mlflow_server(folder) as address:
-            code = "import sys; from joulecast.zoo.registry import register; register(*sys.argv[1:])"
+            code = (
+                "import sys; from pathlib import Path; from joulecast.zoo.registry import register\n"
+                "register(Path(sys.argv[1]), sys.argv[2])"
+            )
             client = subprocess.Popen(
                 [sys.executable, "-c", code, str(entry), address], stderr=subprocess.PIPE, start_new_session=True
             )
