@@ -3,8 +3,8 @@
     python benchmarks/published.py [--data build/datasets] [--recipe predictors/blend.toml]
 
 Nicolai (Heidelberg 2025) trained both on kind, attributes and input shape, and reports R2 on rows drawn at random: a
-test set and 15 folds. His campaigns measure the same operation up to six times, so that nearly every row that is tested
-has a twin in training. The same models are tested here on operations that they have not seen, too, where ours stand.
+test set and 15 folds. His campaigns measure many operations several times, so that rows that are tested have twins in
+training. The same models are tested here on operations that they have not seen, too, where ours stand.
 Writes benchmarks/published/TABLE.md.
 """
 
