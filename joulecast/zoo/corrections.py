@@ -56,17 +56,21 @@ def read_correction(facts: Mapping[str, Any], files: Files) -> Correction:
 
 
 def _write_trees(learned: Learned) -> tuple[dict[str, Any], dict[str, bytes]]:
-    if not isinstance(learned.time, BoostedRegressor):
-        raise ZooError("only a predictor that was just trained can be stored", given=type(learned.time).__name__)
-    # The native form, to train on from.
-    native = bytes(learned.time.model.get_booster().save_raw("ubj"))
-    return learned.to_json(), {regressor_file("time"): trees_of(learned.time).to_bytes(), "time.ubj": native}
+    files: dict[str, bytes] = {}
+    for name, regressor in (("time", learned.time), ("elsewhere", learned.elsewhere)):
+        if not isinstance(regressor, BoostedRegressor):
+            raise ZooError("only a predictor that was just trained can be stored", given=type(regressor).__name__)
+        files[regressor_file(name)] = trees_of(regressor).to_bytes()
+        # The native form, to train on from.
+        files[f"{name}.ubj"] = bytes(regressor.model.get_booster().save_raw("ubj"))
+    return learned.to_json(), files
 
 
 def _read_trees(facts: Mapping[str, Any], files: Files) -> Learned:
     if facts["inputs"] != list(RELATIVE_NAMES):
         raise ZooError("this zoo entry was trained on other features", hint="train it again")
-    return Learned.from_json(facts, stored_regressor(files, "time", len(RELATIVE_NAMES)))
+    time, elsewhere = (stored_regressor(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
+    return Learned.from_json(facts, time, elsewhere)
 
 
 def _write_nothing(correction: Roofline) -> tuple[dict[str, Any], dict[str, bytes]]:
