@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 Model = Annotated[
     str,
-    typer.Argument(help="A model of torchvision, timm or transformers by name; or a file: network, config.json."),
+    typer.Argument(
+        help="A model of torchvision, timm or transformers by name; or a file: network, config.json, .pt2, .onnx."
+    ),
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -27,6 +29,10 @@ Shapes = Annotated[
 Training = Annotated[bool, typer.Option("--training", help="Forward and backward instead of inference.")]
 Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16 or bf16.")]
 CacheLength = Annotated[int | None, typer.Option(help="Tokens that a transformer has cached: a step of decoding.")]
+Predictor = Annotated[
+    str | None,
+    typer.Option(help="A zoo name, the folder of an entry, or models:/NAME@ALIAS; the GPU's default if left out."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Top = Annotated[int, typer.Option(min=0, help="How many operations to show; 0 for all.")]

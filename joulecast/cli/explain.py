@@ -10,7 +10,7 @@ import typer
 
 from ..errors import InputError
 from ..units import si
-from .arguments import AsJson, Training, operation_text, parse_shapes, table
+from .arguments import AsJson, Predictor, Training, operation_text, parse_shapes, table
 
 if TYPE_CHECKING:
     from ..predictors.explanation import Explanation
@@ -29,7 +29,7 @@ def explain(
     clock: Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")] = None,
     training: Training = False,
     precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "fp32",
-    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    predictor: Predictor = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain why an operation costs what it costs: what bounds it, what is like it, what moved the prediction."""
