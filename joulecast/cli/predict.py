@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from ..inputs import shape_text
+from ..inputs import parse_shapes, shape_text
+from ..operations import operation_text
 from ..units import si
 from .arguments import (
     AsCsv,
     AsJson,
     CacheLength,
+    Clock,
     Model,
     Precision,
     Predictor,
     Shapes,
     Top,
     Training,
-    operation_text,
-    parse_shapes,
     refuse_both,
     table,
 )
@@ -38,7 +38,7 @@ def predict(
     gpu: Annotated[
         str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")
     ] = "",
-    clock: Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")] = None,
+    clock: Clock = None,
     power_limit: Annotated[
         float | None, typer.Option(help="Power cap in watts; the board's default if left out.")
     ] = None,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..inputs import parse_shapes
 from ..units import si
-from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, parse_shapes, refuse_both, table
+from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, refuse_both, table
 from .queries import (
     BatchSizes,
     Carbon,
@@ -87,8 +88,8 @@ def sweep(
 
 
 def _sweep_text(sweep: Sweep, every: bool) -> str:
-    best, front, curves = sweep.best(), set(map(id, sweep.pareto())), sweep.curves()
-    shown = sweep.rows if every or len(curves) == 1 else [min(curve, key=lambda row: row.value) for curve in curves]
+    best, front = sweep.best(), set(map(id, sweep.pareto()))
+    shown = sweep.rows if every or len(sweep.curves()) == 1 else sweep.best_of_each()
     rows = [
         [
             row.alias,
