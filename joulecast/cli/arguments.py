@@ -1,21 +1,18 @@
-"""Arguments that several commands share, and how to read and print them."""
+"""Arguments that several commands share, and tables as they print them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import InputError
-from ..inputs import parse_shapes as parse_shapes
-from ..operations import operation_text as operation_text
-
-if TYPE_CHECKING:
-    pass
 
 Model = Annotated[
     str,
-    typer.Argument(help="A model of torchvision, timm or transformers by name; or a file: network, config.json."),
+    typer.Argument(
+        help="A model of torchvision, timm or transformers by name; or a file: network, config.json, .pt2, .onnx."
+    ),
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -27,6 +24,11 @@ Shapes = Annotated[
 Training = Annotated[bool, typer.Option("--training", help="Forward and backward instead of inference.")]
 Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16 or bf16.")]
 CacheLength = Annotated[int | None, typer.Option(help="Tokens that a transformer has cached: a step of decoding.")]
+Clock = Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")]
+Predictor = Annotated[
+    str | None,
+    typer.Option(help="A zoo name, the folder of an entry, or models:/NAME@ALIAS; the GPU's default if left out."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Top = Annotated[int, typer.Option(min=0, help="How many operations to show; 0 for all.")]

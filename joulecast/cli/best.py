@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..inputs import shape_text
+from ..inputs import parse_shapes, shape_text
 from ..units import si
-from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, table
+from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, table
 from .queries import (
     BatchSizes,
     Carbon,
@@ -21,10 +21,11 @@ from .queries import (
     PricePerHour,
     PricePerKwh,
     batch_sizes,
+    clock_text,
     clocks_mhz,
-    gpu_names,
+    left_out_lines,
+    names,
     price_per_hour,
-    value_text,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def best(
     price: PricePerHour = None,
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
-    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    predictor: Predictor = None,
     top: Annotated[int, typer.Option(min=0, help="How many choices to show; 0 for all.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -63,11 +64,11 @@ def best(
         model,
         shapes,
         objective=objective,
-        gpus=gpu_names(gpu),
+        gpus=names(gpu),
         clocks=clocks_mhz(clocks),
         power_limit_w=power_limit,
         mode="training" if training else "inference",
-        precision=precision or "default",
+        precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
         predictor=predictor,
@@ -85,8 +86,8 @@ def best(
     words = OBJECTIVES[objective].words.removesuffix(per_sample)
     typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
     typer.echo(_choices_text(choices, top))
-    for out in choices.left_out if gpu else ():
-        typer.echo(f"left out: {out.gpu} in {out.precision}: {out.reason}")
+    for line in left_out_lines(choices.left_out):
+        typer.echo(line)
 
 
 def _choices_text(choices: list[Choice], top: int) -> str:
@@ -95,13 +96,14 @@ def _choices_text(choices: list[Choice], top: int) -> str:
     shown = choices[: top or None]
     several_precisions = len({choice.precision for choice in choices}) > 1
     several_batches = len({choice.batch_size for choice in choices}) > 1
-    extra = several_batches or shown[0].objective not in ("energy", "time", "edp")
+    objective = OBJECTIVES[shown[0].objective]
+    extra = several_batches or objective.name not in ("energy", "time", "edp")
     header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "predictor"]
     rows = [
         [
             "best" if place == 0 else "tied" if choice.tied else str(place + 1),
             choice.alias,
-            f"{choice.clock_mhz:g}",
+            clock_text(choice),
             si(choice.time_s, "s"),
             si(choice.power_w, "W"),
             si(choice.energy_j, "J"),
@@ -109,13 +111,13 @@ def _choices_text(choices: list[Choice], top: int) -> str:
             choice.predictor,
             *([choice.precision] if several_precisions else []),
             *([str(choice.batch_size)] if several_batches else []),
-            *([value_text(choice)] if extra else []),
+            *([objective.text(choice.value)] if extra else []),
         ]
         for place, choice in enumerate(shown)
     ]
     header += ["precision"] if several_precisions else []
     header += ["batch"] if several_batches else []
-    header += [OBJECTIVES[shown[0].objective].words + (" per sample" if several_batches else "")] if extra else []
+    header += [objective.words + (" per sample" if several_batches else "")] if extra else []
     text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..inputs import parse_shapes
 from ..units import si
-from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, refuse_both, table
+from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, refuse_both, table
 from .queries import (
     BatchSizes,
     Carbon,
@@ -21,8 +22,10 @@ from .queries import (
     PricePerHour,
     PricePerKwh,
     batch_sizes,
+    clock_text,
     clocks_mhz,
-    gpu_names,
+    left_out_lines,
+    names,
     price_per_hour,
 )
 
@@ -44,7 +47,7 @@ def sweep(
     price: PricePerHour = None,
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
-    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    predictor: Predictor = None,
     plot: Annotated[
         list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML; repeat for several.")
     ] = None,
@@ -62,11 +65,11 @@ def sweep(
         model,
         parse_shapes(input_shape),
         objective=objective,
-        gpus=gpu_names(gpu),
+        gpus=names(gpu),
         clocks=clocks_mhz(clocks),
         power_limit_w=power_limit,
         mode="training" if training else "inference",
-        precision=precision or "default",
+        precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
         predictor=predictor,
@@ -85,14 +88,14 @@ def sweep(
 
 
 def _sweep_text(sweep: Sweep, every: bool) -> str:
-    best, front, curves = sweep.best(), set(map(id, sweep.pareto())), sweep.curves()
-    shown = sweep.rows if every or len(curves) == 1 else [min(curve, key=lambda row: row.value) for curve in curves]
+    best, front = sweep.best(), set(map(id, sweep.pareto()))
+    shown = sweep.rows if every or len(sweep.curves()) == 1 else sweep.best_of_each()
     rows = [
         [
             row.alias,
             row.precision,
             "-" if row.batch_size is None else str(row.batch_size),
-            f"{row.clock_mhz:g}",
+            clock_text(row),
             si(row.time_s, "s"),
             si(row.power_w, "W"),
             si(row.energy_j, "J"),
@@ -102,7 +105,6 @@ def _sweep_text(sweep: Sweep, every: bool) -> str:
         for row in shown
     ]
     header = ["GPU", "precision", "batch", "clock MHz", "time", "power", "energy", "EDP", ""]
-    left_out = [f"left out: {out.gpu} in {out.precision}: {out.reason}" for out in sweep.left_out]
     rest = len(sweep) - len(shown)
     more = [f"the best clock of each; --all, --csv, --json and --plot show {rest} more rows"] if rest else []
-    return "\n".join([table(header, rows, frozenset(range(2, 8))), *more, *left_out])
+    return "\n".join([table(header, rows, frozenset(range(2, 8))), *more, *left_out_lines(sweep.left_out)])

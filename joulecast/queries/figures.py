@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..inputs import shape_text
 from ..plotting import FAINT, INK, STYLE, pyplot
 from ..units import scaled, si
 from .objectives import OBJECTIVES
@@ -53,10 +52,12 @@ def draw(sweep: Sweep, path: Path) -> Path:
     """Draw a sweep into a file.
 
     Raises:
-        InputError: The file is no PNG, SVG or HTML.
+        InputError: The file is no PNG, SVG or HTML, or lies in no folder.
         MissingDependencyError: matplotlib is not installed.
     """
     ending = path.suffix.lower()
+    if not path.parent.is_dir():
+        raise InputError("the folder of this plot is not there", given=str(path.parent), hint="make it first")
     if ending == ".html":
         from .page import page
 
@@ -108,12 +109,9 @@ def _figure(plt: Any, sweep: Sweep, titled: bool = True) -> Any:
         axes = (grid[0, 1], grid[1, 0], grid[1, 1])
     for axis, (_, title, unit, value) in zip(axes, _QUANTITIES, strict=True):
         _against_clock(axis, curves, title, unit, value)
-    shape = shape_text(sweep.input_shape)
     where = f", {curves[0][0].alias}" if len(curves) == 1 else ""
     if titled:
-        figure.suptitle(
-            f"{sweep.network} {shape}, {sweep.mode}{where}".replace("  ", " "), x=0.01, ha="left", fontsize=11
-        )
+        figure.suptitle(f"{sweep.job}{where}", x=0.01, ha="left", fontsize=11)
     if len(curves) > 1:
         _legend(figure, curves, sweep)
     return figure

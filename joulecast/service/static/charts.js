@@ -99,7 +99,9 @@ function read(plot, curves, quantity, unit, out) {
 
 /** Round values within a logarithmic axis: 1, 2, 5, 10, ..., closer together where it spans little. */
 function roundTicks(plot, index, low, high) {
-  const steps = high / low > 1000 ? [1] : high / low > 12 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8];
+  // Along the bottom of a phone there is room for few.
+  const crowded = index === 0 && plot.width < 480 && high / low > 12;
+  const steps = crowded || high / low > 1000 ? [1] : high / low > 12 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8];
   const ticks = [];
   for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) {
     ticks.push(...steps.map((step) => step * power).filter((tick) => tick >= low && tick <= high));
