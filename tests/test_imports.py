@@ -39,6 +39,7 @@ ROOMS = [
     "operations",
     "inputs",
     "networks",
+    "csv_tables",
     "resources",
     "problems",
     "plotting",

@@ -1,17 +1,12 @@
-"""Arguments that several commands share, and how to read and print them."""
+"""Arguments that several commands share, and tables as they print them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import InputError
-from ..inputs import parse_shapes as parse_shapes
-from ..operations import operation_text as operation_text
-
-if TYPE_CHECKING:
-    pass
 
 Model = Annotated[
     str,
@@ -27,6 +22,8 @@ Shapes = Annotated[
 Training = Annotated[bool, typer.Option("--training", help="Forward and backward instead of inference.")]
 Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16 or bf16.")]
 CacheLength = Annotated[int | None, typer.Option(help="Tokens that a transformer has cached: a step of decoding.")]
+Clock = Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")]
+Predictor = Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Top = Annotated[int, typer.Option(min=0, help="How many operations to show; 0 for all.")]

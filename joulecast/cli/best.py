@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..inputs import shape_text
+from ..inputs import parse_shapes, shape_text
 from ..units import si
-from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, table
+from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, table
 from .queries import (
     BatchSizes,
     Carbon,
@@ -24,7 +24,6 @@ from .queries import (
     clocks_mhz,
     gpu_names,
     price_per_hour,
-    value_text,
 )
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ def best(
     price: PricePerHour = None,
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
-    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    predictor: Predictor = None,
     top: Annotated[int, typer.Option(min=0, help="How many choices to show; 0 for all.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -95,7 +94,8 @@ def _choices_text(choices: list[Choice], top: int) -> str:
     shown = choices[: top or None]
     several_precisions = len({choice.precision for choice in choices}) > 1
     several_batches = len({choice.batch_size for choice in choices}) > 1
-    extra = several_batches or shown[0].objective not in ("energy", "time", "edp")
+    objective = OBJECTIVES[shown[0].objective]
+    extra = several_batches or objective.name not in ("energy", "time", "edp")
     header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "predictor"]
     rows = [
         [
@@ -109,13 +109,13 @@ def _choices_text(choices: list[Choice], top: int) -> str:
             choice.predictor,
             *([choice.precision] if several_precisions else []),
             *([str(choice.batch_size)] if several_batches else []),
-            *([value_text(choice)] if extra else []),
+            *([objective.text(choice.value)] if extra else []),
         ]
         for place, choice in enumerate(shown)
     ]
     header += ["precision"] if several_precisions else []
     header += ["batch"] if several_batches else []
-    header += [OBJECTIVES[shown[0].objective].words + (" per sample" if several_batches else "")] if extra else []
+    header += [objective.words + (" per sample" if several_batches else "")] if extra else []
     text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"

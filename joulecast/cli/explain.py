@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
+from ..inputs import parse_shapes
+from ..operations import operation_text
 from ..units import si
-from .arguments import AsJson, Training, operation_text, parse_shapes, table
+from .arguments import AsJson, Clock, Predictor, Training, table
 
 if TYPE_CHECKING:
     from ..predictors.explanation import Explanation
-
 
 _SHOWN = 8
 
@@ -26,10 +27,10 @@ def explain(
     setting: Annotated[
         list[str] | None, typer.Option("--set", help="An attribute, such as out_channels=64; several times if need be.")
     ] = None,
-    clock: Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")] = None,
+    clock: Clock = None,
     training: Training = False,
     precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "fp32",
-    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    predictor: Predictor = None,
     as_json: AsJson = False,
 ) -> None:
     """Explain why an operation costs what it costs: what bounds it, what is like it, what moved the prediction."""
@@ -108,7 +109,7 @@ def _text(e: Explanation) -> str:
 def _totals(e: Explanation) -> str:
     rows = []
     for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
-        low, high = (float(bound[0]) for bound in getattr(e.interval, name)) if e.interval else (float("nan"),) * 2
-        shown = "" if low != low else f"{si(low, unit)} to {si(high, unit)}"
+        low, high = (float(bound[0]) for bound in getattr(e.interval, name)) if e.interval else (math.nan, math.nan)
+        shown = "" if math.isnan(low) else f"{si(low, unit)} to {si(high, unit)}"
         rows.append([name.split("_")[0], si(getattr(e, name), unit), shown])
     return table(["in a loop", "predicted", "90 % interval"], rows, frozenset({1}))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..inputs import shape_text
+from ..csv_tables import network_csv
+from ..inputs import parse_shapes, shape_text
+from ..operations import operation_text
 from ..units import si
 from .arguments import (
     AsCsv,
@@ -20,8 +20,6 @@ from .arguments import (
     Shapes,
     Top,
     Training,
-    operation_text,
-    parse_shapes,
     refuse_both,
     table,
 )
@@ -70,7 +68,7 @@ def extract(
     elif as_json:
         typer.echo(json.dumps(network.to_json(), indent=1))
     elif as_csv:
-        typer.echo(_network_csv(network), nl=False)
+        typer.echo(network_csv(network), nl=False)
     else:
         body = _operation_table(network, top) if operations or top else tree_text(network, depth)
         typer.echo(_network_text(network, body))
@@ -112,42 +110,3 @@ def _network_text(network: Network, body: str) -> str:
     ]
     parts += [f"dropped: {d.count} x {d.name} ({d.reason}) in {', '.join(d.module_paths[:3])}" for d in network.dropped]
     return "\n".join(parts)
-
-
-def _network_csv(network: Network) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(
-        [
-            "kind",
-            "input_shapes",
-            "attributes",
-            "precision",
-            "mode",
-            "count",
-            "flops",
-            "bytes_read",
-            "bytes_written",
-            "parameters",
-            "module_paths",
-        ]
-    )
-    for entry in network:
-        operation = entry.operation
-        value = operation.to_json()
-        writer.writerow(
-            [
-                operation.kind,
-                json.dumps(value["input_shapes"]),
-                json.dumps(value["attributes"]),
-                operation.precision,
-                operation.mode,
-                entry.count,
-                operation.flops,
-                operation.bytes_read,
-                operation.bytes_written,
-                operation.parameters,
-                " ".join(entry.module_paths),
-            ]
-        )
-    return text.getvalue()

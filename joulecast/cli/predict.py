@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from ..inputs import shape_text
+from ..inputs import parse_shapes, shape_text
+from ..operations import operation_text
 from ..units import si
 from .arguments import (
     AsCsv,
     AsJson,
     CacheLength,
+    Clock,
     Model,
     Precision,
+    Predictor,
     Shapes,
     Top,
     Training,
-    operation_text,
-    parse_shapes,
     refuse_both,
     table,
 )
@@ -37,14 +38,14 @@ def predict(
     gpu: Annotated[
         str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")
     ] = "",
-    clock: Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")] = None,
+    clock: Clock = None,
     power_limit: Annotated[
         float | None, typer.Option(help="Power cap in watts; the board's default if left out.")
     ] = None,
     training: Training = False,
     precision: Precision = "default",
     cache_length: CacheLength = None,
-    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    predictor: Predictor = None,
     composition: Annotated[str | None, typer.Option(help="overlap or sum; the better one if left out.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail where an operation is not covered.")] = False,
     top: Top = 10,

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ..errors import InputError
-from ..units import si
-
-if TYPE_CHECKING:
-    from ..queries import Choice
 
 Objective = Annotated[
     str,
@@ -100,11 +96,3 @@ def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
                 "a price per hour is a number, or GPU=number", given=repr(part), allowed="such as 1.2 or A30=0.7"
             ) from error
     return prices
-
-
-def value_text(choice: Choice) -> str:
-    """The objective's value with its unit."""
-    from ..queries.objectives import OBJECTIVES
-
-    unit = OBJECTIVES[choice.objective].unit
-    return si(choice.value, unit) if unit else f"{choice.value:.3g}"

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..inputs import parse_shapes
 from ..units import si
-from .arguments import AsJson, CacheLength, Model, Shapes, Training, parse_shapes, refuse_both, table
+from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, refuse_both, table
 from .queries import (
     BatchSizes,
     Carbon,
@@ -44,7 +45,7 @@ def sweep(
     price: PricePerHour = None,
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
-    predictor: Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")] = None,
+    predictor: Predictor = None,
     plot: Annotated[
         list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML; repeat for several.")
     ] = None,
@@ -85,8 +86,8 @@ def sweep(
 
 
 def _sweep_text(sweep: Sweep, every: bool) -> str:
-    best, front, curves = sweep.best(), set(map(id, sweep.pareto())), sweep.curves()
-    shown = sweep.rows if every or len(curves) == 1 else [min(curve, key=lambda row: row.value) for curve in curves]
+    best, front = sweep.best(), set(map(id, sweep.pareto()))
+    shown = sweep.rows if every or len(sweep.curves()) == 1 else sweep.best_of_each()
     rows = [
         [
             row.alias,

@@ -12,7 +12,6 @@ from itertools import compress
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hardware import GPU
@@ -31,17 +30,6 @@ from .relative import RELATIVE_NAMES, relative_features
 from .spread import OperationSpread
 
 Range = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class BoostedRegressor:
-    """Fitted XGBoost trees behind the interface of a regressor."""
-
-    model: Any
-
-    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
-        """One value per row of inputs."""
-        return np.asarray(self.model.predict(inputs), dtype=np.float64)
 
 
 @dataclass(frozen=True)

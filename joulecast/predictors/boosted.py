@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import MissingDependencyError
 from ..operations import Operation
-from .any_gpu import BoostedRegressor
 from .features import FloatArray
 from .predictor import INPUT_NAMES
 from .splits import fold_of
+from .xgboost_model import BoostedRegressor, unfitted_trees
 from .xgboost_recipe import XGBoostRecipe
 
 MORE_WORK: tuple[str, ...] = (
@@ -66,30 +64,10 @@ def fit_boosted(
     fold = fold_of(set(operations), _STOPPING_FOLDS, recipe.seed)
     held = np.array([fold[operation] == 0 for operation in operations])
     trees = recipe.trees
+    monotone = tuple(int(quantity == "time" and name in MORE_WORK) for name in INPUT_NAMES)
     if _LEAST_HELD <= held.sum() < len(operations):
-        stopped = _model(recipe, recipe.trees, quantity, early_stopping_rounds=recipe.patience)
+        stopped = unfitted_trees(recipe, trees, monotone_constraints=monotone, early_stopping_rounds=recipe.patience)
         stopped.fit(inputs[~held], targets[~held], eval_set=[(inputs[held], targets[held])], verbose=False)
         trees = int(stopped.best_iteration) + 1
-    return BoostedRegressor(_model(recipe, trees, quantity).fit(inputs, targets))
-
-
-def _model(recipe: XGBoostRecipe, trees: int, quantity: str, **stopping: int) -> Any:
-    try:
-        from xgboost import XGBRegressor
-    except ImportError as error:
-        raise MissingDependencyError("training needs xgboost", hint="pip install 'joulecast[train]'") from error
-    monotone = tuple(int(quantity == "time" and name in MORE_WORK) for name in INPUT_NAMES)
-    return XGBRegressor(
-        n_estimators=trees,
-        max_depth=recipe.depth,
-        learning_rate=recipe.learning_rate,
-        subsample=recipe.subsample,
-        colsample_bynode=recipe.features_per_split,
-        min_child_weight=recipe.min_child_weight,
-        reg_lambda=recipe.regularization,
-        monotone_constraints=monotone,
-        tree_method="hist",
-        random_state=recipe.seed,
-        n_jobs=1,  # with more, sums differ in the last bits between runs
-        **stopping,
-    )
+    model = unfitted_trees(recipe, trees, monotone_constraints=monotone)
+    return BoostedRegressor(model.fit(inputs, targets))

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets import Dataset
-from ..errors import DatasetError, MissingDependencyError
+from ..errors import DatasetError
 from ..hardware import GPU, find_gpu
 from ..operations import MODES, Operation
-from .any_gpu import BoostedRegressor, Learned, Range
+from .any_gpu import Learned, Range
 from .baseline import group_of
 from .contract import Networks
 from .device_row import DeviceRow
@@ -24,6 +24,7 @@ from .network_fits import learn_from_networks
 from .physics import PRIOR_ENERGY, LeastTimes
 from .recipe import BoostingRecipe
 from .relative import relative_features
+from .xgboost_model import BoostedRegressor, unfitted_trees
 
 LEAST_ROWS = 100
 """Device times below which nothing is fitted."""
@@ -82,25 +83,6 @@ def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
     return result
 
 
-def _xgboost(recipe: BoostingRecipe) -> Any:
-    try:
-        from xgboost import XGBRegressor
-    except ImportError as error:
-        raise MissingDependencyError("training needs xgboost", hint="pip install 'joulecast[train]'") from error
-    return XGBRegressor(
-        n_estimators=recipe.trees,
-        max_depth=recipe.depth,
-        learning_rate=recipe.learning_rate,
-        subsample=recipe.subsample,
-        colsample_bynode=recipe.features_per_split,
-        min_child_weight=recipe.min_child_weight,
-        reg_lambda=recipe.regularization,
-        tree_method="hist",
-        random_state=recipe.seed,
-        n_jobs=1,  # with more, sums differ in the last bits between runs
-    )
-
-
 class _Table(NamedTuple):
     """Rows as arrays."""
 
@@ -148,8 +130,8 @@ def fit_any_gpu(
     if len(rows) < LEAST_ROWS:
         raise DatasetError("too few device times", given=len(rows), allowed=f"from {LEAST_ROWS}")
     ordered, table = _table(rows)
-    model = _xgboost(recipe).fit(table.inputs, table.log_ratio, sample_weight=table.weight)
-    time = BoostedRegressor(model)
+    trees = unfitted_trees(recipe, recipe.trees)
+    time = BoostedRegressor(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
     ranges = _ranges(ordered, table.log_ratio)
     host_s = launch_times_s(datasets)
     learned = Learned(time, ranges, PRIOR_ENERGY, host_s)

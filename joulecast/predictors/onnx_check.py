@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from ..errors import ZooError
-from .wire import BYTES, VARINT, fields, signed
+from .protobuf import BYTES, VARINT, fields, signed
 
 # What torch.onnx.export writes of a transformer: arithmetic, shapes, nothing that loops, branches or draws.
 OPERATORS = frozenset(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -11,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..csv_tables import table_csv
 from ..errors import InputError, UncoveredError
 from ..hardware import GPU
 from ..inputs import InputShape, shape_to_json
@@ -66,6 +65,16 @@ class Interval:
     power_w: tuple[float, float]
     energy_j: tuple[float, float]
     edp_js: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """The interval as plain lists; quantities in SI units."""
+        return {
+            "level": self.level,
+            "time_s": list(self.time_s),
+            "power_w": list(self.power_w),
+            "energy_j": list(self.energy_j),
+            "edp_js": list(self.edp_js),
+        }
 
 
 @dataclass(frozen=True)
@@ -181,16 +190,7 @@ class Prediction:
             "edp_js": self.edp_js,
             "device_time_s": self.device_time_s,
             "host_time_s": self.host_time_s,
-            "interval": None
-            if interval is None
-            else {
-                "level": interval.level,
-                "time_s": list(interval.time_s),
-                "power_w": list(interval.power_w),
-                "energy_j": list(interval.energy_j),
-                "edp_js": list(interval.edp_js),
-                "basis": self.interval_basis,
-            },
+            "interval": None if interval is None else {**interval.to_json(), "basis": self.interval_basis},
             "far_outside": self.far_outside,
             "operations": [
                 {
@@ -226,36 +226,23 @@ class Prediction:
 
     def to_csv(self) -> str:
         """The operations as CSV, one line each, most energy first."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(
+        header = ["kind", "input_shapes", "precision", "count", "device_time_s", "power_w", "energy_j", "source"]
+        rows = (
             [
-                "kind",
-                "input_shapes",
-                "precision",
-                "count",
-                "device_time_s",
-                "power_w",
-                "energy_j",
-                "source",
-                "bound_by",
-                "module_paths",
+                cost.operation.kind,
+                " ".join("x".join(map(str, shape)) for shape in cost.operation.input_shapes),
+                cost.operation.precision,
+                cost.count,
+                cost.device_time_s,
+                cost.power_w,
+                cost.energy_j,
+                cost.source,
+                cost.bound_by,
+                " ".join(cost.module_paths),
             ]
+            for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0))
         )
-        for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0)):
-            writer.writerow(
-                [
-                    cost.operation.kind,
-                    " ".join("x".join(map(str, shape)) for shape in cost.operation.input_shapes),
-                    cost.operation.precision,
-                    cost.count,
-                    *("" if v is None else repr(v) for v in (cost.device_time_s, cost.power_w, cost.energy_j)),
-                    cost.source,
-                    cost.bound_by,
-                    " ".join(cost.module_paths),
-                ]
-            )
-        return text.getvalue()
+        return table_csv([*header, "bound_by", "module_paths"], rows)
 
 
 @dataclass(frozen=True)

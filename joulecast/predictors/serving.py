@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import MissingDependencyError, ZooError
-from .any_gpu import BoostedRegressor
+from ..errors import ZooError
 from .blend import BlendRegressor
 from .forest import ForestRegressor
 from .gaussian import GaussianProcess
 from .predictor import INPUT_NAMES, Regressor
 from .trees import Trees
+from .trees_fitted import trees_of
 from .trees_onnx import INPUT, trees_from_onnx, trees_to_onnx
-
-_OPSET = 17
-_XGBOOST_OPSET = 15  # the newest that onnxmltools writes
+from .xgboost_model import BoostedRegressor
 
 
 class OnnxRegressor:
@@ -88,8 +85,8 @@ def stored_regressor(files: Mapping[str, bytes], name: str, columns: int = len(I
 _PROCESS = "process"
 
 
-def own_regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
-    """Files of a regressor of one GPU that was just fitted: its trees, and where it is a blend its process.
+def regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
+    """Files of a regressor that was just fitted: its trees, and where it is a blend its process.
 
     Raises:
         MissingDependencyError: The converter is not installed.
@@ -97,7 +94,7 @@ def own_regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
     """
     if isinstance(regressor, BlendRegressor):
         process = {regressor_file(f"{name}-{_PROCESS}"): regressor.process.to_bytes()}
-        return {**own_regressor_files(name, regressor.trees), **process}
+        return {**regressor_files(name, regressor.trees), **process}
     if isinstance(regressor, BoostedRegressor):
         # The native form, to train on from, and to explain.
         native = bytes(regressor.model.get_booster().save_raw("ubj"))
@@ -108,7 +105,7 @@ def own_regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
 
 
 def own_regressor(files: Mapping[str, bytes], name: str, share: object) -> Regressor:
-    """What `own_regressor_files` wrote.
+    """What `regressor_files` wrote for one GPU.
 
     Args:
         files: Contents of the entry, checked against its manifest.
@@ -132,48 +129,3 @@ def own_regressor(files: Mapping[str, bytes], name: str, share: object) -> Regre
             "a stored regressor wants other inputs than these", given=process.columns, allowed=len(INPUT_NAMES)
         )
     return BlendRegressor(trees, process, float(share))
-
-
-def trees_of(regressor: ForestRegressor | BoostedRegressor) -> Trees:
-    """The trees of a fitted forest, or of boosted trees.
-
-    Raises:
-        MissingDependencyError: The converter is not installed.
-    """
-    onnx = _forest_to_onnx(regressor) if isinstance(regressor, ForestRegressor) else _boosted_to_onnx(regressor)
-    return trees_from_onnx(onnx)
-
-
-# The converters know how thresholds of 64 bits become ones of 32 bits, and what XGBoost's base is.
-
-
-def _forest_to_onnx(regressor: ForestRegressor) -> bytes:
-    try:
-        from skl2onnx import convert_sklearn
-        from skl2onnx.common.data_types import FloatTensorType
-    except ImportError as error:
-        raise MissingDependencyError(
-            "storing a forest needs skl2onnx", hint="pip install 'joulecast[train]'"
-        ) from error
-    columns = regressor.model.n_features_in_
-    model: Any = convert_sklearn(
-        regressor.model, initial_types=[(INPUT, FloatTensorType([None, columns]))], target_opset=_OPSET, name="forest"
-    )
-    serialized: bytes = model.SerializeToString(deterministic=True)
-    return serialized
-
-
-def _boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
-    try:
-        from onnxmltools import convert_xgboost
-        from onnxmltools.convert.common.data_types import FloatTensorType
-    except ImportError as error:
-        raise MissingDependencyError(
-            "storing boosted trees needs onnxmltools", hint="pip install 'joulecast[train]'"
-        ) from error
-    columns = regressor.model.n_features_in_
-    model: Any = convert_xgboost(
-        regressor.model, "boosting", [(INPUT, FloatTensorType([None, columns]))], target_opset=_XGBOOST_OPSET
-    )
-    serialized: bytes = model.SerializeToString(deterministic=True)
-    return serialized

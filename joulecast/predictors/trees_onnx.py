@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ZooError
-from .trees import Trees
-from .wire import (
+from .protobuf import (
     bytes_field,
     fields,
     number_field,
@@ -24,6 +23,7 @@ from .wire import (
     repeated_integers,
     signed,
 )
+from .trees import Trees
 
 INPUT, OUTPUT = "operations", "variable"
 

@@ -102,7 +102,6 @@ class Choice:
 
     def to_json(self) -> dict[str, Any]:
         """The choice as plain lists and dictionaries; quantities in SI units."""
-        interval = self.interval
         return {
             "gpu": self.gpu,
             "alias": self.alias,
@@ -122,7 +121,7 @@ class Choice:
             "energy_per_sample_j": self.energy_per_sample_j,
             "cost": self.cost,
             "carbon_g": self.carbon_g,
-            "interval": None if interval is None else interval_to_json(interval),
+            "interval": None if self.interval is None else self.interval.to_json(),
             "objective": self.objective,
             "value": self.value,
             "tied": self.tied,
@@ -154,14 +153,3 @@ class Choices(list[Choice]):
     def __init__(self, choices: Iterable[Choice] = (), left_out: tuple[LeftOut, ...] = ()) -> None:
         super().__init__(choices)
         self.left_out = left_out
-
-
-def interval_to_json(interval: Interval) -> dict[str, Any]:
-    """The interval as in a prediction's JSON."""
-    return {
-        "level": interval.level,
-        "time_s": list(interval.time_s),
-        "power_w": list(interval.power_w),
-        "energy_j": list(interval.energy_j),
-        "edp_js": list(interval.edp_js),
-    }

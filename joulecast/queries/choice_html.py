@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..inputs import shape_text
 from ..notebook import Bar, Line, Picture, bars, document, lines_over, notes, table
 from ..predictors.prediction_html import QUANTITIES, quantity_table
 from ..units import si
@@ -39,7 +38,6 @@ def choice_plot(choice: Choice) -> Picture:
 def sweep_html(sweep: Sweep) -> str:
     """Energy and time over the clock of the best GPUs, and the best clock of each."""
     curves = sweep.curves()
-    lowest = [min(curve, key=lambda row: row.value) for curve in curves]
     rows = [
         [
             row.alias,
@@ -50,13 +48,12 @@ def sweep_html(sweep: Sweep) -> str:
             si(row.energy_j, "J"),
             "" if row.measured else "never measured",
         ]
-        for row in lowest[:_ROWS]
+        for row in sweep.best_of_each()[:_ROWS]
     ]
     told = [f"and {len(curves) - _ROWS} more"] if len(curves) > _ROWS else []
     told += [f"left out: {out.gpu}, which {out.reason}" for out in sweep.left_out[:_ROWS]]
-    headline = f"{sweep.network} {shape_text(sweep.input_shape)}, {sweep.mode}: least {sweep.objective}"
     return document(
-        headline,
+        f"{sweep.job}: least {sweep.objective}",
         _over_clocks(curves, "energy_j", "J", "Energy over the clock"),
         _over_clocks(curves, "time_s", "s", "Time over the clock"),
         table(["GPU", "clock MHz", "precision", "time", "power", "energy", ""], rows, frozenset({1, 3, 4, 5})),

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
-from ..inputs import shape_text
 from ..plotting import FAINT, INK, STYLE, pyplot
 from ..units import scaled, si
 from .objectives import OBJECTIVES
@@ -108,12 +107,9 @@ def _figure(plt: Any, sweep: Sweep, titled: bool = True) -> Any:
         axes = (grid[0, 1], grid[1, 0], grid[1, 1])
     for axis, (_, title, unit, value) in zip(axes, _QUANTITIES, strict=True):
         _against_clock(axis, curves, title, unit, value)
-    shape = shape_text(sweep.input_shape)
     where = f", {curves[0][0].alias}" if len(curves) == 1 else ""
     if titled:
-        figure.suptitle(
-            f"{sweep.network} {shape}, {sweep.mode}{where}".replace("  ", " "), x=0.01, ha="left", fontsize=11
-        )
+        figure.suptitle(f"{sweep.job}{where}", x=0.01, ha="left", fontsize=11)
     if len(curves) > 1:
         _legend(figure, curves, sweep)
     return figure

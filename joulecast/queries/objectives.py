@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
+from ..units import si
 from .carbon import carbon_intensity
 
 _S_PER_HOUR, _J_PER_KWH = 3600.0, 3.6e6
@@ -123,6 +124,10 @@ class Objective:
             time_s, energy_j = time_s / job.batch_size, energy_j / job.batch_size
             job = replace(job, batch_size=1)
         return self.of(time_s, energy_j, job)
+
+    def text(self, value: float) -> str:
+        """A value as people read it."""
+        return si(value, self.unit) if self.unit else f"{value:.3g}"
 
 
 OBJECTIVES: Mapping[str, Objective] = {

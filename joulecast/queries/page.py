@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from ..inputs import shape_text
 from ..units import si
 from .objectives import OBJECTIVES
 
@@ -34,14 +33,14 @@ def page(sweep: Sweep) -> str:
     """
     from .figures import svg
 
-    job = f"{sweep.network} {shape_text(sweep.input_shape)}, {sweep.mode}".replace("  ", " ").replace(" ,", ",")
     drawn = svg(sweep, titled=False).replace(' xmlns="http://www.w3.org/2000/svg"', "")
-    best = [min(curve, key=lambda row: row.value) for curve in sweep.curves()]
+    job = escape(sweep.job)
+    best = sweep.best_of_each()
     words = OBJECTIVES[sweep.objective].words
     parts = [
-        f"<h1>{escape(job)}</h1>",
+        f"<h1>{job}</h1>",
         f"<p>{len(sweep)} predictions per iteration. Left out: {_left_out(sweep)}</p>" if sweep.left_out else "",
-        f'<figure role="img" aria-label="Energy, time and energy-delay product of {escape(job)}">{drawn}</figure>',
+        f'<figure role="img" aria-label="Energy, time and energy-delay product of {job}">{drawn}</figure>',
         f"<h2>Least {escape(words)} of each GPU</h2>",
         _table(best, sweep.objective),
         "<h2>Pareto front of time and energy</h2>",
@@ -49,7 +48,7 @@ def page(sweep: Sweep) -> str:
         _notes(best),
     ]
     return (
-        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(job)}</title>\n'
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{job}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<style>{_STYLE}</style>\n</head>\n<body>\n"
         + "\n".join(part for part in parts if part)
@@ -76,16 +75,11 @@ def _table(rows: Sequence[Choice], objective: str) -> str:
             si(row.power_w, "W"),
             si(row.energy_j, "J"),
             si(row.edp_js, "Js"),
-            *([_value(row)] if extra else []),
+            *([OBJECTIVES[objective].text(row.value)] if extra else []),
             "measurements" if row.measured else "data sheet",
         ]
         lines.append(_line("td", cells))
     return f'<div class="wide"><table>{"".join(lines)}</table></div>'
-
-
-def _value(row: Choice) -> str:
-    unit = OBJECTIVES[row.objective].unit
-    return si(row.value, unit) if unit else f"{row.value:.3g}"
 
 
 def _line(tag: str, cells: Iterable[str]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, overload
 
-from ..inputs import InputShape, shape_to_json
+from ..csv_tables import table_csv
+from ..inputs import InputShape, shape_text, shape_to_json
 from ..notebook import Picture
 from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
@@ -35,6 +34,11 @@ COLUMNS = (
     "predictor",
     "measured",
 )
+
+
+def choices_csv(choices: Iterable[Choice]) -> str:
+    """Choices as CSV, one line each; empty where a value is not known."""
+    return table_csv(COLUMNS, ([getattr(choice, column) for column in COLUMNS] for choice in choices))
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,11 @@ class Sweep:
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def job(self) -> str:
+        """What is run, in a few words: "resnet50 32 x 3 x 224 x 224, inference"."""
+        return f"{self.network} {shape_text(self.input_shape)}".rstrip() + f", {self.mode}"
+
     def best(self, objective: str | None = None) -> Choice:
         """The row with the least of an objective; None for the sweep's own.
 
@@ -73,7 +82,6 @@ class Sweep:
         """
         name = objective or self.objective
         wanted = find_objective(name, self.tariff, all(row.batch_size is not None for row in self.rows))
-
         per_sample = len({row.batch_size for row in self.rows}) > 1
 
         def value(row: Choice) -> float:
@@ -97,6 +105,10 @@ class Sweep:
             groups.setdefault((row.gpu, row.precision, row.batch_size), []).append(row)
         return tuple(sorted(map(tuple, groups.values()), key=lambda rows: min(row.value for row in rows)))
 
+    def best_of_each(self) -> tuple[Choice, ...]:
+        """The row with the least of the objective for each GPU, precision and batch size; the best of them first."""
+        return tuple(min(curve, key=lambda row: row.value) for curve in self.curves())
+
     def to_json(self) -> dict[str, Any]:
         """The sweep as plain lists and dictionaries; quantities in SI units."""
         return {
@@ -113,13 +125,7 @@ class Sweep:
 
     def to_csv(self) -> str:
         """The rows as CSV; empty where a value is not known."""
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(COLUMNS)
-        for row in self.rows:
-            values = (getattr(row, column) for column in COLUMNS)
-            writer.writerow(["" if v is None else repr(v) if isinstance(v, float) else v for v in values])
-        return text.getvalue()
+        return choices_csv(self.rows)
 
     @overload
     def plot(self, path: str | Path) -> Path: ...

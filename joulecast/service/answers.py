@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..api import explain, predict, predict_operations
+from ..csv_tables import table_csv
 from ..errors import InputError, JoulecastError, MissingDependencyError
 from ..hardware import gpus
 from ..inputs import InputShape, shape_from_json, shape_to_json
@@ -38,7 +39,6 @@ from .questions import (
     Subject,
     SweepQuestion,
 )
-from .rendering import table_csv
 from .settings import Settings
 
 Argument = TypeVar("Argument")

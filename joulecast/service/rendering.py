@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from .. import wire
-from ..networks import Network
+from ..csv_tables import table_csv
 from ..predictors.predictor import OperationPredictions
 from ..queries import Choices
-from ..queries.sweep import COLUMNS
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
@@ -63,41 +60,6 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def table_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as CSV; None is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(["" if v is None else repr(v) if isinstance(v, float) else v for v in row] for row in rows)
-    return text.getvalue()
-
-
-def network_csv(network: Network) -> str:
-    """The operations of a network, as `joulecast extract --csv` prints them."""
-    header = ["kind", "input_shapes", "attributes", "precision", "mode", "count", "flops", "bytes_read"]
-    header += ["bytes_written", "parameters", "module_paths"]
-    rows = []
-    for entry in network:
-        operation = entry.operation
-        plain = operation.to_json()
-        rows.append(
-            [
-                operation.kind,
-                json.dumps(plain["input_shapes"]),
-                json.dumps(plain["attributes"]),
-                operation.precision,
-                operation.mode,
-                entry.count,
-                operation.flops,
-                operation.bytes_read,
-                operation.bytes_written,
-                operation.parameters,
-                " ".join(entry.module_paths),
-            ]
-        )
-    return table_csv(header, rows)
-
-
 _ARRAYS = ("time_s", "power_w", "energy_j", "device_time_s", "dynamic_energy_j", "host_time_s")
 
 
@@ -137,8 +99,3 @@ def operations_csv(predictions: OperationPredictions) -> str:
 def choices_json(choices: Choices) -> dict[str, Any]:
     """Choices, best first, and what was left out."""
     return {"choices": [choice.to_json() for choice in choices], "left_out": [asdict(out) for out in choices.left_out]}
-
-
-def choices_csv(choices: Choices) -> str:
-    """Choices as CSV, best first, with the columns of a sweep."""
-    return table_csv(COLUMNS, ([getattr(choice, column) for column in COLUMNS] for choice in choices))

@@ -12,11 +12,13 @@ from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from .. import __version__
+from ..csv_tables import network_csv
 from ..errors import UnknownNameError
 from ..networks import Network
 from ..predictors.explanation import Explanation
 from ..predictors.prediction import Prediction
 from ..queries import Sweep
+from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
@@ -38,11 +40,9 @@ from .questions import (
     SweepQuestion,
 )
 from .rendering import (
-    choices_csv,
     choices_json,
     json_bytes,
     media_type_of,
-    network_csv,
     operations_csv,
     operations_json,
     rendered,

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import ZooError, unknown_name
-from ..predictors.any_gpu import BoostedRegressor, Learned
+from ..predictors.any_gpu import Learned
 from ..predictors.attentive import Attentive
 from ..predictors.contract import Correction
 from ..predictors.encoder import OnnxEncoder
 from ..predictors.ensemble import Ensemble
 from ..predictors.relative import RELATIVE_NAMES
 from ..predictors.roofline import Roofline
-from ..predictors.serving import regressor_file, stored_regressor, trees_of
+from ..predictors.serving import regressor_files, stored_regressor
 
 Files = Mapping[str, bytes]
 
@@ -56,11 +56,7 @@ def read_correction(facts: Mapping[str, Any], files: Files) -> Correction:
 
 
 def _write_trees(learned: Learned) -> tuple[dict[str, Any], dict[str, bytes]]:
-    if not isinstance(learned.time, BoostedRegressor):
-        raise ZooError("only a predictor that was just trained can be stored", given=type(learned.time).__name__)
-    # The native form, to train on from.
-    native = bytes(learned.time.model.get_booster().save_raw("ubj"))
-    return learned.to_json(), {regressor_file("time"): trees_of(learned.time).to_bytes(), "time.ubj": native}
+    return learned.to_json(), regressor_files("time", learned.time)
 
 
 def _read_trees(facts: Mapping[str, Any], files: Files) -> Learned:

@@ -19,7 +19,7 @@ from ..predictors.baseline import Baseline
 from ..predictors.calibration import Calibration, NetworkCalibration
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
-from ..predictors.serving import own_regressor, own_regressor_files
+from ..predictors.serving import own_regressor, regressor_files
 from .card_values import host_of, name_of
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
@@ -89,7 +89,7 @@ def save_entry(
 
     Args:
         folder: Where, such as zoo/a30/forest-inference.
-        predictor: With forests as regressors.
+        predictor: With regressors that were just fitted.
         card: Its card.
         golden: Operations for the golden prediction; the first eight are used.
         left_out: Errors of single operations in cross-validation, to compare predictors by.
@@ -109,8 +109,8 @@ def save_entry(
         ),
         LEFT_OUT: json_bytes(left_out),
         OPERATIONS: json_bytes([o.to_json() for o in sorted(trained_on, key=lambda o: o.digest)]),
-        **own_regressor_files("time", predictor.time),
-        **own_regressor_files("power", predictor.power),
+        **regressor_files("time", predictor.time),
+        **regressor_files("power", predictor.power),
     }
     golden_prediction = {
         "operations": [operation.to_json() for operation in operations],

@@ -16,7 +16,7 @@ from joulecast.predictors.boosted import MORE_WORK, fit_boosted
 from joulecast.predictors.features import features
 from joulecast.predictors.fitting import fit_own
 from joulecast.predictors.predictor import INPUT_NAMES
-from joulecast.predictors.serving import own_regressor, own_regressor_files
+from joulecast.predictors.serving import own_regressor, regressor_files
 from joulecast.predictors.tuning import search
 from joulecast.predictors.xgboost_recipe import XGBoostRecipe
 
@@ -75,7 +75,7 @@ def test_training_twice_gives_the_same_numbers(dataset, predictor):
 
 
 def test_stored_trees_predict_as_the_fitted_ones(predictor):
-    files = own_regressor_files("time", predictor.time)
+    files = regressor_files("time", predictor.time)
     assert set(files) == {"time.safetensors", "time.ubj"}
     stored = own_regressor(files, "time", 0)
     matrix, _ = features(simulated_operations(), A30, 1440.0)

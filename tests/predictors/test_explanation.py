@@ -18,7 +18,7 @@ from joulecast.predictors.explanation import NEIGHBOURS, contributions, explain_
 from joulecast.predictors.features import tiled_roofline
 from joulecast.predictors.fitting import fit_own
 from joulecast.predictors.recipe import ForestRecipe
-from joulecast.predictors.serving import own_regressor_files
+from joulecast.predictors.serving import regressor_files
 from joulecast.predictors.xgboost_recipe import XGBoostRecipe
 from joulecast.zoo.entry import ModelCard, load_background, load_entry, save_entry
 
@@ -33,7 +33,7 @@ def boosted(dataset):
 
 @pytest.fixture(scope="module")
 def native(boosted):
-    return {name: own_regressor_files(name, getattr(boosted, name))[f"{name}.ubj"] for name in ("time", "power")}
+    return {name: regressor_files(name, getattr(boosted, name))[f"{name}.ubj"] for name in ("time", "power")}
 
 
 def test_what_bounds_an_operation(dataset):

@@ -9,12 +9,13 @@ import onnxruntime
 import pytest
 
 from joulecast.errors import ZooError
-from joulecast.predictors.any_gpu import BoostedRegressor
 from joulecast.predictors.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.forest import ForestRegressor
-from joulecast.predictors.serving import OnnxRegressor, _boosted_to_onnx, _forest_to_onnx
+from joulecast.predictors.serving import OnnxRegressor
 from joulecast.predictors.trees import Trees
+from joulecast.predictors.trees_fitted import boosted_to_onnx, forest_to_onnx
 from joulecast.predictors.trees_onnx import trees_from_onnx, trees_to_onnx
+from joulecast.predictors.xgboost_model import BoostedRegressor
 
 COLUMNS = 5
 INPUTS = np.random.default_rng(0).normal(size=(400, COLUMNS)).astype(np.float32)
@@ -24,13 +25,13 @@ TARGET = INPUTS[:, 0] * np.where(INPUTS[:, 1] > 0.3, 2.0, -1.0) + INPUTS[:, 2] *
 def forest(**settings):
     from sklearn.ensemble import ExtraTreesRegressor
 
-    return _forest_to_onnx(ForestRegressor(ExtraTreesRegressor(8, random_state=0, **settings).fit(INPUTS, TARGET)))
+    return forest_to_onnx(ForestRegressor(ExtraTreesRegressor(8, random_state=0, **settings).fit(INPUTS, TARGET)))
 
 
 def boosted():
     xgboost = pytest.importorskip("xgboost")
     model = xgboost.XGBRegressor(n_estimators=12, max_depth=4, n_jobs=1).fit(INPUTS, TARGET)
-    return _boosted_to_onnx(BoostedRegressor(model))
+    return boosted_to_onnx(BoostedRegressor(model))
 
 
 MODELS = {

@@ -12,9 +12,10 @@ import time
 import pytest
 
 import joulecast
-from conftest import ENTRY_NAME
 from joulecast.errors import InputError
+from joulecast.hardware import find_gpu
 from joulecast.networks import Network
+from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
 from joulecast.zoo.sources import push
 from service_process import start
 
@@ -213,7 +214,7 @@ def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path, stoppe
     question = {"operations": [RELU], "gpu": "A30"}
     before = running.ask("/v1/predict", question)
     generation = running.ask("/v1/version").json["generation"]
-    push(small_entry, ENTRY_NAME, str(source))
+    push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
     deadline_s = time.monotonic() + 40
     while running.ask("/v1/version").json["generation"] == generation and time.monotonic() < deadline_s:
         time.sleep(0.05)

@@ -17,7 +17,7 @@ from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
 from joulecast.predictors.recipe import ForestRecipe
-from joulecast.predictors.serving import _forest_to_onnx
+from joulecast.predictors.trees_fitted import forest_to_onnx
 from joulecast.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import ANY_GPU, load_any
@@ -193,7 +193,7 @@ def test_format_1_is_read_and_converted(trained, entry, tmp_path):
     del manifest["predictor"], manifest["files"]
     files = {name: (entry / name).read_bytes() for name in ("card.json", "predictor.json", "README.md")}
     for name in ("time", "power"):
-        files[f"{name}.onnx"] = _forest_to_onnx(getattr(trained.predictor, name))
+        files[f"{name}.onnx"] = forest_to_onnx(getattr(trained.predictor, name))
     for name, data in files.items():
         (old / name).write_bytes(data)
     facts = {name: {"sha256": hashlib.sha256(d).hexdigest(), "size_bytes": len(d)} for name, d in files.items()}
