@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from .errors import InputError
 from .hardware import GPU, find_gpu
 from .networks import Network
-from .operations import Operation
+from .operations import Operation, checked_operations
 from .predictors.explanation import Explanation, explain_operation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
@@ -81,8 +81,8 @@ def extract(
 
 def predict(
     model: Model,
-    input_shape: InputShape | None,
-    gpu: str | GPU,
+    input_shape: InputShape | None = None,
+    gpu: str | GPU | None = None,
     clock: float | None = None,
     *,
     power_limit_w: float | None = None,
@@ -97,14 +97,14 @@ def predict(
 
     Args:
         model: See `extract`, as for the next four.
-        input_shape: Shape of the input, batch first, or of several inputs.
+        input_shape: Shape of the input, batch first, or of several inputs; None for a Network, its file, or a list.
         mode: "inference", or "training" for forward and backward.
         precision: "default", fp32, tf32, fp16 or bf16.
         cache_length: Tokens that a transformer has cached.
-        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
+        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU; required.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default. The clock falls until the GPU is within it.
-        predictor: A zoo name or the folder of an entry; None for the GPU's default.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         strict: Raise where an operation is not covered, instead of listing it.
 
@@ -146,7 +146,7 @@ def predict_operations(
         operations: All of one mode.
         gpu: Name or alias from the catalogue.
         clock: Graphics clock in MHz; None for the GPU's default.
-        predictor: A zoo name or the folder of an entry; None for the GPU's default.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default.
 
     Returns:
@@ -155,7 +155,7 @@ def predict_operations(
     Raises:
         UnknownNameError, InputError, ZooError: See `predict`.
     """
-    listed = list(operations)
+    listed = checked_operations(operations)
     modes = {operation.mode for operation in listed}
     if len(modes) != 1:
         raise InputError("operations to predict share one mode", given=", ".join(sorted(modes)) or "no operations")
@@ -199,7 +199,7 @@ def best(
         batch_sizes: First sizes of the input to choose from instead of its own. Several are compared per sample,
             whatever the objective; the deadline and the power budget stay those of an iteration.
         cache_length: Tokens that a transformer has cached.
-        predictor: A zoo name or the folder of an entry; None for each GPU's default.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         max_time_s: Deadline of an iteration.
         max_power_w: Mean board power over an iteration.
         price_per_hour: Of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
@@ -262,7 +262,7 @@ def sweep(
         precision: One, or several.
         batch_sizes: First sizes of the input instead of its own.
         cache_length: Tokens that a transformer has cached.
-        predictor: A zoo name or the folder of an entry; None for each GPU's default.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         price_per_hour: Of any GPU, or a mapping from GPU to price.
         price_per_kwh: Of electricity.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
@@ -299,8 +299,8 @@ def explain(
         operation: Which; its mode says whether backward is part of it.
         gpu: Name or alias from the catalogue.
         clock: Graphics clock in MHz; None for the GPU's default.
-        predictor: A zoo name or the folder of an entry; None for the GPU's default. "xgboost" says what each input
-            did, if xgboost is installed.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default. "xgboost"
+            says what each input did, if xgboost is installed.
 
     Returns:
         What bounds it, with the times behind that; the nearest operations that were measured; its interval.
@@ -313,6 +313,7 @@ def explain(
         >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by  # doctest: +SKIP
         'memory'
     """
+    (operation,) = checked_operations([operation])
     found = find_gpu(gpu)
     _refuse_precisions(found, [operation])
     network_predictor = find_predictor(found, operation.mode, predictor)

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .errors import InputError, JoulecastError
-from .hardware import GPU
+from .hardware import GPU, find_gpu
 from .inputs import Inputs, InputShape, shape_to_json
 from .networks import Network
-from .operations import Operation
+from .operations import Operation, checked_operations
 from .predictors.explanation import Explanation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
@@ -68,8 +68,8 @@ class Client:
     def predict(
         self,
         model: ServiceModel,
-        input_shape: InputShape | None,
-        gpu: str | GPU,
+        input_shape: InputShape | None = None,
+        gpu: str | GPU | None = None,
         clock: float | None = None,
         *,
         power_limit_w: float | None = None,
@@ -88,7 +88,7 @@ class Client:
         question = {
             **_subject(model, input_shape, mode, cache_length),
             "precision": precision,
-            "gpu": _gpu_name(gpu),
+            "gpu": _gpu_name(find_gpu(None) if gpu is None else gpu),
             "clock_mhz": clock,
             "power_limit_w": power_limit_w,
             "predictor": predictor,
@@ -112,7 +112,7 @@ class Client:
         Raises:
             JoulecastError: What `joulecast.predict_operations` would raise; or ServiceError.
         """
-        listed = [operation.to_json() for operation in operations]
+        listed = [operation.to_json() for operation in checked_operations(operations)]
         if not listed:
             raise InputError("operations to predict share one mode", given="no operations")
         question = {
@@ -134,7 +134,7 @@ class Client:
             JoulecastError: What `joulecast.explain` would raise; or ServiceError.
         """
         question = {
-            "operation": operation.to_json(),
+            "operation": checked_operations([operation])[0].to_json(),
             "gpu": _gpu_name(gpu),
             "clock_mhz": clock,
             "predictor": predictor,

@@ -131,9 +131,8 @@ class Operation:
         shapes = tuple(normalized_shape(shape) for shape in input_shapes)
         least, most = row.inputs
         if not least <= len(shapes) <= most:
-            raise InputError(
-                f"a {kind} takes another number of inputs", given=len(shapes), allowed=f"{least} to {most}"
-            )
+            allowed = str(least) if least == most else f"{least} to {most}"
+            raise InputError(f"a {kind} takes another number of inputs", given=len(shapes), allowed=allowed)
         full = _full_attributes(kind, row, shapes, attributes or {})
         for name, value in (
             ("kind", kind),
@@ -309,6 +308,24 @@ def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, A
         value = given[name] if name in given else default(shapes) if callable(default) else default
         full[name] = _one_spelling(name, _plain_value(value))
     return full
+
+
+def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
+    """Operations as a list, or an error that says what else was given.
+
+    Raises:
+        InputError: Something else is given, or among them.
+    """
+    listed = list(operations) if isinstance(operations, Iterable) and not isinstance(operations, str) else [operations]
+    others = [each for each in listed if not isinstance(each, Operation)]
+    if others or isinstance(operations, Operation):
+        raise InputError(
+            "operations are a list of joulecast.Operation",
+            given=repr((others or listed)[0])[:200],
+            allowed='such as [Operation("relu", [(32, 64, 56, 56)])]',
+            hint="Operation.from_json(...) makes one of a dictionary",
+        )
+    return listed
 
 
 def operation_text(operation: Operation) -> str:

@@ -157,3 +157,27 @@ def test_what_bounds_an_operation_is_told():
     copy, tiny = joulecast.Operation("relu", [(4096, 4096)]), joulecast.Operation("relu", [(8, 8)])
     prediction = joulecast.predict([(product, 1), (copy, 1), (tiny, 1)], None, "A30")
     assert [cost.bound_by for cost in prediction.operations] == ["compute", "memory", "launch"]
+
+
+def test_what_is_listed_already_needs_no_shape_and_keeps_its_own(tmp_path):
+    network = joulecast.extract("resnet18", (2, 3, 64, 64))
+    saved = tmp_path / "resnet18.json"
+    saved.write_text(json.dumps(network.to_json()))
+    wanted = joulecast.predict("resnet18", (2, 3, 64, 64), "A30").energy_j
+    for model in (network, saved):
+        assert joulecast.predict(model, gpu="A30").energy_j == wanted
+        assert joulecast.predict(model, (2, 3, 64, 64), "A30").energy_j == wanted
+        with pytest.raises(InputError, match=r"keeps its shape(.|\n)*2 x 3 x 64 x 64"):
+            joulecast.predict(model, (4, 3, 64, 64), "A30")
+    by_name = joulecast.extract("bert_base", {"input_ids": (2, 8)})
+    assert joulecast.predict(by_name, (2, 8), "A30").energy_j == joulecast.predict(by_name, gpu="A30").energy_j
+    with pytest.raises(InputError, match="needs a GPU"):
+        joulecast.predict(network)
+
+
+@pytest.mark.parametrize("given", [CONV, "relu", [CONV.to_json()], [(CONV, 1)], None], ids=str)
+def test_operations_are_operations(given):
+    with pytest.raises(InputError, match=r"list of joulecast.Operation(.|\n)*from_json"):
+        joulecast.predict_operations(given, "A30")
+    with pytest.raises(InputError, match=r"list of joulecast.Operation"):
+        joulecast.explain([given], "A30")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
@@ -179,6 +179,7 @@ def test_noise_is_an_identity_in_inference():
     assert Operation("stochastic_depth", [(8, 8)], {"p": 0.0}, mode="training").is_identity
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no failure
 @given(st.integers(1, 64), st.integers(1, 64), st.integers(2, 40), st.integers(1, 4))
 def test_a_larger_batch_is_more_work(batch, channels, side, factor):
     def conv(n):
@@ -212,7 +213,7 @@ def test_real_precision(requested, kind, real):
         (("convv2d", [IMAGE]), UnknownNameError, "conv2d"),
         (("relu", [(0, 3)]), InputError, "positive integers"),
         (("relu", [(True, 3)]), InputError, "positive integers"),
-        (("relu", []), InputError, "number of inputs"),
+        (("relu", []), InputError, "number of inputs(.|\n)*allowed: 1$"),
         (("linear", [(4, 4)]), InputError, "out_features"),
         (("linear", [(4, 4)], {"out_features": 3, "biass": True}), UnknownNameError, "bias"),
         (("linear", [(4, 4)], {"out_features": {}}), InputError, "attribute"),

@@ -10,7 +10,9 @@ from ..errors import InputError
 
 Model = Annotated[
     str,
-    typer.Argument(help="A model of torchvision, timm or transformers by name; or a file: network, config.json."),
+    typer.Argument(
+        help="A model of torchvision, timm or transformers by name; or a file: network, config.json, .pt2, .onnx."
+    ),
 ]
 Shapes = Annotated[
     list[str] | None,
@@ -23,7 +25,10 @@ Training = Annotated[bool, typer.Option("--training", help="Forward and backward
 Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16 or bf16.")]
 CacheLength = Annotated[int | None, typer.Option(help="Tokens that a transformer has cached: a step of decoding.")]
 Clock = Annotated[float | None, typer.Option(help="Graphics clock in MHz; the GPU's default if left out.")]
-Predictor = Annotated[str | None, typer.Option(help="A zoo name or the folder of an entry.")]
+Predictor = Annotated[
+    str | None,
+    typer.Option(help="A zoo name, the folder of an entry, or models:/NAME@ALIAS; the GPU's default if left out."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Top = Annotated[int, typer.Option(min=0, help="How many operations to show; 0 for all.")]

@@ -21,8 +21,10 @@ from .queries import (
     PricePerHour,
     PricePerKwh,
     batch_sizes,
+    clock_text,
     clocks_mhz,
-    gpu_names,
+    left_out_lines,
+    names,
     price_per_hour,
 )
 
@@ -62,11 +64,11 @@ def best(
         model,
         shapes,
         objective=objective,
-        gpus=gpu_names(gpu),
+        gpus=names(gpu),
         clocks=clocks_mhz(clocks),
         power_limit_w=power_limit,
         mode="training" if training else "inference",
-        precision=precision or "default",
+        precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
         predictor=predictor,
@@ -84,8 +86,8 @@ def best(
     words = OBJECTIVES[objective].words.removesuffix(per_sample)
     typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
     typer.echo(_choices_text(choices, top))
-    for out in choices.left_out if gpu else ():
-        typer.echo(f"left out: {out.gpu} in {out.precision}: {out.reason}")
+    for line in left_out_lines(choices.left_out):
+        typer.echo(line)
 
 
 def _choices_text(choices: list[Choice], top: int) -> str:
@@ -101,7 +103,7 @@ def _choices_text(choices: list[Choice], top: int) -> str:
         [
             "best" if place == 0 else "tied" if choice.tied else str(place + 1),
             choice.alias,
-            f"{choice.clock_mhz:g}",
+            clock_text(choice),
             si(choice.time_s, "s"),
             si(choice.power_w, "W"),
             si(choice.energy_j, "J"),

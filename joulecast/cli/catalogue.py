@@ -26,12 +26,14 @@ def list_gpus(
     `joulecast gpus ampere` lists one generation, `joulecast gpus show A30` prints one GPU with its sources, and
     `joulecast gpus show my-gpu.toml` the one that a file describes.
     """
-    from ..errors import UnknownNameError
+    from ..errors import InputError, UnknownNameError
     from ..hardware import find_gpu, gpus
     from ..zoo import entries
     from ..zoo.measured import measured_gpus
 
     if words and words[0] == "show":
+        if not words[1:]:
+            raise InputError("which GPU is to be shown?", given="no name", allowed="such as joulecast gpus show A30")
         gpu = find_gpu(" ".join(words[1:]))
         known = measured_gpus().get(gpu.name, "nothing for the zoo: predicted from its data sheet")
         typer.echo(f"{_all_figures(gpu)}\n\nmeasured: {known}")

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ..queries import Choice
+    from ..queries.choice import LeftOut
 
 Objective = Annotated[
     str,
@@ -24,7 +30,8 @@ Clocks = Annotated[
     typer.Option(help="Clocks in MHz: 900,1200 or 600:1440:120. At most 40 of each GPU's own if left out."),
 ]
 Precisions = Annotated[
-    list[str] | None, typer.Option("--precision", help="default, fp32, tf32, fp16 or bf16; repeat it for several.")
+    list[str] | None,
+    typer.Option("--precision", help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas."),
 ]
 PowerLimit = Annotated[
     float | None, typer.Option("--power-limit", help="Power cap in watts; each board's default if left out.")
@@ -37,9 +44,12 @@ PricePerHour = Annotated[
 PricePerKwh = Annotated[float | None, typer.Option("--price-per-kwh", help="Of electricity, in the same currency.")]
 Carbon = Annotated[str | None, typer.Option(help="Grams of CO2 per kWh, or a country such as DE.")]
 
+_NAMED, _LINES = 4, 8
+"""How many GPUs a line names, and how many lines there are at most."""
 
-def gpu_names(texts: list[str] | None) -> list[str] | None:
-    """Names of GPUs, repeated or separated by commas."""
+
+def names(texts: list[str] | None) -> list[str] | None:
+    """Names, repeated or separated by commas."""
     return [name.strip() for text in texts for name in text.split(",")] if texts else None
 
 
@@ -96,3 +106,27 @@ def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
                 "a price per hour is a number, or GPU=number", given=repr(part), allowed="such as 1.2 or A30=0.7"
             ) from error
     return prices
+
+
+def clock_text(choice: Choice) -> str:
+    """The clock that was asked for, and the one that the power cap leaves of it."""
+    held = f"{choice.held_clock_mhz:.0f}"
+    return f"{choice.clock_mhz:g}" + ("" if choice.held_clock_mhz > choice.clock_mhz - 1 else f" (held {held})")
+
+
+def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
+    """One line for each reason to leave out, with the GPUs that it holds for."""
+    found = list(left_out)
+    several_precisions = len({out.precision for out in found}) > 1
+    several_batches = len({out.batch_size for out in found}) > 1
+    by_reason: dict[str, list[str]] = {}
+    for out in found:
+        precision = f" in {out.precision}" if several_precisions else ""
+        batch = f" at batch {out.batch_size}" if several_batches else ""
+        by_reason.setdefault(out.reason, []).append(out.gpu + precision + batch)
+    lines = [f"left out: {', '.join(gpus[:_NAMED])}{_more(gpus)}: {why}" for why, gpus in by_reason.items()]
+    return lines[:_LINES] + ([f"and {len(lines) - _LINES} more reasons"] if len(lines) > _LINES else [])
+
+
+def _more(gpus: list[str]) -> str:
+    return f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""

@@ -22,8 +22,10 @@ from .queries import (
     PricePerHour,
     PricePerKwh,
     batch_sizes,
+    clock_text,
     clocks_mhz,
-    gpu_names,
+    left_out_lines,
+    names,
     price_per_hour,
 )
 
@@ -63,11 +65,11 @@ def sweep(
         model,
         parse_shapes(input_shape),
         objective=objective,
-        gpus=gpu_names(gpu),
+        gpus=names(gpu),
         clocks=clocks_mhz(clocks),
         power_limit_w=power_limit,
         mode="training" if training else "inference",
-        precision=precision or "default",
+        precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
         predictor=predictor,
@@ -93,7 +95,7 @@ def _sweep_text(sweep: Sweep, every: bool) -> str:
             row.alias,
             row.precision,
             "-" if row.batch_size is None else str(row.batch_size),
-            f"{row.clock_mhz:g}",
+            clock_text(row),
             si(row.time_s, "s"),
             si(row.power_w, "W"),
             si(row.energy_j, "J"),
@@ -103,7 +105,6 @@ def _sweep_text(sweep: Sweep, every: bool) -> str:
         for row in shown
     ]
     header = ["GPU", "precision", "batch", "clock MHz", "time", "power", "energy", "EDP", ""]
-    left_out = [f"left out: {out.gpu} in {out.precision}: {out.reason}" for out in sweep.left_out]
     rest = len(sweep) - len(shown)
     more = [f"the best clock of each; --all, --csv, --json and --plot show {rest} more rows"] if rest else []
-    return "\n".join([table(header, rows, frozenset(range(2, 8))), *more, *left_out])
+    return "\n".join([table(header, rows, frozenset(range(2, 8))), *more, *left_out_lines(sweep.left_out)])

@@ -9,7 +9,7 @@ from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
-from ..errors import UnknownNameError, unknown_name
+from ..errors import InputError, UnknownNameError, unknown_name
 from .description import described_gpu, read_gpu
 from .gpu import GPU
 
@@ -47,7 +47,7 @@ def _versions(name: str) -> list[GPU]:
     return [gpu for gpu in gpus().values() if any(asked <= _words(alias) for alias in (gpu.name, *gpu.aliases))]
 
 
-def find_gpu(name: str | Path | GPU) -> GPU:
+def find_gpu(name: str | Path | GPU | None) -> GPU:
     """Find a GPU by name or alias, or read its description.
 
     Args:
@@ -56,10 +56,14 @@ def find_gpu(name: str | Path | GPU) -> GPU:
 
     Raises:
         UnknownNameError: No GPU has that name, or several have.
-        InputError: The file cannot be read, or does not describe a GPU.
+        InputError: There is no name; or the file cannot be read, or does not describe a GPU.
     """
     if isinstance(name, GPU):
         return name
+    if name is None:
+        raise InputError(
+            "a prediction needs a GPU", given="none", allowed='such as gpu="A30"', hint="`joulecast gpus` lists them"
+        )
     if str(name).lower().endswith(".toml"):
         return read_gpu(name)
     found = _by_folded_name().get(_folded(str(name)))

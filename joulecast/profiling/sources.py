@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError, MissingDependencyError, unknown_name
-from ..inputs import Inputs
+from ..inputs import Inputs, shape_text
 from ..networks import Network
 from ..operations import MODES, Operation, real_precision
 from .aten import WHITELIST
@@ -57,7 +57,7 @@ def network_of(
         "optimizer": optimizer,
     }
     if isinstance(model, Network):
-        return _as_asked(model, mode, precision)
+        return _as_asked(_unchanged(model, input_shape), mode, precision)
     if isinstance(model, str | Path) and _is_file(Path(model)):
         return _from_file(Path(model), input_shape, cache_length, options)
     if isinstance(model, str | Path):
@@ -139,7 +139,8 @@ def _from_json(path: Path, input_shape: Any, cache_length: int | None, options: 
     if isinstance(content, dict) and "model_type" in content and "operations" not in content:
         _needs_torch(str(path))
         return _configured(content, Inputs.of(input_shape), cache_length, options)
-    return _as_asked(Network.from_json(content, name=path.stem), options["mode"], options["precision"])
+    network = _unchanged(Network.from_json(content, name=path.stem), input_shape)
+    return _as_asked(network, options["mode"], options["precision"])
 
 
 def _from_program(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
@@ -238,6 +239,24 @@ def traced(
             "only transformers have a cache of keys and values", given=f"cache_length={cache_length} for {name}"
         )
     return trace(module, inputs, name=name, **options)
+
+
+def _unchanged(network: Network, input_shape: Any) -> Network:
+    """A network that was listed for one shape cannot be had at another.
+
+    Raises:
+        InputError: It is asked for at another.
+    """
+    if input_shape is not None and network.input_shape is not None:
+        asked, listed = Inputs.of(input_shape), Inputs.of(network.input_shape)
+        if [item.shape for item in asked.all] != [item.shape for item in listed.all]:
+            raise InputError(
+                "a network that is listed already keeps its shape",
+                given=shape_text(asked.shape),
+                allowed=shape_text(listed.shape),
+                hint="leave the shape out, or extract the model again",
+            )
+    return network
 
 
 def _as_asked(network: Network, mode: str, precision: str) -> Network:

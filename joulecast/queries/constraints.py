@@ -37,6 +37,14 @@ class Constraints:
             keeps &= curve.power_w <= self.max_power_w
         return keeps
 
+    def missed(self, curve: Curve) -> str:
+        """What a GPU does that keeps them at none of its clocks."""
+        late = self.max_time_s is not None and bool(np.min(curve.time_s) > self.max_time_s)
+        hungry = self.max_power_w is not None and bool(np.min(curve.power_w) > self.max_power_w)
+        if late == hungry:
+            return "misses the deadline or exceeds the power budget at every clock"
+        return f"{'misses the deadline' if late else 'exceeds the power budget'} at every clock"
+
     def nothing_kept(self, curves: Sequence[Curve], left_out: int) -> InputError:
         """The error for curves none of whose clocks keeps them: which constraint binds, and the nearest choice.
 

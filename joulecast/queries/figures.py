@@ -52,10 +52,12 @@ def draw(sweep: Sweep, path: Path) -> Path:
     """Draw a sweep into a file.
 
     Raises:
-        InputError: The file is no PNG, SVG or HTML.
+        InputError: The file is no PNG, SVG or HTML, or lies in no folder.
         MissingDependencyError: matplotlib is not installed.
     """
     ending = path.suffix.lower()
+    if not path.parent.is_dir():
+        raise InputError("the folder of this plot is not there", given=str(path.parent), hint="make it first")
     if ending == ".html":
         from .page import page
 

@@ -49,7 +49,7 @@ class Question:
         named: Whether the GPUs were asked for by name; then one that cannot do it is an error, not left out.
         clocks: MHz to look at; None for a grid of each GPU's own.
         power_limit_w: Power cap of each GPU; None for its default.
-        predictor: A zoo name or the folder of an entry; None for each GPU's default.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
     """
 
     variants: tuple[Variant, ...]

@@ -40,17 +40,20 @@ def best(
     wanted = find_objective(objective, tariff, question.has_batch)
     limits = constraints or Constraints()
     found = _Candidates.of(question, wanted, tariff)
-    points = []
+    points, missed = [], []
     for each, values in zip(found.curves, found.values, strict=True):
         kept = np.where(limits.kept(each), values, np.inf)
         place = int(np.argmin(kept))
         if np.isfinite(kept[place]):
             points.append((float(kept[place]), each, place))
+        else:
+            variant = each.variant
+            missed.append(LeftOut(each.gpu.aliases[0], variant.precision, variant.batch_size, limits.missed(each)))
     if not points:
         raise limits.nothing_kept(found.curves, len(found.left_out))
     points.sort(key=lambda point: point[0])
     make = found.maker(*points[0][1:])
-    return Choices((make(each, place) for _, each, place in points), found.left_out)
+    return Choices((make(each, place) for _, each, place in points), (*found.left_out, *missed))
 
 
 def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
@@ -196,7 +199,7 @@ def _reason_against(
     except InputError as error:
         if question.named and len(question.gpus) == 1 and len(question.variants) == 1:
             raise
-        return error.what
+        return error.what.removeprefix(gpu.name).strip()
     if not len(clocks):
         return f"holds {gpu.min_clock_mhz} to {gpu.max_clock_mhz} MHz"
     if not need.fits(gpu):

@@ -138,7 +138,7 @@ class Sweep:
             The path; or a picture that Jupyter shows.
 
         Raises:
-            InputError: Another ending.
+            InputError: Another ending, or no such folder.
             MissingDependencyError: matplotlib is not installed.
         """
         from .figures import draw, svg

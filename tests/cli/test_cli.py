@@ -145,6 +145,12 @@ def test_catalogue_filtered_and_one_gpu_shown(call, tmp_path):
     assert "A100 SXM4 80GB" in err
 
 
+def test_show_needs_a_name(call):
+    code, _, err = call("gpus", "show")
+    assert code == 2
+    assert "which GPU is to be shown?" in err
+
+
 def test_a_gpu_described_in_a_file(call, tmp_path):
     path = tmp_path / "my-gpu.toml"
     document = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")

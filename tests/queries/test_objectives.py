@@ -176,3 +176,10 @@ def test_lists_of_operations_have_no_samples():
         joulecast.best([(operation, 3)], objective="energy_per_sample", gpus="A30")
     with pytest.raises(InputError, match="other batch sizes need a model"):
         joulecast.best([(operation, 3)], batch_sizes=[1, 2], gpus="A30")
+
+
+def test_who_keeps_no_constraint_is_left_out_and_says_which():
+    found = best(gpus=["A30", "P4"], objective="time")
+    between = (found[0].time_s * found[1].time_s) ** 0.5
+    left = best(gpus=["A30", "P4"], objective="time", max_time_s=between).left_out
+    assert [(out.gpu, out.reason) for out in left] == [("P4", "misses the deadline at every clock")]

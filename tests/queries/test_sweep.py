@@ -128,3 +128,23 @@ def test_mistakes_on_the_command_line(call, options, says):
     code, out, err = call("best", *COMMAND, *options)
     assert (code, out) == (2, "")
     assert says in err
+
+
+def test_a_picture_needs_its_folder(sweep, tmp_path):
+    for ending in ("png", "svg", "html"):
+        with pytest.raises(InputError, match="folder of this plot"):
+            sweep.plot(tmp_path / "missing" / f"sweep.{ending}")
+
+
+def test_best_prints_who_misses_and_which_clock_is_held(call):
+    job = ("best", "resnet50", "32,3,224,224", "--objective", "time", "--clocks", "900")
+    _, out, _ = call(*job, "--gpu", "A30,T4,P4", "--max-time", 0.05)
+    assert "left out: T4, P4: misses the deadline at every clock" in out
+    _, out, _ = call(*job, "--gpu", "A30,T4", "--precision", "fp32,bf16", "--max-power", 72)
+    assert "left out: T4 in bf16: does not support bf16" in out
+    assert "A30 in fp32" in out
+    assert "exceeds the power budget at every clock" in out
+    _, out, _ = call(*job, "--gpu", "A30", "--power-limit", 80)
+    assert re.search(r"900 \(held \d{3}\)", out)
+    _, out, _ = call(*job, "--gpu", "A30")
+    assert "held" not in out
