@@ -1,4 +1,4 @@
-"""What users call: extract, predict, predict_operations."""
+"""What users call: extract, predict, predict_operations, best, sweep, explain."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def show_entry(name: _Entry, as_json: AsJson = False) -> None:
     """Print the model card of a predictor; --json for machines, with digests and versions."""
     from ..zoo.entry import load_card
     from ..zoo.files import MANIFEST, read_plain, sha256_of, stored_files
-    from ..zoo.rendering import any_gpu_markdown, markdown
+    from ..zoo.rendering import markdown
 
     folder = _folder(name)
     card = load_card(folder)
@@ -69,7 +69,7 @@ def show_entry(name: _Entry, as_json: AsJson = False) -> None:
         digest = sha256_of(read_plain(folder / MANIFEST))
         typer.echo(json.dumps({**card, "entry": {"manifest_sha256": digest, **facts}}, indent=1, sort_keys=True))
         return
-    typer.echo(markdown(card) if "gpu" in card else any_gpu_markdown(card))
+    typer.echo(markdown(card))
 
 
 @app.command("pull")

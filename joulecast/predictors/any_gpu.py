@@ -37,7 +37,10 @@ class Learned:
     """What was learned over all GPUs, whichever one is asked for.
 
     Args:
-        time: Predicts the log ratio of device time to least time.
+        time: Predicts the log ratio of device time to least time on chips that were measured.
+        elsewhere: The same on all others. It saw as much of every kind on every GPU and cannot follow one of them
+            closely, so that it is worse where operations were measured and better where none was.
+        chips: Those that were measured.
         ranges: Kind or family -> lowest and highest ratio that was seen; a tree that is led astray by sizes that
             nobody measured stays within.
         energy: What work costs.
@@ -46,15 +49,18 @@ class Learned:
     """
 
     time: Regressor
+    elsewhere: Regressor
+    chips: frozenset[str]
     ranges: Mapping[str, Range]
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
     half: HalfPrecision | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Everything but the regressor."""
+        """Everything but the regressors."""
         return {
             "inputs": list(RELATIVE_NAMES),
+            "chips": sorted(self.chips),
             "ranges": {name: list(values) for name, values in self.ranges.items()},
             "energy": self.energy.to_json(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
@@ -62,20 +68,24 @@ class Learned:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], time: Regressor) -> Self:
+    def from_json(cls, value: Mapping[str, Any], time: Regressor, elsewhere: Regressor) -> Self:
         """Read what `to_json` wrote."""
         return cls(
             time=time,
+            elsewhere=elsewhere,
+            chips=frozenset(str(chip) for chip in value["chips"]),
             ranges={name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()},
             energy=EnergyConstants.from_json(value["energy"]),
             host_s={mode: numbers(value["host_s"][mode]) for mode in MODES},
             half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
         )
 
-    def ratio(self, operations: Sequence[Operation], matrix: FloatArray) -> FloatArray:
+    def ratio(self, operations: Sequence[Operation], gpu: GPU) -> FloatArray:
         """Device time over least time, one value per operation."""
         lowest, highest = np.array([self._range(operation) for operation in operations]).T
-        ratio = np.exp(np.clip(self.time(matrix.astype(np.float32)), lowest, highest))
+        regressor = self.time if gpu.chip in self.chips else self.elsewhere
+        log_ratio = regressor(relative_features(operations, gpu).astype(np.float32))
+        ratio = np.exp(np.clip(log_ratio, lowest, highest))
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
     def _range(self, operation: Operation) -> Range:
@@ -84,7 +94,7 @@ class Learned:
 
     def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
         """See `Correction.factors`; the trees leave energies as physics says."""
-        return self.ratio(operations, relative_features(operations, gpu)), np.ones(len(operations))
+        return self.ratio(operations, gpu), np.ones(len(operations))
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `Correction.in_network`; a network is its parts."""

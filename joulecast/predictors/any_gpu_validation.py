@@ -25,12 +25,12 @@ from .composition import HostModel, plain_sum
 from .contract import Correction, Networks
 from .device_row import DeviceRow
 from .features import FloatArray
+from .network_validation import counts_of
 from .physics import LeastTimes
 from .prediction import NetworkPredictor
 from .predictor import OperationPredictions
 from .recipe import AnyGpuRecipe
 from .splits import fold_of
-from .validation import counts_of
 
 SPLITS = (
     "Operations: k-fold over unique operations; one lies in one fold on all GPUs, in both modes and all precisions; "

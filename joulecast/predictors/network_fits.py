@@ -22,7 +22,6 @@ from .device_row import DeviceRow
 from .features import FloatArray
 from .half_precision import HalfPrecision, half_groups
 from .physics import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, LeastTimes, static_power_w
-from .relative import relative_features
 
 _AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
 _LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
@@ -99,7 +98,7 @@ def _timed(learned: Learned, gpu: GPU, measurement: NetworkMeasurement, network:
     return _Network(
         counts=np.array([entry.count for entry in network], dtype=float),
         least_s=LeastTimes.of(operations, gpu, measurement.clock_mhz or float(gpu.boost_clock_mhz)).time_s * works,
-        ratio=learned.ratio(operations, relative_features(operations, gpu)),
+        ratio=learned.ratio(operations, gpu),
         host_s=launch_s(operations, measurement.mode, learned.host_s),
         groups=half_groups(operations),
         measured_s=measurement.time_s,
@@ -161,7 +160,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> 
         operations = [entry.operation for entry in network]
         counts = np.array([entry.count for entry in network], dtype=float)
         device_s = LeastTimes.of(operations, gpu, clock).time_s
-        device_s = device_s * learned.ratio(operations, relative_features(operations, gpu))
+        device_s = device_s * learned.ratio(operations, gpu)
         # No more than was measured: what the GPU does in that time is what draws the power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock) / measurement.time_s

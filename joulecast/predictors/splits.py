@@ -9,7 +9,7 @@ import numpy as np
 
 from ..operations import MODES, PRECISIONS, Operation
 
-FAMILIES: Mapping[str, str] = {
+_FAMILIES: Mapping[str, str] = {
     "resnext": "resnet",
     "wide_resnet": "resnet",
     "googlenet": "inception",
@@ -24,7 +24,7 @@ def network_family(name: str) -> str:
     whatever follows the first word or number of a name tell them apart.
     """
     bare = name.rsplit("/", 1)[-1].lower()
-    for beginning, family in FAMILIES.items():
+    for beginning, family in _FAMILIES.items():
         if bare.startswith(beginning):
             return family
     letters = re.match(r"[a-z]+", bare)

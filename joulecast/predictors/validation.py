@@ -15,22 +15,9 @@ from .calibrating import Coverage, calibrate, fit_networks, network_coverage, op
 from .calibration import Calibration, NetworkCalibration
 from .closeness import Closeness
 from .fitting import LEAST_OPERATIONS
-from .network_validation import NetworkError, NetworksLeftOut, counts_of, fit_host, leave_networks_out, network_summary
+from .network_validation import NetworkError, NetworksLeftOut, leave_networks_out, network_summary
 from .operation_validation import OperationErrors, cross_validate, leave_kinds_out
 from .recipe import OwnRecipe
-
-__all__ = [
-    "SPLITS",
-    "NetworkError",
-    "OperationErrors",
-    "Validation",
-    "counts_of",
-    "cross_validate",
-    "fit_host",
-    "leave_networks_out",
-    "network_summary",
-    "validate",
-]
 
 SPLITS = (
     "Operations: k-fold over unique operations within one campaign, trained on that campaign only; an operation lies "

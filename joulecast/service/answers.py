@@ -27,7 +27,7 @@ from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
 from .caches import BoundedCache
 from .guards import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere
-from .problems import ServiceError, problem_of, too_long
+from .problems import problem_of, too_large, too_long
 from .questions import (
     BatchQuestion,
     BestQuestion,
@@ -137,7 +137,8 @@ class Answers:
         precisions = [question.precision] if isinstance(question.precision, str) else question.precision
         clocks = question.clocks_mhz
         per_gpu = MOST_CLOCKS if clocks is None else len(clocks)
-        count = len(chosen or gpus()) * per_gpu * len(precisions) * len(question.batch_sizes or "1")
+        batches = len(question.batch_sizes) if question.batch_sizes else 1
+        count = len(chosen or gpus()) * per_gpu * len(precisions) * batches
         if count > self._settings.max_choices:
             raise too_large("there are too many choices to compare", count, self._settings.max_choices)
         price = question.price_per_hour
@@ -165,8 +166,7 @@ class Answers:
         if subject.operations is not None:
             return self._listed(subject, subject.operations, precision)
         return self._extract(
-            # (the question has one of both)
-            str(subject.model),
+            str(subject.model),  # a question has either operations or a model
             shape_from_json(subject.input_shape),
             mode=subject.mode,
             precision=precision,
@@ -230,11 +230,6 @@ class Answers:
 def _clock(clock_mhz: float | None) -> float | None:
     """As a user would have written it, and an error repeats it: 900, not 900.0."""
     return int(clock_mhz) if clock_mhz is not None and clock_mhz.is_integer() else clock_mhz
-
-
-def too_large(what: str, given: int, allowed: int) -> ServiceError:
-    """More than the service is set to take."""
-    return ServiceError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
 
 
 def _entry(item: OperationItem) -> Entry:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from .. import __version__
 from ..errors import ZooError
 from ..resources import shipped
+from ..zoo.files import MANIFEST
 from ..zoo.store import pulled
 from .caching import AnswerCache
 from .logs import log
@@ -27,7 +28,7 @@ _PULL_SECONDS = 300.0
 def generation() -> str:
     """Changes whenever a predictor does that could answer."""
     entries: Mapping[str, int] = {
-        str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob("*/*/manifest.json"))
+        str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}"))
     }
     names = {name: row.sha256 for name, row in sorted(pulled().items())}
     return hashlib.sha256(repr((__version__, entries, names)).encode()).hexdigest()[:16]

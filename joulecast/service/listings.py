@@ -14,7 +14,7 @@ from ..resources import shipped
 from ..zoo import entries
 from ..zoo.entry import load_card
 from ..zoo.measured import measured_gpus
-from ..zoo.rendering import any_gpu_markdown, markdown
+from ..zoo.rendering import markdown
 
 # What stands for a size of an input that a template leaves open, where it holds for it.
 _USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "tokens": 128}
@@ -98,4 +98,4 @@ def zoo_card(name: str) -> dict[str, Any]:
     if name not in known:
         raise unknown_name("predictor", name, known)
     card = load_card(shipped("zoo") / name)
-    return {**card, "name": name, "markdown": any_gpu_markdown(card) if "gpu" not in card else markdown(card)}
+    return {**card, "name": name, "markdown": markdown(card)}

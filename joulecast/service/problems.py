@@ -56,6 +56,11 @@ def problem_response(error: JoulecastError, request_id: str | None = None, **cha
     return Response(json.dumps(problem), problem["status"], headers, MEDIA_TYPE)
 
 
+def too_large(what: str, given: int, allowed: int) -> ServiceError:
+    """More than the service is set to take."""
+    return ServiceError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
+
+
 def too_long(most_seconds: float) -> ServiceError:
     """The answer was not there in time."""
     return ServiceError(

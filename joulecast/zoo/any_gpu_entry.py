@@ -19,7 +19,7 @@ from .card_values import host_of, name_of
 from .corrections import read_correction, write_correction
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
-from .rendering import any_gpu_markdown
+from .rendering import markdown
 
 _FILES = ("card.json", "predictor.json")
 _MOST_GOLDEN_GPUS = 64
@@ -113,7 +113,7 @@ def save_any_gpu(
     facts, of_learned = write_correction(learned)
     files = {
         "card.json": json_bytes(asdict(card)),
-        "README.md": any_gpu_markdown(asdict(card)).encode(),
+        "README.md": markdown(asdict(card)).encode(),
         "predictor.json": json_bytes(facts),
         **of_learned,
     }

@@ -29,6 +29,12 @@ DEFAULT_PREDICTOR = "blend"
 """A GPU's own predictor, unless another is asked for; "forest" where there is no such entry."""
 
 
+ANY_GPU = "any-gpu/boosting"
+ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
+"""Mode -> the entry for GPUs that have none of their own: the one with the smaller errors on networks of chips that
+were left out. Where it is not in the zoo, ANY_GPU stands in."""
+
+
 def entry_name(gpu: GPU, predictor: str, mode: str) -> str:
     """Name of the entry of a GPU, predictor and mode: "a30/forest-inference"."""
     return f"{gpu.slug}/{predictor}-{mode}"
@@ -37,13 +43,7 @@ def entry_name(gpu: GPU, predictor: str, mode: str) -> str:
 def entries(zoo: Path | None = None) -> list[str]:
     """Names of all entries of the shipped zoo, or of another."""
     zoo = zoo or shipped("zoo")
-    return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob("*/*/manifest.json"))
-
-
-ANY_GPU = "any-gpu/boosting"
-ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
-"""Mode -> the entry for GPUs that have none of their own: the one with the smaller errors on networks of chips that
-were left out. Where it is not in the zoo, ANY_GPU stands in."""
+    return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob(f"*/*/{MANIFEST}"))
 
 
 def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
@@ -131,7 +131,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> N
     """
     gpu = find_gpu(gpu)
     folder = _folder(gpu, mode, predictor).resolve()
-    found = _loaded(folder, (folder / "manifest.json").stat().st_mtime_ns)
+    found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
     if isinstance(found, AnyGpuEntry):
         return found.on(gpu, mode)
     if (found.operations.gpu, found.operations.mode) != (gpu, mode):

@@ -56,13 +56,14 @@ def read_correction(facts: Mapping[str, Any], files: Files) -> Correction:
 
 
 def _write_trees(learned: Learned) -> tuple[dict[str, Any], dict[str, bytes]]:
-    return learned.to_json(), regressor_files("time", learned.time)
+    return learned.to_json(), regressor_files("time", learned.time) | regressor_files("elsewhere", learned.elsewhere)
 
 
 def _read_trees(facts: Mapping[str, Any], files: Files) -> Learned:
     if facts["inputs"] != list(RELATIVE_NAMES):
         raise ZooError("this zoo entry was trained on other features", hint="train it again")
-    return Learned.from_json(facts, stored_regressor(files, "time", len(RELATIVE_NAMES)))
+    time, elsewhere = (stored_regressor(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
+    return Learned.from_json(facts, time, elsewhere)
 
 
 def _write_nothing(correction: Roofline) -> tuple[dict[str, Any], dict[str, bytes]]:

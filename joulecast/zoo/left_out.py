@@ -45,10 +45,7 @@ def left_out_of(folder: Path) -> tuple[str, Errors]:
     _, files = checked_files(folder, {"card.json"})
     card = parsed_json(files["card.json"], "the card of this zoo entry")
     try:
-        networks = card["network_errors"]
-        # A card of a predictor for any GPU has one table per what else was known.
-        if networks and "time" not in next(iter(networks.values())):
-            networks = next(iter(networks.values()))
+        networks = errors_of_networks(card)
         if networks:
             return "networks", _checked(networks)
         if LEFT_OUT in files:
@@ -58,6 +55,15 @@ def left_out_of(folder: Path) -> tuple[str, Errors]:
     raise ZooError(
         "this zoo entry stores no errors on what was left out", given=str(folder), hint="train it again to compare it"
     )
+
+
+def errors_of_networks(card: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Network -> relative errors, as they stand in a card; empty where no network was measured."""
+    networks: Mapping[str, Any] = card["network_errors"]
+    # A card of a predictor for any GPU has one table per what else was known.
+    if networks and "time" not in next(iter(networks.values())):
+        networks = next(iter(networks.values()))
+    return networks
 
 
 def _checked(errors: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, ZooError
+from ..operations import MODES
 from .entry import load_card
 from .files import MANIFEST, read_plain, sha256_of
-from .left_out import left_out_of
+from .left_out import errors_of_networks, left_out_of
 from .mlflow_client import connected, default_uri, experiment
 from .promotion import Verdict, compare
 from .provenance import git_commit
@@ -87,7 +88,7 @@ def _ensure_model(mlflow: Any, client: Any, name: str, card: Mapping[str, Any]) 
     try:
         client.create_registered_model(
             name,
-            tags={"gpu": str(card.get("gpu", "any")), "mode": str(card.get("mode", "inference,training"))},
+            tags=_served(card),
             description="Time, power and energy of PyTorch operations; https://pypi.org/project/joulecast",
         )
     except mlflow.exceptions.MlflowException as error:
@@ -103,8 +104,7 @@ def _logged(mlflow: Any, folder: Path, card: Mapping[str, Any], uri: str | None,
         if models:
             return f"models:/{models[-1]}", run_id
     mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
-    tags = {"stage": "register", "predictor": str(card["predictor"]), "git_commit": git_commit()}
-    tags |= {"gpu": str(card.get("gpu", "any")), "mode": str(card.get("mode", "inference,training"))}
+    tags = {"stage": "register", "predictor": str(card["predictor"]), "git_commit": git_commit(), **_served(card)}
     with mlflow.start_run(run_name=f"register {card['name']}", tags=tags) as run:
         return log_model(mlflow, folder), str(run.info.run_id)
 
@@ -120,20 +120,21 @@ def _set_alias(client: Any, name: str, version: str) -> str:
     return f"is the challenger; `joulecast zoo promote {name}` compares it with the champion"
 
 
+def _served(card: Mapping[str, Any]) -> dict[str, str]:
+    """Which GPU and mode an entry serves, as tags."""
+    return {"gpu": str(card.get("gpu", "any")), "mode": str(card.get("mode", ",".join(MODES)))}
+
+
 def _tags(card: Mapping[str, Any], digest: str) -> dict[str, str]:
     tags = {
         ENTRY_SHA256: digest,
         "joulecast.entry": str(card["name"]),
         "predictor": str(card["predictor"]),
-        "gpu": str(card.get("gpu", "any")),
-        "mode": str(card.get("mode", "inference,training")),
+        **_served(card),
         "created": str(card.get("created", "")),
     }
     for quantity in ("time", "energy"):
-        tables = card["network_errors"]
-        if tables and "time" not in next(iter(tables.values())):
-            tables = next(iter(tables.values()))
-        values = [abs(errors[quantity]) for errors in tables.values()]
+        values = [abs(errors[quantity]) for errors in errors_of_networks(card).values()]
         if values:
             tags[f"networks.{quantity}_error_mean"] = f"{sum(values) / len(values):.5f}"
     for campaign, summary in card["operation_errors"].items() if "gpu" in card else ():
@@ -211,9 +212,6 @@ def _log_promotion(
         client.set_model_version_tag(name, version, f"joulecast.{key}", value)
 
 
-# Reading
-
-
 _aliases: dict[tuple[str, str, str], tuple[float, str]] = {}
 
 
@@ -255,8 +253,7 @@ def pull_model(model: str, uri: str | None = None) -> str:
     """
     folder = registry_folder(model, uri)
     name = str(load_card(folder)["name"])
-    files = {path.name: read_plain(path) for path in folder.iterdir()}
-    admit(files, name, model)
+    admit(_files_in(folder), name, model)
     return name
 
 
@@ -279,7 +276,8 @@ def _fetched(mlflow: Any, client: Any, name: str, version: str, uri: str | None)
             allowed=f"versions with the tag {ENTRY_SHA256}",
             hint="`joulecast zoo push ENTRY models:/` registers one",
         )
-    files = _downloaded(mlflow, where) if not (object_folder(digest) / MANIFEST).is_file() else _kept(digest)
+    kept = object_folder(digest)
+    files = _files_in(kept) if (kept / MANIFEST).is_file() else _downloaded(mlflow, where)
     if MANIFEST not in files or sha256_of(files[MANIFEST]) != digest:
         raise ZooError(
             "the files of this version are others than it was registered with", given=where, hint="ask who did"
@@ -287,8 +285,8 @@ def _fetched(mlflow: Any, client: Any, name: str, version: str, uri: str | None)
     return admit(files, where, uri)
 
 
-def _kept(digest: str) -> dict[str, bytes]:
-    return {path.name: read_plain(path) for path in object_folder(digest).iterdir()}
+def _files_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: read_plain(path) for path in folder.iterdir()}
 
 
 def _downloaded(mlflow: Any, where: str) -> dict[str, bytes]:
@@ -298,4 +296,4 @@ def _downloaded(mlflow: Any, where: str) -> dict[str, bytes]:
         raise ZooError("a zoo entry is larger than any can be", given=sum(sizes), allowed=f"{_MOST_BYTES} bytes")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=below, dst_path=scratch))
-        return {path.name: read_plain(path) for path in folder.iterdir()}
+        return _files_in(folder)

@@ -44,7 +44,12 @@ def _network_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def markdown(card: Mapping[str, Any]) -> str:
-    """Render a card (as a dictionary) as Markdown."""
+    """Render a card (as a dictionary) as Markdown, whether of one GPU's predictor or of one for any."""
+    return own_markdown(card) if "gpu" in card else any_gpu_markdown(card)
+
+
+def own_markdown(card: Mapping[str, Any]) -> str:
+    """Render the card of a GPU's own predictor (as a dictionary) as Markdown."""
     data = card["data"]
     lines = [
         f"# {card['name']}",

@@ -1,6 +1,6 @@
-"""Where zoo entries come from and go to: a folder, a zip file, an HTTP(S) or S3 location, or an MLflow registry.
+"""Where zoo entries come from and go to: a folder, a zip file, an HTTP(S) or S3 location; for MLflow see registry.py.
 
-All but the registry look alike: `index.json`, which names the entries with the sha256 of their manifests, and one
+All of them look alike: `index.json`, which names the entries with the sha256 of their manifests, and one
 folder per entry. Nothing that a source says is believed: names, sizes and digests are checked before a file is used.
 """
 
@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from ..errors import InputError, ZooError, unknown_name
 from ..resources import shipped
@@ -51,6 +51,12 @@ class Row:
     sha256: str
     size_bytes: int
     predictor: str
+
+    @classmethod
+    def of(cls, manifest: Mapping[str, Any], data: bytes) -> Self:
+        """The row of a manifest, with the bytes that it was read from."""
+        size = sum(fact["size_bytes"] for fact in manifest["files"].values())
+        return cls(sha256_of(data), size, str(manifest.get("predictor", ""))[:80])
 
 
 def open_source(where: str) -> Source:
@@ -112,12 +118,15 @@ def index_of(source: Source) -> dict[str, Row]:
 
 
 def _row(source: Source, name: str) -> Row:
+    data = _manifest_bytes(source, name)
+    return Row.of(read_manifest(data, name), data)
+
+
+def _manifest_bytes(source: Source, name: str) -> bytes:
     data = source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES)
     if data is None:
         raise ZooError("this zoo lacks the manifest of an entry", given=name)
-    manifest = read_manifest(data, name)
-    size = sum(fact["size_bytes"] for fact in manifest["files"].values())
-    return Row(sha256_of(data), size, str(manifest.get("predictor", ""))[:80])
+    return data
 
 
 def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, bytes]:
@@ -137,9 +146,7 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
         if name not in index:
             raise unknown_name("zoo entry there", name, index, hint="`joulecast zoo list SOURCE` lists all")
         sha256 = index[name].sha256
-    data = source.read(f"{name}/{MANIFEST}", _MOST_INDEX_BYTES)
-    if data is None:
-        raise ZooError("this zoo lacks the manifest of an entry", given=name)
+    data = _manifest_bytes(source, name)
     if sha256_of(data) != sha256:
         raise ZooError(
             "the manifest of this zoo entry is another than the index says",
@@ -161,8 +168,8 @@ def pull(where: str, name: str) -> Path:
     """Bring an entry into the cache; afterwards `predictor=NAME` finds it before that of the package.
 
     Args:
-        where: See `open_source`; or models:/NAME@ALIAS or models:/NAME/VERSION of an MLflow registry.
-        name: Which entry; without meaning for a registry.
+        where: See `open_source`; a registry's models are brought by `registry.pull_model`.
+        name: Which entry.
 
     Returns:
         Its folder in the cache.
@@ -191,8 +198,7 @@ def push(folder: Path, name: str, where: str) -> None:
         # The manifest after what it lists, the index after the manifest: whoever reads in between finds the old one,
         # or is told that it is being replaced.
         source.write({f"{name}/{file}": content for file, content in files.items()} | {f"{name}/{MANIFEST}": data})
-        size = sum(fact["size_bytes"] for fact in manifest["files"].values())
-        index[name] = Row(sha256_of(data), size, str(manifest.get("predictor", ""))[:80])
+        index[name] = Row.of(manifest, data)
 
 
 def remove(where: str, name: str) -> None:

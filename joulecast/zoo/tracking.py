@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from ..predictors.any_gpu_validation import AnyGpuValidation
@@ -64,7 +65,6 @@ def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None,
         log_params(mlflow, {**recipe.to_json(), "dataset_sha256": card.data["sha256"]})
         log_metrics(mlflow, own_metrics(trained.validation))
         _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
-        log_curves(mlflow, getattr(trained, "curves", {}))
         with tempfile.TemporaryDirectory() as scratch:
             write_report([trained.validation], recipe, Path(scratch), command=command)  # type: ignore[arg-type]
             mlflow.log_artifacts(scratch, "report")
@@ -82,7 +82,6 @@ def track_any_gpu(trained: TrainedAnyGpu, recipe: Recipe, entry: Path, uri: str 
         log_params(mlflow, recipe.to_json())
         log_metrics(mlflow, any_gpu_metrics(trained.validation))
         _log_datasets(mlflow, run_id, card.data)
-        log_curves(mlflow, getattr(trained, "curves", {}))
         mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
         log_model(mlflow, entry)
 
@@ -210,13 +209,12 @@ def own_metrics(validation: Validation) -> dict[str, float]:
 def any_gpu_metrics(validation: AnyGpuValidation) -> dict[str, float]:
     """Errors of a predictor for any GPU per split, GPU and kind."""
     found = {}
-    for name in ("networks", "networks_known"):
-        errors = getattr(validation, name, ())
+    for name, known in (("networks", "nothing"), ("networks_known", "networks")):
+        errors = [e for e in validation.networks if e.known == known]
         for quantity in ("time", "energy", "power") if errors else ():
-            values = [abs(getattr(e, quantity)) for e in errors]
-            found[f"{name}/{quantity}_error_mean"] = sum(values) / len(values)
-    for split in ("folds", "left_out"):
-        for e in getattr(validation, split, ()):
+            found[f"{name}/{quantity}_error_mean"] = fmean(abs(getattr(e, quantity)) for e in errors)
+    for split, kinds in (("folds", validation.folds), ("left_out", validation.left_out)):
+        for e in kinds:
             found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"] = e.median
             found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_mean"] = e.mean
     return found

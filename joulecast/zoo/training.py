@@ -16,11 +16,12 @@ from ..predictors.calibration import NetworkCalibration
 from ..predictors.closeness import Closeness
 from ..predictors.composition import HostModel
 from ..predictors.fitting import fit_own
-from ..predictors.operation_validation import errors_on_repeats
+from ..predictors.network_validation import NetworkError, fit_host
+from ..predictors.operation_validation import OperationErrors, errors_on_repeats
 from ..predictors.prediction import Composition
 from ..predictors.predictor import OperationPredictor
 from ..predictors.recipe import OwnRecipe, predictor_of
-from ..predictors.validation import SPLITS, NetworkError, OperationErrors, Validation, fit_host, validate
+from ..predictors.validation import SPLITS, Validation, validate
 from .catalogue import entry_name
 from .entry import ModelCard, save_entry
 from .left_out import operations_left_out

@@ -23,7 +23,6 @@ from joulecast.predictors.network_fits import learn_from_networks
 from joulecast.predictors.physics import PRIOR_ENERGY, LeastTimes, process_factor, relative_voltage, static_power_w
 from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipe import BoostingRecipe
-from joulecast.predictors.relative import relative_features
 from joulecast.predictors.transformer_recipe import TransformerRecipe
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
@@ -40,11 +39,19 @@ def learned() -> Learned:
 def test_it_learns_what_the_gpus_have_in_common(learned):
     gpu = find_gpu("A40")
     operations = simulated_operations()
-    matrix = relative_features(operations, gpu)
     truth = np.array([SLOWER_THAN_PHYSICS[operation.kind] for operation in operations])
-    error = np.abs(learned.ratio(operations, matrix) / truth - 1)
+    error = np.abs(learned.ratio(operations, gpu) / truth - 1)
     assert np.median(error) < 0.05
     assert np.max(error) < 0.6
+
+
+@pytest.mark.parametrize(("name", "ratio"), [("T4", 2.0), ("A40", 2.0), ("L4", 3.0)])
+def test_chips_that_were_not_measured_have_trees_of_their_own(learned, name, ratio):
+    # The A40 has the chip of the A10, which was measured.
+    assert learned.chips == {find_gpu(measured).chip for measured in MEASURED}
+    two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
+    told_apart = replace(learned, time=two, elsewhere=three, ranges={}, half=None)
+    assert told_apart.ratio(simulated_operations(), find_gpu(name)) == pytest.approx(ratio)
 
 
 def test_energies_are_found_again(learned):

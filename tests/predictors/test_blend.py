@@ -12,9 +12,9 @@ from joulecast import Operation
 from joulecast.datasets import save
 from joulecast.errors import InputError, ZooError
 from joulecast.predictors.fitting import fit_own
+from joulecast.predictors.operation_validation import cross_validate
 from joulecast.predictors.recipe import BlendRecipe
 from joulecast.predictors.serving import own_regressor
-from joulecast.predictors.validation import cross_validate
 from joulecast.zoo import load_entry
 from joulecast.zoo.training import train
 

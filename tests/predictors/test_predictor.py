@@ -16,10 +16,11 @@ from joulecast.predictors.composition import HostModel, compose, plain_sum
 from joulecast.predictors.features import tiled_roofline
 from joulecast.predictors.fitting import fit_own
 from joulecast.predictors.loops import measured_loops
+from joulecast.predictors.network_validation import leave_networks_out
+from joulecast.predictors.operation_validation import cross_validate
 from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipe import ForestRecipe
 from joulecast.predictors.transfer import transferred_loops
-from joulecast.predictors.validation import cross_validate, leave_networks_out
 
 RECIPE = ForestRecipe(trees=16, folds=5)
 A30 = find_gpu("A30")

@@ -11,11 +11,12 @@ from conftest import simulated_operations
 from joulecast import Network, Operation
 from joulecast.predictors import network_validation
 from joulecast.predictors.metrics import absolute_errors, errors_by, r2, scores
+from joulecast.predictors.network_validation import leave_networks_out
 from joulecast.predictors.operation_validation import leave_kinds_out
 from joulecast.predictors.recipe import ForestRecipe
 from joulecast.predictors.report import write_report
 from joulecast.predictors.splits import alike, fold_of, network_family, only_in, variants
-from joulecast.predictors.validation import leave_networks_out, validate
+from joulecast.predictors.validation import validate
 
 RECIPE = ForestRecipe(trees=8, folds=4)
 

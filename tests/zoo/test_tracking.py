@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from conftest import SMALL_RECIPE
-from joulecast.predictors.report import write_report
 from joulecast.zoo.mlflow_client import TrackingError
 from joulecast.zoo.tracking import track, track_evaluation, tuning
 
@@ -52,7 +51,8 @@ def test_a_run_holds_what_is_needed(small, small_entry, mlflow_at, client):
 
 
 def test_an_evaluation_is_a_run(small, mlflow_at, client, tmp_path):
-    report = write_report([small.validation], SMALL_RECIPE, tmp_path, command="x", remarks="")
+    report = tmp_path / "REPORT.md"
+    report.write_text("# A report\n")
     data = [{"gpu": "NVIDIA A30", "clock_mhz": None, "source": "simulated", "licence": "none", "sha256": "ab" * 32}]
     run_id = track_evaluation(
         "forest", [small.validation], SMALL_RECIPE, data, report, mlflow_at, command="joulecast evaluate"
