@@ -7,11 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from .errors import InputError
 from .inputs import InputShape, shape_from_json, shape_to_json
+from .operation_list import OperationList
 from .operations import Operation, real_precision
 
 
@@ -216,6 +218,11 @@ class Network:
 
     def __len__(self) -> int:
         return len(self.entries)
+
+    @cached_property
+    def operations(self) -> OperationList:
+        """The unique operations, in the order of the entries."""
+        return OperationList(entry.operation for entry in self.entries)
 
     @property
     def calls(self) -> int:

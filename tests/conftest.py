@@ -270,7 +270,8 @@ def service(tmp_path_factory):
     pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
     from service_process import start
 
-    running = start(tmp_path_factory.mktemp("service"))
+    # However slow the machine is: how long an answer may take is tested elsewhere.
+    running = start(tmp_path_factory.mktemp("service"), "--max-seconds", "600")
     yield running
     running.stop()
 

@@ -37,6 +37,7 @@ ROOMS = [
     "rules",
     "kinds",
     "operations",
+    "operation_list",
     "inputs",
     "networks",
     "csv_tables",

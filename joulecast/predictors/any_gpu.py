@@ -15,6 +15,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..operation_list import OperationList
 from ..operations import MODES, Operation
 from .baseline import smooth_max
 from .calibration import Calibration
@@ -143,6 +144,7 @@ class AnyGpuPredictor:
         return self._predict(operations, float(self.gpu.boost_clock_mhz), np.inf)
 
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
+        operations = OperationList.of(operations)
         for operation in operations:
             if operation.mode != self.mode:
                 raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
@@ -152,13 +154,13 @@ class AnyGpuPredictor:
         values = np.full((6, len(operations)), np.nan)
         work = None
         if covered.any():
-            some = [operation for operation, known in zip(operations, covered, strict=True) if known]
+            some = operations if covered.all() else OperationList(compress(operations, covered))
             work = self.work(some)
             values[:, covered] = self._predict_covered(some, work, clock, cap_w)
             work = work.among(covered)
         time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
         return OperationPredictions(
-            operations=tuple(operations),
+            operations=operations,
             time_s=time_s,
             power_w=power_w,
             energy_j=time_s * power_w,

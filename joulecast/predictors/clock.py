@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -149,10 +150,14 @@ class Work:
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)
         slower = self.clock_mhz / clock_mhz
         device_s = self.parts.slowed(slower).overlapped_s
-        logic = (relative_voltage(self.gpu, clock_mhz) / relative_voltage(self.gpu, self.clock_mhz)) ** 2
+        logic = (relative_voltage(self.gpu, clock_mhz) / self._own_voltage) ** 2
         longer = device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
         dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self.awake_j * longer / slower)
         return device_s, dynamic_j
+
+    @cached_property
+    def _own_voltage(self) -> FloatArray:
+        return relative_voltage(self.gpu, self.clock_mhz)
 
     def held_mhz(self, clock_mhz: float, power_limit_w: float) -> FloatArray:
         """The clock that each operation runs at in a loop of its own: as asked for, or as the cap allows."""
@@ -221,9 +226,9 @@ def throttled_mhz(
         power_limit_w: The cap.
     """
     boost = float(gpu.boost_clock_mhz)
-    ratio = device_s / LeastTimes.of(operations, gpu, boost).time_s
-    # Whatever the clock was, it took that long: nothing in it scales.
     least = LeastTimes.of(operations, gpu, boost)
+    ratio = device_s / least.time_s
+    # Whatever the clock was, it took that long: nothing in it scales.
     still = replace(
         Work.of(operations, gpu, boost, ratio, constants),
         parts=LeastTimes(np.zeros(len(operations)), least.time_s * ratio, np.zeros(len(operations))),

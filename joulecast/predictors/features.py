@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..hardware import GPU
 from ..kinds import KINDS
+from ..operation_list import OperationList
 from ..operations import ELEMENT_BYTES, PRECISIONS, Operation
 from ..rules import size
 from .tiles import TILE_NAMES, WINOGRAD, computed_flops, tile_features
@@ -74,6 +75,9 @@ FEATURE_NAMES: tuple[str, ...] = (
     *(f"family_{family}" for family in FAMILIES),
     *(f"kind_{kind}" for kind in _KINDS_APART),
 )
+
+FEATURE_PLACES = {name: place for place, name in enumerate(FEATURE_NAMES)}
+"""Feature -> its column."""
 
 PRODUCTS: tuple[str, ...] = ("convolution", "matmul", "attention")
 """Families that are computed as products, tile by tile."""
@@ -225,12 +229,10 @@ def _numbers(operation: Operation) -> _Numbers:
 
 def numbers_of(operations: Sequence[Operation]) -> Any:
     """The numbers of many operations: _Numbers whose fields are arrays, to be read only."""
-    return _numbers_of(tuple(operations))
+    return OperationList.of(operations).derived(_numbers_of)
 
 
-# A network is asked about again and again: for features, least times and energies, on every GPU of a search.
-@lru_cache(maxsize=8)
-def _numbers_of(operations: tuple[Operation, ...]) -> _Numbers:
+def _numbers_of(operations: OperationList) -> _Numbers:
     table = np.array([_numbers(operation) for operation in operations], dtype=float).reshape(-1, len(_Numbers._fields))
     columns = np.ascontiguousarray(table.T)
     columns.flags.writeable = False
@@ -239,9 +241,12 @@ def _numbers_of(operations: tuple[Operation, ...]) -> _Numbers:
 
 def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArray:
     """A value for each operation that follows from its precision; asked for those that occur."""
-    listed = places.astype(int).tolist()
-    present = {place: value(PRECISIONS[place]) for place in sorted(set(listed))}
-    return np.array([present[place] for place in listed], dtype=float)
+    at = places.astype(int)
+    values = np.full(len(PRECISIONS), np.nan)
+    for place in sorted(set(at.tolist())):
+        values[place] = value(PRECISIONS[place])
+    chosen: FloatArray = values[at]
+    return chosen
 
 
 def _winograd(operation: Operation) -> float:
@@ -316,46 +321,78 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    n = numbers_of(operations)
+    listed = OperationList.of(operations)
+    n = numbers_of(listed)
     line = _tiled_roofline(n, gpu, clock_mhz)
     on_tensor_cores = _on_tensor_cores(n, gpu)
-    product = n.is_product > 0
-    fill = np.where(product, n.rows * n.columns / (_up(n.rows) * _up(n.columns)), 1.0)
+    matrix = listed.derived(size_features).copy()
+    columns: dict[str, FloatArray | float] = {
+        "log_roofline": _log(np.maximum(line.time_s, _LEAST_TIME_S)),
+        "log_compute_time": _log(line.compute_s),
+        "log_memory_time": _log(line.memory_s),
+        **gpu_features(listed, gpu),
+        "clock_ratio": clock_mhz / gpu.boost_clock_mhz,
+        **dict(zip(TILE_NAMES, tile_features(n, gpu, on_tensor_cores), strict=True)),
+    }
+    for name, values in columns.items():
+        matrix[:, FEATURE_PLACES[name]] = values
+    return matrix, line
+
+
+def gpu_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
+    """Features that set sizes in relation to a GPU, at any clock.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    blocks, touched = operations.derived(_filling)
+    return {
+        "log_waves": _log(blocks / gpu.sms),
+        "log_cache_fill": _log(touched / gpu.l2_bytes),
+        "tensor_cores": _on_tensor_cores(numbers_of(operations), gpu),
+    }
+
+
+def _filling(operations: OperationList) -> tuple[FloatArray, FloatArray]:
+    """Blocks that the output is computed in, and bytes that are touched."""
+    n = numbers_of(operations)
     blocks = n.batch * _up(n.rows) * _up(n.columns) / _TILE**2
-    touched = n.element_bytes * (n.input_size + n.output_size + n.parameters)
-    columns = [
-        _log(np.maximum(line.time_s, _LEAST_TIME_S)),
-        _log(line.compute_s),
-        _log(line.memory_s),
-        _log(n.flops + 1) - _log(n.bytes_read + n.bytes_written + 1),
-        _log(n.flops + 1),
-        _log(n.bytes_read + 1),
-        _log(n.bytes_written + 1),
-        _log(n.input_size),
-        _log(n.output_size),
-        _log(n.parameters + 1),
-        _log(n.first_size),
-        _log(n.channels_in),
-        _log(n.channels_out),
-        _log(n.positions),
-        n.kernel,
-        n.stride,
-        _log(n.groups),
-        n.channels_in // n.groups,
-        n.bias,
-        _log(n.rows),
-        _log(n.columns),
-        _log(n.reduction),
-        fill,
-        _log(blocks / gpu.sms),
-        _log(touched / gpu.l2_bytes),
-        (n.last_size % 4 == 0) * 1.0 + (n.last_size % 8 == 0),
-        (n.channels_in % 8 == 0) * 1.0 + (n.channels_out % 8 == 0),
-        on_tensor_cores,
-        n.is_identity,
-        np.full(len(operations), clock_mhz / gpu.boost_clock_mhz),
-        *tile_features(n, gpu, on_tensor_cores),
-        *(n.family == place for place in range(len(FAMILIES))),
-        *(n.kind == KIND_PLACES[kind] for kind in _KINDS_APART),
-    ]
-    return np.column_stack(columns).astype(float), line
+    return blocks, n.element_bytes * (n.input_size + n.output_size + n.parameters)
+
+
+def size_features(operations: OperationList) -> FloatArray:
+    """The columns of `features` that are the same on all GPUs; zeros in the others. To be read only."""
+    n = numbers_of(operations)
+    product = n.is_product > 0
+    columns = {
+        "log_intensity": _log(n.flops + 1) - _log(n.bytes_read + n.bytes_written + 1),
+        "log_flops": _log(n.flops + 1),
+        "log_bytes_read": _log(n.bytes_read + 1),
+        "log_bytes_written": _log(n.bytes_written + 1),
+        "log_input_size": _log(n.input_size),
+        "log_output_size": _log(n.output_size),
+        "log_parameters": _log(n.parameters + 1),
+        "log_batch": _log(n.first_size),
+        "log_channels_in": _log(n.channels_in),
+        "log_channels_out": _log(n.channels_out),
+        "log_positions": _log(n.positions),
+        "kernel": n.kernel,
+        "stride": n.stride,
+        "log_groups": _log(n.groups),
+        "channels_per_group": n.channels_in // n.groups,
+        "bias": n.bias,
+        "log_rows": _log(n.rows),
+        "log_columns": _log(n.columns),
+        "log_reduction": _log(n.reduction),
+        "tile_fill": np.where(product, n.rows * n.columns / (_up(n.rows) * _up(n.columns)), 1.0),
+        "last_size_alignment": (n.last_size % 4 == 0) * 1.0 + (n.last_size % 8 == 0),
+        "channel_alignment": (n.channels_in % 8 == 0) * 1.0 + (n.channels_out % 8 == 0),
+        "identity": n.is_identity,
+        **{f"family_{family}": n.family == place for place, family in enumerate(FAMILIES)},
+        **{f"kind_{kind}": n.kind == KIND_PLACES[kind] for kind in _KINDS_APART},
+    }
+    matrix = np.zeros((len(operations), len(FEATURE_NAMES)))
+    for name, values in columns.items():
+        matrix[:, FEATURE_PLACES[name]] = values
+    matrix.flags.writeable = False
+    return matrix

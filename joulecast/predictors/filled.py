@@ -101,8 +101,9 @@ class FilledPredictor:
 
     def filled(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these are filled in, as kinds with their precision."""
-        lacking = [operation for operation in operations if not self.own.covers(operation)]
-        return tuple(dict.fromkeys(group_of(operation, self.gpu) for operation in lacking))
+        # (kind and precision decide; thousands of operations are of a few dozen)
+        some = {(operation.kind, operation.precision): operation for operation in operations}.values()
+        return tuple(dict.fromkeys(group_of(each, self.gpu) for each in some if not self.own.covers(each)))
 
 
 def _spread(

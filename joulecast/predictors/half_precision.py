@@ -12,6 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..operation_list import OperationList
 from ..operations import Operation
 from .features import FAMILIES, FloatArray, numbers_of
 from .numbers import numbers
@@ -55,7 +56,13 @@ class HalfPrecision:
 
 def half_groups(operations: Sequence[Operation]) -> FloatArray:
     """Which are products, convolutions and others in half precision: zeros and ones, shape (3, operations)."""
+    return OperationList.of(operations).derived(_half_groups)
+
+
+def _half_groups(operations: OperationList) -> FloatArray:
     n = numbers_of(operations)
     half, convolution = n.element_bytes == 2, n.family == FAMILIES.index("convolution")
     product = (n.is_product > 0) & ~convolution
-    return np.array([half & product, half & convolution, half & ~product & ~convolution], dtype=float)
+    groups = np.array([half & product, half & convolution, half & ~product & ~convolution], dtype=float)
+    groups.flags.writeable = False
+    return groups

@@ -104,7 +104,7 @@ def predict_over_clocks(
         gpu.checked_clock_mhz(float(clock))
     cap_w = gpu.checked_power_limit_w(power_limit_w)
     counts = np.array([entry.count for entry in network], dtype=float)
-    operations = [entry.operation for entry in network]
+    operations = network.operations
     if isinstance(predictor.operations, AnyGpuPredictor):
         predictions = predictor.operations.uncapped(operations)
     else:

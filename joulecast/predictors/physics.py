@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -91,12 +91,12 @@ class LeastTimes:
         """The same at a clock that is lower by a factor."""
         return type(self)(self.compute_s * factor, self.memory_s, self.cache_s * factor)
 
-    @property
+    @cached_property
     def time_s(self) -> FloatArray:
         """The p-norm of the three, at least a nanosecond."""
         return np.maximum(self.overlapped_s, _LEAST_S)
 
-    @property
+    @cached_property
     def overlapped_s(self) -> FloatArray:
         """The p-norm of the three, p = 3."""
         norm: FloatArray = np.cbrt(_cubed(self.compute_s) + _cubed(self.memory_s) + _cubed(self.cache_s))
@@ -110,6 +110,11 @@ class LeastTimes:
 @cache
 def _voltage_like() -> GPU:
     return find_gpu(_VOLTAGE_LIKE)
+
+
+@cache
+def _boost_voltage(gpu: GPU) -> float:
+    return float(gpu.voltage.at(float(gpu.boost_clock_mhz))) if gpu.voltage else 1.0
 
 
 def _half_tiles(n: Any, gpu: GPU) -> FloatArray:
@@ -144,7 +149,7 @@ def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
     if curve is None:  # a catalogue that was changed
         return np.ones_like(np.atleast_1d(np.asarray(clock_mhz, dtype=float)))
     clocks = np.atleast_1d(np.asarray(clock_mhz, dtype=float)) * known.boost_clock_mhz / gpu.boost_clock_mhz
-    relative: FloatArray = curve.at(clocks) / curve.at(float(known.boost_clock_mhz))
+    relative: FloatArray = curve.at(clocks) / _boost_voltage(known)
     return relative
 
 
@@ -163,7 +168,7 @@ def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
 
 def _idle_like_known(relative_clock: FloatArray) -> FloatArray:
     """Power without work over that at the boost clock, as the GPU has it whose voltage is taken for others."""
-    known = find_gpu(_VOLTAGE_LIKE)
+    known = _voltage_like()
     curve = known.idle_curve
     if curve is None:  # a catalogue that was changed
         return np.ones_like(relative_clock)

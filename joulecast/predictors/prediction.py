@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -292,7 +293,7 @@ class NetworkPredictor:
             raise InputError("unknown composition", given=repr(chosen), allowed=", ".join(COMPOSITIONS))
         gpu = self.operations.gpu
         clock, cap_w = gpu.checked_clock_mhz(clock_mhz), gpu.checked_power_limit_w(power_limit_w)
-        predictions = self.operations.predict([entry.operation for entry in network], clock, cap_w)
+        predictions = self.operations.predict(network.operations, clock, cap_w)
         self._refuse_uncovered(predictions, strict)
         counts = np.array([entry.count for entry in network], dtype=float)
         if chosen == "overlap":
@@ -372,12 +373,14 @@ class NetworkPredictor:
         return clock_mhz == gpu.boost_clock_mhz and power_limit_w == gpu.power_limit_w
 
     def _bounds(self, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
-        known = [o for o, s in zip(predictions.operations, predictions.source, strict=True) if s != "missing"]
-        by_line = dict(zip(known, roofline(known, self.operations.gpu, clock_mhz).bounds, strict=True))
+        known = [source != "missing" for source in predictions.source]
+        some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
+        by_line = iter(roofline(some, self.operations.gpu, clock_mhz).bounds)
         # (a missing operation has no device time, and no bound that anybody could know)
         on_device = predictions.device_time_s >= predictions.host_time_s + self.host.offset_s
-        for operation, longer in zip(predictions.operations, on_device.tolist(), strict=True):
-            yield by_line[operation] if longer else "launch"
+        for is_known, longer in zip(known, on_device.tolist(), strict=True):
+            bound = next(by_line) if is_known else "launch"
+            yield bound if longer else "launch"
 
     def _refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
         missing = [
@@ -408,7 +411,7 @@ class NetworkPredictor:
         """Kinds and precisions that the GPU's own predictor lacks."""
         if not isinstance(self.operations, FilledPredictor):
             return ()
-        return self.operations.filled([entry.operation for entry in network])
+        return self.operations.filled(network.operations)
 
     def _notes(
         self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float, spread: NetworkSpread | None

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from itertools import compress
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..operation_list import OperationList
 from ..operations import Operation
 from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
 from .calibration import Calibration
@@ -26,6 +28,7 @@ INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_ov
 
 
 _LEAST_S = 1e-15
+Found = TypeVar("Found")
 
 
 class PredictsOperations(Protocol):
@@ -168,6 +171,13 @@ class OperationPredictions:
         )
 
 
+def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found]) -> list[Found]:
+    """A value for each operation that follows from its kind and precision; asked for those that occur."""
+    keys = [(operation.kind, operation.precision) for operation in operations]
+    known = {key: value(operation) for key, operation in dict(zip(keys, operations, strict=True)).items()}
+    return [known[key] for key in keys]
+
+
 def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
     """Put features and baseline together as a regressor wants them."""
     return np.column_stack([matrix, np.log(loop_s), np.log(loop_s / host_s)]).astype(np.float32)
@@ -222,13 +232,14 @@ class OperationPredictor:
         Raises:
             InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
+        operations = OperationList.of(operations)
         for operation in operations:
             if operation.mode != self.mode:
                 raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
-        groups = [self._group(operation) for operation in operations]
+        groups = _by_kind(operations, self._group)
         covered = np.array([group is not None for group in groups], dtype=bool)
-        some = [operation for operation, group in zip(operations, groups, strict=True) if group is not None]
+        some = operations if covered.all() else OperationList(compress(operations, covered))
         values = np.full((6, len(operations)), np.nan)
         work = None
         if some:
@@ -239,7 +250,7 @@ class OperationPredictor:
         as_measured = clock == self.gpu.boost_clock_mhz and cap_w == self.gpu.power_limit_w
         measured = self.measured if as_measured else frozenset()
         return OperationPredictions(
-            operations=tuple(operations),
+            operations=operations,
             time_s=time_s,
             power_w=power_w,
             energy_j=time_s * power_w,
@@ -276,14 +287,12 @@ class OperationPredictor:
         default = float(self.gpu.boost_clock_mhz)
         matrix, line = features(operations, self.gpu, default)
         host_s = self.baseline.host_s(groups)
-        own = np.array(
-            [group_of(op, self.gpu) == group for op, group in zip(operations, groups, strict=True)], dtype=bool
-        )
+        without_stand_in = _by_kind(operations, lambda operation: group_of(operation, self.gpu))
+        own = np.array([a == b for a, b in zip(without_stand_in, groups, strict=True)], dtype=bool)
         loops, costs = self._by_constants(groups, line)
         if own.any():
             learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own])
-            mine = [operation for operation, is_own in zip(operations, own, strict=True) if is_own]
-            mine_in = [group_of(operation, self.gpu) for operation in mine]
+            mine, mine_in = [*compress(operations, own)], [*compress(groups, own)]
             learned_costs = self.baseline.device_costs(mine, mine_in, learned, self.gpu)
             for whole, part in (
                 (loops.time_s, learned.time_s),

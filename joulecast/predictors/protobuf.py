@@ -134,14 +134,11 @@ def bytes_field(number: int, *parts: bytes) -> bytes:
 def packed_integers(values: NDArray[np.int64]) -> bytes:
     """Numbers that are not negative, one after the other as a packed field holds them."""
     unsigned = values.astype(np.uint64)
-    lengths = np.ones(len(unsigned), np.int64)
-    for i in range(1, _MOST_VARINT_BYTES):
-        lengths += (unsigned >> np.uint64(7 * i)) > 0
-    ends = np.cumsum(lengths)
-    found = np.zeros(int(ends[-1]) if len(ends) else 0, np.uint8)
-    for i in range(int(lengths.max(initial=0))):
-        there = lengths > i
-        septet = (unsigned[there] >> np.uint64(7 * i)) & np.uint64(0x7F)
-        more = np.where(lengths[there] > i + 1, np.uint64(0x80), np.uint64(0))
-        found[(ends - lengths)[there] + i] = septet | more
-    return found.tobytes()
+    widest = max(1, -(-int(unsigned.max(initial=0)).bit_length() // 7))
+    # A row for each number, a column for each seven bits of it; what is above its highest bit is left out.
+    rest = unsigned[:, None] >> (7 * np.arange(widest, dtype=np.uint64))
+    more = (rest > 0x7F).astype(np.uint8) << 7
+    there = rest > 0
+    there[:, 0] = True
+    septets = rest.astype(np.uint8) & 0x7F | more
+    return septets[there].tobytes()

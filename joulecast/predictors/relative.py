@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..hardware import GPU
+from ..operation_list import OperationList
 from ..operations import ELEMENT_BYTES, Operation
-from .features import FEATURE_NAMES, KIND_PLACES, FloatArray, features, numbers_of
+from .features import FEATURE_NAMES, KIND_PLACES, FloatArray, gpu_features, numbers_of, size_features
 from .physics import LeastTimes
 
 _SHARED = (
@@ -53,6 +54,7 @@ _KINDS_APART = (
     "adaptive_avg_pool2d",
 )
 _COLUMNS = [FEATURE_NAMES.index(name) for name in _SHARED]
+_FILLED_TILES, _WAVE_TILES = (32, 128), (64, 128)
 # AMD's targets beside the NVIDIA generation of their time.
 _GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
 _LEAST_S = 1e-12
@@ -60,8 +62,8 @@ _LEAST_S = 1e-12
 RELATIVE_NAMES: tuple[str, ...] = (
     *_SHARED,
     *(f"kind_{kind}" for kind in _KINDS_APART),
-    *(f"log_{side}_fill_{tile}" for tile in (32, 128) for side in ("row", "column")),
-    *(f"log_last_wave_{tile}" for tile in (64, 128)),
+    *(f"log_{side}_fill_{tile}" for tile in _FILLED_TILES for side in ("row", "column")),
+    *(f"log_last_wave_{tile}" for tile in _WAVE_TILES),
     "log_compute_over_memory",
     "log_cycles",
     "generation",
@@ -72,6 +74,8 @@ RELATIVE_NAMES: tuple[str, ...] = (
     "training",
 )
 """What `relative_features` gives, column by column; a stored predictor names them."""
+
+_PLACES = {name: place for place, name in enumerate(RELATIVE_NAMES)}
 
 
 def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
@@ -86,41 +90,50 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
+    listed = OperationList.of(operations)
     clock_mhz = float(gpu.boost_clock_mhz)
-    matrix, _ = features(operations, gpu, clock_mhz)
-    least = LeastTimes.of(operations, gpu, clock_mhz)
+    least = LeastTimes.of(listed, gpu, clock_mhz)
     peak = gpu.peak_flops["fp32"]
-    of_gpu = (
-        _generation(gpu),
-        np.log(peak / gpu.memory_bandwidth),
-        np.log(gpu.sms),
-        np.log(gpu.power_limit_w / (peak / 1e12)),
-    )
-    numbers = numbers_of(operations)
-    rows = len(operations)
-    columns = [
-        matrix[:, _COLUMNS],
-        np.column_stack([numbers.kind == KIND_PLACES[kind] for kind in _KINDS_APART]),
-        *_fills(numbers, gpu),
-        np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
-        np.log(least.time_s * clock_mhz * 1e6),
-        np.tile(of_gpu, (rows, 1)),
-        numbers.element_bytes == ELEMENT_BYTES["fp16"],
-        numbers.is_training,
-    ]
-    stacked: FloatArray = np.column_stack(columns).astype(float)
-    return stacked
+    matrix = listed.derived(_same_everywhere).copy()
+    columns: dict[str, FloatArray | float] = {
+        **gpu_features(listed, gpu),
+        **dict(_last_waves(numbers_of(listed), gpu)),
+        "log_compute_over_memory": np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
+        "log_cycles": np.log(least.time_s * clock_mhz * 1e6),
+        "generation": _generation(gpu),
+        "log_ridge": np.log(peak / gpu.memory_bandwidth),
+        "log_sms": np.log(gpu.sms),
+        "log_watts_per_tflops": np.log(gpu.power_limit_w / (peak / 1e12)),
+    }
+    for name, values in columns.items():
+        matrix[:, _PLACES[name]] = values
+    return matrix
 
 
-def _fills(n: Any, gpu: GPU) -> Iterator[FloatArray]:
-    """How well products fill tiles of some sizes, and their tiles the last wave over the multiprocessors."""
+def _same_everywhere(operations: OperationList) -> FloatArray:
+    """The columns that are the same on all GPUs; the others are to be filled in."""
+    n = numbers_of(operations)
     product = n.is_product > 0
-    for tile in (32, 128):
-        for side in (n.rows, n.columns):
-            yield np.where(product, np.log(side / (np.ceil(side / tile) * tile)), 0.0)
-    for tile in (64, 128):
+    matrix = np.zeros((len(operations), len(RELATIVE_NAMES)))
+    matrix[:, : len(_SHARED)] = operations.derived(size_features)[:, _COLUMNS]
+    for kind in _KINDS_APART:
+        matrix[:, _PLACES[f"kind_{kind}"]] = n.kind == KIND_PLACES[kind]
+    for tile in _FILLED_TILES:
+        for name, side in (("row", n.rows), ("column", n.columns)):
+            fill = np.log(side / (np.ceil(side / tile) * tile))
+            matrix[:, _PLACES[f"log_{name}_fill_{tile}"]] = np.where(product, fill, 0.0)
+    matrix[:, _PLACES["half_precision"]] = n.element_bytes == ELEMENT_BYTES["fp16"]
+    matrix[:, _PLACES["training"]] = n.is_training
+    matrix.flags.writeable = False
+    return matrix
+
+
+def _last_waves(n: Any, gpu: GPU) -> Iterator[tuple[str, FloatArray]]:
+    """How well the tiles of products fill the last wave over the multiprocessors."""
+    product = n.is_product > 0
+    for tile in _WAVE_TILES:
         waves = n.batch * np.ceil(n.rows / tile) * np.ceil(n.columns / tile) / gpu.sms
-        yield np.where(product, np.log(np.ceil(waves) / waves), 0.0)
+        yield f"log_last_wave_{tile}", np.where(product, np.log(np.ceil(waves) / waves), 0.0)
 
 
 def _generation(gpu: GPU) -> float:

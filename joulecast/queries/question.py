@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
@@ -31,6 +32,11 @@ class Variant:
     network: Network
     precision: str
     batch_size: int | None
+
+    @cached_property
+    def real_precisions(self) -> frozenset[str]:
+        """Those of its operations."""
+        return frozenset(operation.precision for operation in self.network.operations)
 
 
 @dataclass(frozen=True)

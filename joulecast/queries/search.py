@@ -193,7 +193,7 @@ def _reason_against(
         InputError: It was the only one asked for, and has not the precision or cannot be capped there.
     """
     try:
-        for precision in {entry.operation.precision for entry in variant.network}:
+        for precision in variant.real_precisions:
             gpu.running_precision(precision)
         gpu.checked_power_limit_w(question.power_limit_w)
     except InputError as error:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from ..api import explain, predict, predict_operations
 from ..csv_tables import table_csv
-from ..errors import InputError, JoulecastError, MissingDependencyError
+from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError
 from ..hardware import gpus
 from ..inputs import InputShape, shape_from_json, shape_to_json
 from ..networks import Dropped, Entry, Network
@@ -46,6 +46,7 @@ Found = TypeVar("Found", Network, Entry)
 
 # An operation of this many FLOPs or bytes would take a GPU weeks, and its figures leave what a float can add up.
 _LARGEST_WORK = 1e21
+_MODELS = "/v1/models lists them; of any other model send the operations, as `joulecast extract --json` lists them"
 
 
 @dataclass(frozen=True)
@@ -191,13 +192,21 @@ class Answers:
             return named_network(model, input_shape, **options, may_trace=may_trace)
 
         try:
-            return _refusing_overflow(network, False)
-        except MissingDependencyError:
-            if not self._settings.extraction:
+            try:
+                return _refusing_overflow(network, False)
+            except MissingDependencyError:
+                if not self._settings.extraction:
+                    raise
+            # Tracing changes how torch works for the while, so one at a time.
+            with self._tracing:
+                return _refusing_overflow(network, True)
+        except UnknownNameError as error:
+            if error.what != "unknown model":
                 raise
-        # Tracing changes how torch works for the while, so one at a time.
-        with self._tracing:
-            return _refusing_overflow(network, True)
+            # The library would also take modules and files; what it takes the name for holds here, too.
+            suggestion, asked, _ = (error.hint or "").partition("? ")
+            hint = f"{suggestion}? {_MODELS}" if asked else _MODELS
+            raise UnknownNameError(error.what, given=error.given, allowed=error.allowed, hint=hint) from error
 
     def _listed(self, subject: Subject, items: list[OperationItem], precision: str) -> Network:
         if subject.cache_length is not None:

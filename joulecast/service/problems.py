@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
@@ -83,20 +84,30 @@ def validation_problem(error: RequestValidationError) -> JoulecastError:
     """What the schema refuses, in the same four parts: the first of the faults, and how many more there are."""
     faults = error.errors()
     first = faults[0]
-    where = ".".join(str(part) for part in first["loc"][1:])
+    where = _place(first)
     if first["type"] == "json_invalid":
         return ServiceError(400, "json", "the body is no JSON", given=str(first.get("ctx", {}).get("error", "")))
-    more = f"; {len(faults) - 1} more like this" if len(faults) > 1 else ""
+    # One value that fits none of the forms of a field is one fault, however many forms there are.
+    others = len({_place(fault) for fault in faults} - {where})
+    more = f"; {others} more like this" if others else ""
     if first["type"] == "extra_forbidden":
         return ServiceError(422, "input", f"there is no field {where!r}{more}", given=where, hint=_LISTED)
     if first["type"] == "missing":
         return ServiceError(422, "input", f"the field {where!r} is missing{more}", hint=_LISTED)
     place = where or "body"
+    shape = where == "input_shape" or where.startswith("input_shape.")
+    allowed = _SHAPES if shape else first["msg"].removeprefix("Value error, ")
     return ServiceError(
-        422, "input", f"{place} is not as it should be{more}", given=_shown(first.get("input")), allowed=first["msg"]
+        422, "input", f"{place} is not as it should be{more}", given=_shown(first.get("input")), allowed=allowed
     )
 
 
+def _place(fault: dict[str, Any]) -> str:
+    """The field that is at fault, without the names that pydantic gives to the forms that it may have."""
+    return ".".join(str(part) for part in fault["loc"][1:] if re.fullmatch(r"\w+", str(part)))
+
+
+_SHAPES = "sizes from 1 up: [32, 3, 224, 224]; of several inputs a list of such lists, or an object of name and list"
 _LISTED = "/v1/openapi.json lists the fields"
 
 

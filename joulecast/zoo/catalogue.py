@@ -17,7 +17,7 @@ from .any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .corrections import FORMS
 from .entry import Background, load_background, load_entry
 from .files import MANIFEST, predictor_of, read_manifest, read_plain
-from .store import pulled, pulled_folder
+from .store import NAME, pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
     **dict.fromkeys(("blend", "forest", "xgboost"), load_entry),
@@ -55,7 +55,6 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
         return Path(predictor)
     zoo = shipped("zoo")
     if predictor is None:
-        # (looked for by name: listing the whole zoo takes longer than a prediction)
         own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
         names = pulled()
         for name in (*own, ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU):
@@ -68,9 +67,10 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
         name = entry_name(gpu, name, mode)
     if found := pulled_folder(name):
         return found
-    known = entries(zoo)
-    if name in known:
+    # (looked for by name: listing the whole zoo takes as long as a prediction)
+    if NAME.fullmatch(name) and (zoo / name / MANIFEST).is_file():
         return zoo / name
+    known = entries(zoo)
     if predictor is None:
         trained = sorted({g.aliases[0] for g in gpus().values() if any(e.startswith(f"{g.slug}/") for e in known)})
         raise ZooError(
@@ -146,8 +146,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> N
 def _filled(found: NetworkPredictor) -> NetworkPredictor:
     """A GPU's own predictor with what it lacks filled in, where there is a predictor for any GPU."""
     own = found.operations
-    folder = shipped("zoo") / ANY_GPU
-    if not isinstance(own, OperationPredictor) or not (folder / MANIFEST).is_file():
+    if not isinstance(own, OperationPredictor) or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
         return found
     return replace(
         found, operations=FilledPredictor(own, lambda: find_predictor(own.gpu, own.mode, ANY_GPU).operations)

@@ -44,7 +44,7 @@ class Service:
         return f"http://127.0.0.1:{self.port}"
 
     def ask(self, path: str, question: Any = None, *, method: str | None = None, **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=300)
         body = question if isinstance(question, bytes | None) else json.dumps(question).encode()
         sent = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
         if body is not None:
@@ -60,7 +60,7 @@ class Service:
 
     def stop(self) -> int:
         self.process.terminate()
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=120)
 
 
 def start(folder: Path, *options: str, **environment: str) -> Service:
@@ -72,7 +72,7 @@ def start(folder: Path, *options: str, **environment: str) -> Service:
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1", "JOULECAST_CACHE": str(folder / "cache"), **environment},
         )
-    deadline_s = time.monotonic() + 60
+    deadline_s = time.monotonic() + 300
     port = None
     while time.monotonic() < deadline_s and process.poll() is None:
         events = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]

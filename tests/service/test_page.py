@@ -11,6 +11,7 @@ import pytest
 
 import joulecast
 from joulecast.units import si
+from service_process import TOKEN
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 CHROMEDRIVER = shutil.which("chromedriver")
@@ -31,7 +32,7 @@ class Page:
 
     def wait(self):
         """Until everything that was asked for is shown."""
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + 120
         while time.monotonic() < deadline_s:
             time.sleep(0.05)
             if self.js("return document.getElementById('results').getAttribute('aria-busy')") == "false":
@@ -77,7 +78,7 @@ def page(service, tmp_path_factory):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(CHROMEDRIVER))
-    driver.set_page_load_timeout(60)
+    driver.set_page_load_timeout(180)
     yield Page(driver, service.url)
     driver.quit()
 
@@ -156,6 +157,92 @@ def test_operations_are_pasted_and_faults_are_told(page):
     assert not page.find("#problem").is_displayed()
     # A refusal is a failed request, which the browser lists; nothing else is wrong.
     assert all("422" in message for message in page.complaints())
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "title"),
+    [
+        ("#shape", "32 x three", "this is no input shape"),
+        ("#shape", "0 x 128", "this is no input shape"),
+        ("#shape", "[8,", "the input shape is no JSON"),
+        ("#model", "", "no model is named"),
+        ("#cache", "many", "this is no number of tokens"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_without_asking(page, field, typed, title):
+    page.open("#model=bert_base&shape=8+x+128&gpus=A30")
+    page.choose(field, typed)
+    assert page.text("#problem").startswith(title)
+    assert "answer to the question before" in page.text("#problem")
+    assert page.js("return document.getElementById('answers').className") == "stale"
+    assert page.complaints() == []
+    page.open("#model=bert_base&shape=8+x+128&gpus=A30")
+    assert page.js("return document.getElementById('answers').className") == ""
+
+
+@pytest.mark.parametrize("pasted", ["", "[", "null", "{}", "[]"])
+def test_what_is_no_list_of_operations_is_told(page, pasted):
+    page.open()
+    page.js("document.querySelector('[name=subject][value=operations]').click()")
+    page.wait()
+    page.choose("#operations", pasted)
+    assert "operations" in page.text("#problem strong")
+    assert "joulecast extract" in page.text("#problem")
+    assert page.complaints() == []
+
+
+def test_a_tiny_operation_is_drawn(page):
+    page.open()
+    page.js("document.querySelector('[name=subject][value=operations]').click()")
+    page.wait()
+    page.choose("#operations", '{"operations": [{"kind": "relu", "input_shapes": [[4]]}], "name": "tiny"}')
+    assert page.text("#headline").startswith("tiny")
+    assert page.complaints() == []
+
+
+def test_the_calls_hold_all_that_was_asked(page):
+    page.open("#model=llama3_8b&shape=8+x+1&cache=2048&precision=bf16&gpus=H100+SXM")
+    asked = {"precision": "bf16", "cache_length": 2048}
+    prediction = joulecast.predict("llama3_8b", (8, 1), "H100 SXM", **asked)
+    assert page.texts(".card .value")[2] == si(prediction.energy_j, "J")
+    calls = page.text("#calls")
+    assert 'joulecast.predict("llama3_8b", (8, 1), "H100 SXM", precision="bf16", cache_length=2048)' in calls
+    assert "joulecast predict llama3_8b 8,1 --gpu 'H100 SXM' --precision bf16 --cache-length 2048" in calls
+    assert page.complaints() == []
+
+
+def test_the_address_keeps_the_view(page):
+    page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30,T4&objective=cost&price=2.5")
+    best = joulecast.best("resnet18", (8, 3, 224, 224), objective="cost", price_per_hour=2.5)[0]
+    assert f"{float(f'{1e6 * best.value:.3g}'):g}" in page.text("#best tbody tr").split()
+    page.choose(".card:nth-child(2) select", "optimum")
+    shown = page.texts(".value")
+    address = page.js("return location.hash")
+    page.open(address)
+    assert page.texts(".value") == shown
+    # Pasted into a page that is open already, an address is another question.
+    page.js("location.hash = '#model=resnet34&shape=8+x+3+x+224+x+224&gpus=L4'")
+    deadline_s = time.monotonic() + 120
+    while not page.text("#headline").startswith("resnet34") and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    page.wait()
+    assert page.texts(".card h3") == ["L4"]
+    assert page.find("#objective").get_attribute("value") == "energy"
+
+
+def test_asks_for_a_token(page, narrow):
+    other = Page(page.driver, narrow.url)
+    other.open()
+    for typed, said in [("not-the-token", "needs a token"), (TOKEN, "too many choices")]:
+        other.find("#token").send_keys(typed + "\n")
+        deadline_s = time.monotonic() + 120
+        while said not in other.text("#problem") and time.monotonic() < deadline_s:
+            time.sleep(0.05)
+        other.wait()
+        # This service takes no more than 50 choices: past the token, that is what it says.
+        assert said in other.text("#problem")
+    assert not other.find("#token").is_displayed()
+    other.complaints()
 
 
 def test_asks_nobody_else(page, service):

@@ -71,7 +71,7 @@ def test_too_much_is_refused(narrow):
 
 def waiting(running, count):
     """Wait until so many questions are computed, loading of predictors among them."""
-    deadline_s = time.monotonic() + 20
+    deadline_s = time.monotonic() + 200
     while f"joulecast_waiting_requests {count}\n" not in running.ask("/v1/metrics").text:
         assert time.monotonic() < deadline_s
 
@@ -112,7 +112,7 @@ def test_slow_clients_do_not_block_others(narrow):
         )
     assert narrow.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}).status == 200
     for i, each in enumerate(slow):
-        each.settimeout(10)
+        each.settimeout(60)
         said = each.recv(1000)
         assert said.startswith(b"HTTP/1.1 408") if i % 3 == 2 else said == b"", i
         each.close()
@@ -162,12 +162,12 @@ def test_finishes_what_it_has_begun(tmp_path, stopped):
     question = {"model": "resnet18", "input_shape": [1, 3, 224, 224], "precision": ["fp32", "fp16", "bf16"]}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         asked = pool.submit(running.ask, "/v1/sweep", question)
-        deadline_s = time.monotonic() + 20
+        deadline_s = time.monotonic() + 200
         while "joulecast_waiting_requests 1" not in running.ask("/v1/metrics").text and time.monotonic() < deadline_s:
             assert not asked.done()
         running.process.send_signal(signal.SIGTERM)
         assert asked.result().status == 200
-    assert running.process.wait(timeout=20) in (0, -signal.SIGTERM)
+    assert running.process.wait(timeout=120) in (0, -signal.SIGTERM)
 
 
 def test_killed_under_load_it_starts_again(tmp_path, stopped):
@@ -189,7 +189,7 @@ def test_killed_under_load_it_starts_again(tmp_path, stopped):
     for thread in threads:
         thread.start()
     folder = tmp_path / "cache" / "networks"
-    deadline_s = time.monotonic() + 40
+    deadline_s = time.monotonic() + 300
     while len(list(folder.glob("*.json"))) < 6 and time.monotonic() < deadline_s:
         time.sleep(0.01)
     running.process.kill()
@@ -215,7 +215,7 @@ def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path, stoppe
     before = running.ask("/v1/predict", question)
     generation = running.ask("/v1/version").json["generation"]
     push(small_entry, entry_name(find_gpu("A30"), DEFAULT_PREDICTOR, "inference"), str(source))
-    deadline_s = time.monotonic() + 40
+    deadline_s = time.monotonic() + 300
     while running.ask("/v1/version").json["generation"] == generation and time.monotonic() < deadline_s:
         time.sleep(0.05)
     after = running.ask("/v1/predict", question, If_None_Match=before.headers["etag"])

@@ -177,6 +177,27 @@ def test_refuses_what_cannot_be(service, question, status):
     assert {"type", "title", "status", "detail", "given", "allowed", "hint", "instance"} == answer.json.keys()
 
 
+def test_faults_are_named_by_the_field(service):
+    for shape in ({"32": ["three"]}, [0, 3, 224, 224], [[8, 3], "x"], "8,3"):
+        problem = service.ask("/v1/predict", {**RESNET, "input_shape": shape}).json
+        assert problem["title"].startswith("input_shape")
+        assert "[" not in problem["title"]
+        assert problem["allowed"].startswith("sizes from 1 up")
+    problem = service.ask(
+        "/v1/sweep", {"model": "resnet18", "input_shape": [8, 3, 224, 224], "price_per_hour": "x"}
+    ).json
+    assert problem["title"] == "price_per_hour is not as it should be"
+    assert service.ask("/v1/predict", {"gpu": "A30"}).json["allowed"] == "either a model or operations"
+
+
+def test_an_unknown_model_is_not_asked_for_as_a_file(service):
+    problem = service.ask("/v1/predict", {**RESNET, "model": "resnet19"}).json
+    assert problem["title"] == "unknown model"
+    assert problem["hint"].startswith("did you mean resnet")
+    assert "/v1/models" in problem["hint"]
+    assert ".pt2" not in problem["detail"]
+
+
 def test_lists_what_there_is(service):
     gpus = {gpu["short_name"]: gpu for gpu in service.ask("/v1/gpus").json["gpus"]}
     assert "48 networks" in gpus["A30"]["measured"]

@@ -4,10 +4,10 @@ import { showCalls, snippets } from "./calls.js";
 import { clockChart, frontChart } from "./charts.js";
 import { bestTable, cards, comparison } from "./choices.js";
 import { byId, h, mhz, series, shapeText } from "./format.js";
-import { setUp } from "./form.js";
+import { clocks, remember, setUp } from "./form.js";
 import { costTable, icicle, moduleTree } from "./modules.js";
 
-const state = { question: null, sweep: null, best: [], predictions: [], clocks: {}, where: 0, allCosts: false, allBest: false };
+const state = { question: null, sweep: null, best: [], predictions: [], where: 0, allCosts: false, allBest: false };
 let running = null;
 
 /** Ask everything that a question needs, and show it. */
@@ -31,9 +31,11 @@ async function answer(question) {
     state.where = Math.min(state.where, Math.max(0, answered.length - 1));
     byId("problem").hidden = true;
     byId("answers").hidden = false;
+    byId("answers").classList.remove("stale");
     show();
     const missing = gpus.filter((gpu) => !known.has(gpu.name)).map((gpu) => `${gpu.short_name} ${reason(gpu.name)}`);
-    say(missing.length ? `Left out: ${missing.join("; ")}` : "");
+    byId("missing").textContent = missing.length ? `Left out: ${missing.join("; ")}` : "";
+    say("");
   } catch (error) {
     if (error.name === "AbortError") return;
     refuse(error);
@@ -42,7 +44,7 @@ async function answer(question) {
 }
 
 function predict(job, gpu, sweep, signal) {
-  const wanted = state.clocks[gpu.name] ?? "default";
+  const wanted = clocks[gpu.name] ?? "default";
   const rows = sweep.rows.filter((row) => row.gpu === gpu.name);
   const clock = wanted === "default" ? null : wanted === "optimum" ? optimum(rows).clock_mhz : Number(wanted);
   return ask("predict", { ...job, gpu: gpu.name, ...(clock ? { clock_mhz: clock } : {}) }, signal);
@@ -57,8 +59,8 @@ function show() {
   byId("headline").textContent = [sweep.network, shapeText(sweep.input_shape)].filter(Boolean).join(", ")
     + `, ${sweep.mode}, per iteration`;
   cards(byId("cards"), gpus, predictions, {
-    rowsOf, optimum, clocks: state.clocks, objective: question.objectiveName,
-    choose: (gpu, clock) => { state.clocks[gpu.name] = clock; answer(state.question); },
+    rowsOf, optimum, clocks, objective: question.objectiveName,
+    choose: (gpu, clock) => { clocks[gpu.name] = clock; remember(); answer(state.question); },
   });
   byId("comparison").textContent = comparison(gpus, predictions);
   charts();
@@ -108,11 +110,16 @@ function say(text) {
 }
 
 function refuse(error) {
+  // What is still being computed answers the question before.
+  running?.abort();
+  byId("results").setAttribute("aria-busy", "false");
   const problem = error instanceof Refusal ? error.problem : { title: "the page has a fault", hint: String(error) };
   if (!(error instanceof Refusal)) console.error(error);
-  const parts = [["given", problem.given], ["allowed", problem.allowed], ["next", problem.hint]].filter(([, value]) => value);
+  const parts = [["given", problem.given], ["allowed", problem.allowed], ["next", problem.status === 401 ? "enter it in the form" : problem.hint]].filter(([, value]) => value);
   byId("problem").replaceChildren(h("strong", {}, problem.title),
-    h("dl", {}, parts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])));
+    h("dl", {}, parts.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
+    ...(byId("answers").hidden ? [] : [h("p", {}, "Below is still the answer to the question before.")]));
+  byId("answers").classList.add("stale");
   byId("problem").hidden = false;
   byId("token-field").hidden = problem.status !== 401;
   if (problem.status === 401) byId("token").focus();

@@ -1,4 +1,4 @@
-// The question of the page as a call of the library, the command line and HTTP.
+// The question of the page as a call of the library and of the command line.
 import { byId, h } from "./format.js";
 
 function tuple(shape) {
@@ -23,7 +23,8 @@ export function snippets(question, gpus, clock, objective) {
   const listed = !subject.model;
   const model = listed ? 'joulecast.Network.load("network.json")' : text(subject.model);
   const shape = listed ? "None" : tuple(subject.input_shape);
-  const named = Object.entries(options).filter(([name, value]) => value !== null && value !== USUAL[name]);
+  const cached = subject.cache_length ? { cache_length: subject.cache_length } : {};
+  const named = Object.entries({ ...options, ...cached }).filter(([name, value]) => value !== null && value !== USUAL[name]);
   const keywords = named.map(([name, value]) => `, ${name}=${text(value)}`).join("");
   const prices = Object.entries(tariff).map(([name, value]) => `, ${name}=${text(value)}`).join("");
   const flags = named.map(([name, value]) => (name === "mode" ? "--training" : `--${name.replace("_", "-")} ${value}`));

@@ -3,7 +3,7 @@ import { byId, mhz, si } from "./format.js";
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 const plots = new Map();
-const HINT = "Point at the chart, or use the arrow keys in it, to read it off.";
+const HINT = "Point at it, tap, or use the arrow keys to read it off.";
 
 function place(id, options, data, label) {
   plots.get(id)?.destroy();
@@ -97,6 +97,19 @@ function read(plot, curves, quantity, unit, out) {
   }).join(" · ");
 }
 
+/** Round values within a logarithmic axis: 1, 2, 5, 10, ..., closer together where it spans little. */
+function roundTicks(plot, index, low, high) {
+  // Along the bottom of a phone there is room for few.
+  const crowded = index === 0 && plot.width < 480 && high / low > 12;
+  const steps = crowded || high / low > 1000 ? [1] : high / low > 12 ? [1, 2, 5] : [1, 1.5, 2, 3, 4, 5, 6, 8];
+  const ticks = [];
+  for (let power = 10 ** Math.floor(Math.log10(low)); power <= high; power *= 10) {
+    ticks.push(...steps.map((step) => step * power).filter((tick) => tick >= low && tick <= high));
+  }
+  return ticks;
+}
+const logarithmic = { splits: roundTicks, filter: (plot, ticks) => ticks };
+
 const around = (u, low, high) => [low / 1.12, high * 1.12];
 
 /** Energy over time of all rows; front: those that nothing beats; mine: {full name of a GPU: place}. */
@@ -115,8 +128,8 @@ export function frontChart(id, rows, front, mine) {
     cursor: { drag: { x: false, y: false }, points: { show: false } },
     scales: { x: { time: false, distr: 3, range: around }, y: { distr: 3, range: around } },
     axes: [
-      axis(seconds, { label: "time per iteration", labelSize: 18, labelFont: "12px system-ui", size: 34, space: 60 }),
-      axis(joules, { size: 62 }),
+      axis(seconds, { label: "time per iteration", labelSize: 18, labelFont: "12px system-ui", size: 34, space: 60, ...logarithmic }),
+      axis(joules, { size: 62, ...logarithmic }),
     ],
     series: [
       {},

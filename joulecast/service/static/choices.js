@@ -19,7 +19,7 @@ function card(gpu, place, prediction, most, tools) {
   if (prediction.uncovered.length) notes.unshift(`Incomplete: ${prediction.uncovered.length} operations are not covered, and not counted.`);
   return h("article", { class: "card", "--series": series(place) },
     h("h3", {}, gpu.short_name),
-    h("span", { class: gpu.measured ? "badge known" : "badge" }, gpu.measured ? `measured: ${gpu.measured}` : "never measured: from its data sheet"),
+    h("span", { class: gpu.measured ? "badge known" : "badge" }, gpu.measured ? `measured: ${gpu.measured}` : "never measured"),
     clockChoice(gpu, rows, tools),
     h("dl", {}, QUANTITIES.map(([title, name, unit]) => quantity(title, prediction, name, unit, most[name]))),
     h("div", { class: "notes" }, notes.map((note) => h("p", {}, note))));
@@ -39,7 +39,7 @@ function clockChoice(gpu, rows, { optimum, clocks, choose, objective }) {
   const chosen = clocks[gpu.name] ?? "default";
   const option = (value, text) => h("option", { value, selected: String(value) === String(chosen) }, text);
   return h("select", { "aria-label": `Clock of ${gpu.short_name}`, onchange: (event) => choose(gpu, event.target.value) },
-    option("default", `${mhz(rows[0].default_clock_mhz)}, the default`),
+    option("default", `${mhz(rows[0].default_clock_mhz)}, default`),
     option("optimum", `${mhz(optimum(rows).clock_mhz)}, least ${objective}`),
     ...rows.map((row) => option(row.clock_mhz, mhz(row.clock_mhz))));
 }
@@ -57,9 +57,11 @@ export function comparison(gpus, predictions) {
 export function bestTable(choices, mine, question, all) {
   const shown = all ? choices : choices.filter((choice, i) => i < 8 || choice.gpu in mine);
   const number = (text) => h("td", { class: "number" }, text);
-  const unit = { energy: "J", time: "s", edp: "Js", ed2p: "Js2", cost: "", carbon: "g" }[question.objective];
+  const unit = { energy: "J", time: "s", edp: "Js", ed2p: "Js2", carbon: "g" }[question.objective];
   const valued = !["energy", "time"].includes(question.objective);
-  const head = ["", "GPU", "clock", ...(valued ? [question.objectiveName] : []), "time", "power", "energy", "memory", ""];
+  const cost = question.objective === "cost";
+  const value = (choice) => (cost ? `${Number((1e6 * choice.value).toPrecision(3))}` : si(choice.value, unit));
+  const head = ["", "GPU", "clock", ...(valued ? [cost ? "cost of a million" : question.objectiveName] : []), "time", "power", "energy", "memory", ""];
   byId("best").replaceChildren(
     h("caption", { class: "unseen" }, `The best clock of each GPU by least ${question.objectiveName}`),
     h("thead", {}, h("tr", {}, head.map((title, i) => (title
@@ -67,9 +69,9 @@ export function bestTable(choices, mine, question, all) {
     h("tbody", {}, shown.map((choice) => h("tr", { class: choice.gpu in mine ? "mine" : null, "--series": choice.gpu in mine ? series(mine[choice.gpu]) : null },
       h("td", { class: "number" }, `${choices.indexOf(choice) + 1}`),
       h("th", { scope: "row" }, choice.alias), number(mhz(choice.clock_mhz)),
-      valued ? number(si(choice.value, unit)) : null,
+      valued ? number(value(choice)) : null,
       number(si(choice.time_s, "s")), number(si(choice.power_w, "W")), number(si(choice.energy_j, "J")), number(si(choice.memory_bytes, "B")),
-      h("td", {}, choice.tied ? h("span", { class: "badge known" }, "tied with the best") : null, " ",
+      h("td", {}, choice.tied ? h("span", { class: "badge known", title: "its value lies within the interval of the best" }, "tied") : null, " ",
         choice.measured ? null : h("span", { class: "pill" }, "never measured"))))));
   byId("best-more").textContent = shown.length < choices.length ? `Show all ${choices.length} GPUs` : "";
 }

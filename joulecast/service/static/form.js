@@ -1,12 +1,14 @@
 // The form: what can be chosen, and what was; kept in the address, so that a view can be shared.
-import { ask, setToken } from "./api.js";
-import { byId, h, parseShape, series, shapeText } from "./format.js";
+import { ask, Refusal, setToken } from "./api.js";
+import { byId, h, parseJson, parseShape, series, shapeText } from "./format.js";
 
 const MOST = 4;
 const PRICED = { cost: ["price_per_hour", "Price of a GPU hour", "1.00"], carbon: ["carbon", "Grid: country, or g CO2 per kWh", "DE"] };
 const EXAMPLE = JSON.stringify([{ kind: "linear", input_shapes: [[32, 1024]], attributes: { out_features: 4096 }, count: 3 }, { kind: "gelu", input_shapes: [[32, 4096]], count: 3 }], null, 1);
 const form = byId("question");
 const chosen = [];
+/** The clock chosen for a GPU, by its full name: "default", "optimum", or MHz. */
+export const clocks = {};
 let models = [];
 let gpus = [];
 let ready = () => {};
@@ -27,6 +29,8 @@ export async function setUp(answer, refuse) {
   byId("add-gpu").addEventListener("click", () => add(submit));
   byId("gpu").addEventListener("keydown", (event) => { if (event.key === "Enter") { event.preventDefault(); add(submit); } });
   byId("gpu").addEventListener("input", (event) => { if (event.inputType === "insertReplacementText" || !event.inputType) add(submit, true); });
+  // An address that is pasted into an open page asks its own question.
+  addEventListener("hashchange", () => { if (gpus.length) { recall(); show(); submit(); } });
   ready = submit;
   byId("operations").value = EXAMPLE;
   return fill(submit);
@@ -76,7 +80,6 @@ function show() {
   const listed = form.elements.subject.value === "operations";
   byId("by-model").hidden = listed;
   byId("by-operations").hidden = !listed;
-  byId("model").required = !listed;
   const model = models.find((each) => each.name === byId("model").value);
   byId("cache-field").hidden = model?.family !== "tokens";
   byId("shape-help").textContent = model ? { image: "batch x channels x height x width", tokens: "batch x tokens", features: "batch first" }[model.family] : "";
@@ -99,37 +102,58 @@ function changed(target, submit) {
 function read() {
   const objective = byId("objective");
   const priced = PRICED[objective.value];
-  const price = byId("price").value.trim();
   const subject = form.elements.subject.value === "operations"
     ? operations()
-    : { model: byId("model").value.trim(), input_shape: parseShape(byId("shape").value), ...cache() };
+    : { model: model(), input_shape: parseShape(byId("shape").value), ...cache() };
   return {
     subject,
     options: { mode: form.elements.mode.value, precision: byId("precision").value },
     gpus: [...chosen],
     objective: objective.value,
     objectiveName: objective.selectedOptions[0].textContent,
-    tariff: priced ? { [priced[0]]: /^[\d.]+$/.test(price) ? Number(price) : price } : {},
+    tariff: priced ? { [priced[0]]: price(objective.value) } : {},
   };
 }
 
 function cache() {
   const text = byId("cache").value.trim();
-  return text && !byId("cache-field").hidden ? { cache_length: Number(text) } : {};
+  if (!text || byId("cache-field").hidden) return {};
+  if (/^[1-9]\d*$/.test(text)) return { cache_length: Number(text) };
+  throw new Refusal({ title: "this is no number of tokens", given: text, allowed: "1, 2, 3, ...; nothing for a pass without a cache" });
+}
+
+function model() {
+  const name = byId("model").value.trim();
+  if (name) return name;
+  throw new Refusal({ title: "no model is named", allowed: "a name from the list, such as resnet50", hint: "or paste operations: choose Operations above" });
+}
+
+function price(objective) {
+  const text = byId("price").value.trim();
+  if (text && Number.isFinite(Number(text))) return Number(text);
+  if (text && objective === "carbon") return text;
+  throw new Refusal(objective === "carbon"
+    ? { title: "the grid is missing", allowed: "a country such as DE, or grams of CO2 per kWh" }
+    : { title: "this is no price", given: text || null, allowed: "a number, in any currency, such as 1.20" });
 }
 
 function operations() {
-  const content = JSON.parse(byId("operations").value);
-  const listed = Array.isArray(content) ? content : content.operations;
+  const form = "a list of operations, or an object that has one under operations: what joulecast extract MODEL SHAPE --json prints";
+  const content = parseJson(byId("operations").value, "the operations are no JSON", form);
+  const listed = Array.isArray(content) ? content : content?.operations;
+  if (!Array.isArray(listed) || !listed.length) throw new Refusal({ title: "there are no operations", allowed: form });
   return { operations: listed, ...(content.name ? { name: content.name } : {}) };
 }
 
-function remember() {
+/** Put the question into the address. */
+export function remember() {
   if (form.elements.subject.value === "operations") return;
   const kept = new URLSearchParams({
     model: byId("model").value, shape: byId("shape").value, mode: form.elements.mode.value, precision: byId("precision").value,
     gpus: chosen.map((gpu) => gpu.short_name).join(","), objective: byId("objective").value,
     ...(byId("cache").value ? { cache: byId("cache").value } : {}),
+    ...(PRICED[byId("objective").value] ? { price: byId("price").value } : {}),
+    ...(chosen.some((gpu) => clocks[gpu.name]) ? { clocks: chosen.map((gpu) => clocks[gpu.name] ?? "default").join(",") } : {}),
   });
   history.replaceState(null, "", `#${kept}`);
 }
@@ -139,8 +163,15 @@ function recall() {
   byId("model").value = kept.get("model") ?? "resnet50";
   byId("shape").value = kept.get("shape") ?? "32 x 3 x 224 x 224";
   byId("cache").value = kept.get("cache") ?? "";
-  for (const id of ["precision", "objective"]) if ([...byId(id).options].some((o) => o.value === kept.get(id))) byId(id).value = kept.get(id);
-  if (["inference", "training"].includes(kept.get("mode"))) form.elements.mode.value = kept.get("mode");
+  for (const [id, usual] of [["precision", "default"], ["objective", "energy"]]) {
+    byId(id).value = [...byId(id).options].some((o) => o.value === kept.get(id)) ? kept.get(id) : usual;
+  }
+  byId("price").value = kept.get("price") ?? PRICED[byId("objective").value]?.[2] ?? "";
+  form.elements.mode.value = kept.get("mode") === "training" ? "training" : "inference";
+  form.elements.subject.value = "model";
   chosen.splice(0, chosen.length, ...(kept.get("gpus") ?? "A30,H100 SXM").split(",").map(find).filter(Boolean).slice(0, MOST));
   if (!chosen.length) chosen.push(gpus[0]);
+  const wanted = (kept.get("clocks") ?? "").split(",");
+  Object.keys(clocks).forEach((name) => delete clocks[name]);
+  chosen.forEach((gpu, i) => { if (wanted[i] === "optimum" || Number(wanted[i]) > 0) clocks[gpu.name] = wanted[i]; });
 }

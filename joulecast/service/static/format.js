@@ -1,4 +1,5 @@
-// Quantities as the library prints them, and elements without innerHTML.
+// Quantities as the library prints them, elements without innerHTML, and what people type.
+import { Refusal } from "./api.js";
 
 const PREFIXES = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""], [1e-3, "m"], [1e-6, "u"], [1e-9, "n"]];
 
@@ -45,16 +46,31 @@ export const series = (place) => `var(--s${place})`;
 export function parseShape(text) {
   const bare = text.trim();
   if (!bare) return null;
-  if (/^[[{]/.test(bare)) return JSON.parse(bare);
+  if (/^[[{]/.test(bare)) return parseJson(bare, "the input shape is no JSON", "such as [32, 3, 224, 224]");
   if (/[a-z_]\w*\s*[ =:]/i.test(bare) && /[a-z_]{2,}/i.test(bare)) {
-    const parts = bare.split(/,(?=\s*[a-z_]{2,})/i).map((part) => part.trim().match(/^(\w+)\s*[ =:]\s*(.+)$/));
+    const parts = bare.split(/,(?=\s*[a-z_]{2,})/i).map((part) => part.trim().match(/^([a-z_]\w*)\s*[ =:]\s*(.+)$/i));
     if (parts.every(Boolean)) return Object.fromEntries(parts.map(([, name, shape]) => [name, sizes(shape)]));
   }
   return sizes(bare);
 }
 function sizes(text) {
-  return text.split(/[x×,\s]+/).filter(Boolean).map((part) => (/^\d+$/.test(part) ? Number(part) : part));
+  const parts = text.split(/[x×,\s]+/i).filter(Boolean);
+  if (parts.length && parts.every((part) => /^[1-9]\d*$/.test(part))) return parts.map(Number);
+  throw new Refusal({
+    title: "this is no input shape", given: text,
+    allowed: "sizes from 1 up, such as 32 x 3 x 224 x 224; of several inputs by name: input_ids 8 x 128, attention_mask 8 x 128",
+  });
 }
+
+/** JSON that somebody typed. */
+export function parseJson(text, title, allowed) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new Refusal({ title, given: error.message, allowed });
+  }
+}
+
 export function shapeText(shape) {
   if (!shape) return "";
   if (!Array.isArray(shape)) return Object.entries(shape).map(([name, item]) => `${name} ${item.join(" x ")}`).join(", ");

@@ -2,7 +2,7 @@
 import { byId, h, si } from "./format.js";
 
 const ROW = 30;
-const DEEPEST = 6;
+const DEEPEST = 8;
 
 /** The tree of modules with the energy of each; operations are its leaves. */
 export function moduleTree(operations, name) {
@@ -14,7 +14,17 @@ export function moduleTree(operations, name) {
     const all = counts.reduce((a, b) => a + b, 0);
     paths.forEach((path, i) => add(root, path, cost, (cost.energy_j * counts[i]) / all));
   }
+  root.children.forEach(shorten);
   return root;
+}
+
+/** A module that consists of one other alone is drawn as one with it: "layers.0". */
+function shorten(node) {
+  while (node.children.size === 1 && ![...node.children.values()][0].bound_by) {
+    const [only] = node.children.values();
+    Object.assign(node, { name: `${node.name}.${only.name}`, path: only.path, children: only.children });
+  }
+  node.children.forEach(shorten);
 }
 
 function add(root, path, cost, energy_j) {
@@ -82,7 +92,7 @@ export function icicle(root, trail = [root]) {
 
 function fitting(text, wide) {
   const room = Math.floor((wide - 10) / 6.6);
-  return text.length <= room ? text : room < 4 ? "" : `${text.slice(0, room - 1)}…`;
+  return text.length <= room ? text : room < 5 ? "" : `${text.slice(0, room - 1)}…`;
 }
 
 /** The table of operations, most energy first. */
