@@ -272,7 +272,7 @@ def sweep(
 
     Example:
         >>> sweep("resnet50", (32, 3, 224, 224), gpus="A30").best().clock_mhz  # doctest: +SKIP
-        900.0
+        990.0
     """
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
     question = Question.of(

@@ -189,6 +189,8 @@ def mlflow_server(folder: Path, *, store: str | None = None, options: Sequence[s
                     break
                 assert process.poll() is None, (folder / "server.log").read_text()
                 time.sleep(0.1)
+            else:
+                pytest.fail(f"no MLflow server after a minute\n{(folder / 'server.log').read_text()}")
             yield address
         finally:
             os.killpg(process.pid, signal.SIGKILL)

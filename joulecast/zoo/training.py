@@ -173,7 +173,7 @@ def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
     kinds = ", ".join(sorted({group.split()[0] for group in predictor.baseline.groups}))
     limits = [
         f"Measured kinds: {kinds}. Others are modelled from a kind of the same family by bytes and FLOPs.",
-        "Measured at the default clock only; other clocks are scaled by physics, without the power cap.",
+        "Measured at the default clock and power cap only; others are scaled by physics.",
         "Batch 32 and image inputs dominate the data; other regimes are extrapolated.",
     ]
     if len(predictor.measured) < 200:
