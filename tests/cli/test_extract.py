@@ -8,9 +8,9 @@ import pytest
 
 import joulecast
 from joulecast import Network, Operation
-from joulecast.cli.arguments import parse_shapes
 from joulecast.cli.tree import tree_of, tree_text
 from joulecast.errors import InputError
+from joulecast.inputs import parse_shapes
 from joulecast.networks import Entry
 
 RELU = Operation("relu", [(4, 8)])
