@@ -1,7 +1,8 @@
 """A predictor for GPUs of which nothing was measured, at any clock: physics, corrected by what other GPUs showed.
 
 What it knows of a GPU is its data sheet. Its correction is the log ratio of device time to the least time that physics
-allows (physics.py), learned over many GPUs from features that are relative to each (relative.py).
+allows (physics.py) and to what libraries make of that (library.py), learned over many GPUs from features that are
+relative to each (relative.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from .clock import Work
 from .contract import Correction, launch_s
 from .features import FloatArray
 from .half_precision import HalfPrecision
+from .library import expected_ratio
 from .numbers import number, numbers
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
@@ -37,7 +39,8 @@ class Learned:
     """What was learned over all GPUs, whichever one is asked for.
 
     Args:
-        time: Predicts the log ratio of device time to least time on chips that were measured.
+        time: Predicts the log ratio of device time to what libraries let expect (library.py), on chips that were
+            measured.
         elsewhere: The same on all others. It saw as much of every kind on every GPU and cannot follow one of them
             closely, so that it is worse where operations were measured and better where none was.
         chips: Those that were measured.
@@ -85,7 +88,7 @@ class Learned:
         lowest, highest = np.array([self._range(operation) for operation in operations]).T
         regressor = self.time if gpu.chip in self.chips else self.elsewhere
         log_ratio = regressor(relative_features(operations, gpu).astype(np.float32))
-        ratio = np.exp(np.clip(log_ratio, lowest, highest))
+        ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(operations, gpu)
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
     def _range(self, operation: Operation) -> Range:

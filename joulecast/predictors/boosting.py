@@ -19,6 +19,7 @@ from .baseline import group_of
 from .contract import Networks
 from .device_row import DeviceRow
 from .features import FloatArray
+from .library import expected_ratio
 from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 from .network_fits import learn_from_networks
 from .physics import PRIOR_ENERGY, LeastTimes
@@ -113,7 +114,8 @@ def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
         ordered += group
         inputs.append(matrix.astype(np.float32))
-        log_ratio.append(np.log(np.array([row.device_s for row in group]) / least.time_s))
+        expected_s = least.time_s * expected_ratio(operations, gpu)
+        log_ratio.append(np.log(np.array([row.device_s for row in group]) / expected_s))
         # Fifty thousand measurements of one GPU must not outvote five hundred of another.
         weight.append(np.full(len(group), len(group) ** -0.5))
     weights = np.concatenate(weight)

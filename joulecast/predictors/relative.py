@@ -15,6 +15,7 @@ from ..hardware import GPU
 from ..operation_list import OperationList
 from ..operations import ELEMENT_BYTES, Operation
 from .features import FEATURE_NAMES, KIND_PLACES, FloatArray, gpu_features, numbers_of, size_features
+from .library import kernel_generation, tile_ratio
 from .physics import LeastTimes
 
 _SHARED = (
@@ -66,7 +67,8 @@ RELATIVE_NAMES: tuple[str, ...] = (
     *(f"log_last_wave_{tile}" for tile in _WAVE_TILES),
     "log_compute_over_memory",
     "log_cycles",
-    "generation",
+    "log_library_tiles",
+    "kernel_generation",
     "log_ridge",
     "log_sms",
     "log_watts_per_tflops",
@@ -93,14 +95,17 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     listed = OperationList.of(operations)
     clock_mhz = float(gpu.boost_clock_mhz)
     least = LeastTimes.of(listed, gpu, clock_mhz)
-    peak = gpu.peak_flops["fp32"]
+    n, peak = numbers_of(listed), gpu.peak_flops["fp32"]
     matrix = listed.derived(_same_everywhere).copy()
     columns: dict[str, FloatArray | float] = {
         **gpu_features(listed, gpu),
-        **dict(_last_waves(numbers_of(listed), gpu)),
+        **dict(_last_waves(n, gpu)),
         "log_compute_over_memory": np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
         "log_cycles": np.log(least.time_s * clock_mhz * 1e6),
-        "generation": _generation(gpu),
+        "log_library_tiles": np.where(n.kind == KIND_PLACES["matmul"], np.log(tile_ratio(n, gpu)), 0.0),
+        # Trees split between values that they saw: by whole generations, so that the V100 is not put beside Pascal
+        # where the T4 is the only other one of its kernels, nor the H100 beside GPUs of another sort.
+        "kernel_generation": float(kernel_generation(gpu)),
         "log_ridge": np.log(peak / gpu.memory_bandwidth),
         "log_sms": np.log(gpu.sms),
         "log_watts_per_tflops": np.log(gpu.power_limit_w / (peak / 1e12)),

@@ -1,0 +1,79 @@
+"""What libraries and power make of fp32 products, on GPUs that nobody measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast import Operation
+from joulecast.hardware import find_gpu, gpus
+from joulecast.predictors.features import numbers_of
+from joulecast.predictors.library import expected_ratio, kernel_generation, tile_ratio, wanted_power
+from joulecast.predictors.physics import LeastTimes
+
+
+def batched(batch: int, rows: int, columns: int, reduction: int) -> Operation:
+    return Operation("matmul", [(batch, rows, reduction), (batch, reduction, columns)])
+
+
+def tiled(gpu: str, *operations: Operation) -> np.ndarray:
+    return tile_ratio(numbers_of(operations), find_gpu(gpu))
+
+
+def test_whole_tiles_in_whole_waves_cost_what_they_compute():
+    # 108 multiprocessors with 128 x 128 outputs each, and the same again; 20 steps of 1000 to start up.
+    assert tiled("A100 PCIe 40GB", batched(108, 128, 128, 1000), batched(216, 128, 128, 1000)) == pytest.approx(1.02)
+
+
+def test_one_tile_more_costs_a_wave_and_half_a_tile_a_whole_one():
+    full, one_more, half = (batched(n, rows, 128, 1000) for n, rows in ((108, 128), (109, 128), (108, 64)))
+    assert tiled("A100 PCIe 40GB", one_more)[0] * 109 / 108 == pytest.approx(2 * tiled("A100 PCIe 40GB", full)[0])
+    assert tiled("A100 PCIe 40GB", half) == pytest.approx(2.04)
+    # Volta's tiles are smaller; four of them share a multiprocessor.
+    assert tiled("V100 PCIe 32GB", batched(80, 64, 128, 1000))[0] < 0.95 * 2.04
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"), [("P4", 6), ("V100 PCIe 16GB", 7), ("T4", 7), ("A30", 8), ("L4", 8), ("H100 SXM", 8)]
+)
+def test_new_gpus_run_amperes_kernels(name, generation):
+    assert kernel_generation(find_gpu(name)) == generation
+
+
+def test_boards_with_a_low_cap_want_more_power_than_they_have():
+    wanted = {name: wanted_power(find_gpu(name)) for name in ("H100 SXM", "A30", "A100 PCIe 40GB", "T4", "L4")}
+    assert wanted["H100 SXM"] == wanted["A30"] == 1
+    assert 1 < wanted["A100 PCIe 40GB"] < 1.3
+    assert 2 < wanted["T4"] < wanted["L4"] < 4
+
+
+@pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
+def test_no_gpu_computes_faster_than_its_peak_and_more_rows_never_take_less_time(gpu):
+    rows = [2**n for n in range(5, 15)]
+    for make in (
+        lambda n: batched(96, n, 512, 512),
+        lambda n: Operation("linear", [(n, 1024)], {"out_features": 4096}),
+    ):
+        operations = [make(n) for n in rows]
+        least_s = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz)).time_s
+        time_s = expected_ratio(operations, gpu) * least_s
+        flops = np.array([operation.flops for operation in operations])
+        assert np.all(np.diff(time_s) >= 0)
+        assert np.all(flops / time_s <= gpu.peak_flops["fp32"])
+
+
+def test_only_fp32_products_are_corrected():
+    others = [
+        Operation("softmax", [(64, 512)]),
+        Operation("conv2d", [(8, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3}),
+        Operation("matmul", [(8, 512, 512), (8, 512, 512)], precision="bf16"),
+        Operation("linear", [(512, 512)], {"out_features": 512}, precision="tf32"),
+    ]
+    assert expected_ratio(others, find_gpu("A100 PCIe 40GB")) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("name", "slower"), [("P100 PCIe", True), ("V100 PCIe 32GB", False), ("L4", False)])
+def test_long_reductions_are_slow_on_pascal_only(name, slower):
+    short, long = (Operation("linear", [(4096, n)], {"out_features": 4096}) for n in (1024, 16384))
+    ratio = expected_ratio([short, long], find_gpu(name))
+    assert bool(ratio[1] > 1.5 * ratio[0]) is slower
