@@ -16,7 +16,6 @@ from ..csv_tables import network_csv
 from ..errors import UnknownNameError
 from ..networks import Network
 from ..predictors.explanation import Explanation
-from ..predictors.prediction import Prediction
 from ..queries import Sweep
 from ..queries.sweep import choices_csv
 from ..zoo import entries
@@ -24,6 +23,7 @@ from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
 from .caching import CachedRoute
 from .guards import checked_gpu
+from .known import Predicted
 from .problems import MEDIA_TYPE, ServiceError
 from .questions import (
     BatchQuestion,
@@ -103,13 +103,13 @@ async def _ask(
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
     """Predict time, power and energy of one iteration of a model that has a name."""
     question = PredictQuestion(**query.fields())
-    return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    return await _ask(request, query.format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
 
 
 @questions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    return await _ask(request, format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    return await _ask(request, format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
