@@ -150,7 +150,12 @@ async def measure(arguments: argparse.Namespace, process: subprocess.Popen[str],
             result = await load(port, name, arguments.seconds, arguments.connections, rate)
             watching.cancel()
             each_ms = 1e3 * (cpu_s(process.pid) - before_s) / max(1, sum(result["status"].values()))
-            print(json.dumps({**result, "CPU ms each": round(each_ms, 3), "MB": memory if len(memory) > 12 else memory[-1]}), flush=True)
+            print(
+                json.dumps(
+                    {**result, "CPU ms each": round(each_ms, 3), "MB": memory if len(memory) > 12 else memory[-1]}
+                ),
+                flush=True,
+            )
 
 
 def main() -> None:

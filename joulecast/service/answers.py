@@ -48,6 +48,7 @@ Found = TypeVar("Found", Network, Entry)
 
 # An operation of this many FLOPs or bytes would take a GPU weeks, and its figures leave what a float can add up.
 _LARGEST_WORK = 1e21
+_QUICK_OPERATIONS = 300
 _OF_A_CLOCK = {"clock_mhz", "composition", "strict"}
 _MODELS = "/v1/models lists them; of any other model send the operations, as `joulecast extract --json` lists them"
 
@@ -92,10 +93,18 @@ class Answers:
         told = known.prepared.at(clock, composition=question.composition, strict=question.strict)
         return Predicted(told, known)
 
-    def _known(self, question: PredictQuestion, gpu: GPU) -> KnownNetwork:
+    def is_quick(self, question: PredictQuestion) -> bool:
+        """Whether it takes about a millisecond, less than a thread would cost: a network that is known and not huge."""
+        known = self.known.get(self._key(question))
+        return known is not None and len(known) <= _QUICK_OPERATIONS
+
+    def _key(self, question: PredictQuestion) -> bytes:
         # (by the predictors that there were when it began: what is found out with others must not stay)
         text = self.generation + question.model_dump_json(exclude=_OF_A_CLOCK)
-        key = hashlib.sha256(text.encode()).digest()
+        return hashlib.sha256(text.encode()).digest()
+
+    def _known(self, question: PredictQuestion, gpu: GPU) -> KnownNetwork:
+        key = self._key(question)
         known = self.known.get(key)
         if known is None:
             gpu.checked_power_limit_w(question.power_limit_w)
