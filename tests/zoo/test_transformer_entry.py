@@ -47,9 +47,23 @@ def data(tmp_path_factory):
     return [(save(data, folder / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
 
 
-@pytest.fixture(scope="module", params=[TINY, BOTH], ids=["transformer", "ensemble"])
-def trained(request, data):
-    return train_any_gpu(data, [*measured_networks(("A30", "T4"))], request.param, quick=True)
+@pytest.fixture(scope="module")
+def transformer(data):
+    networks = [*measured_networks(("A30", "T4"))]
+    networks += [(gpu, replace(m, mode="training"), in_training(network)) for gpu, m, network in networks]
+    return train_any_gpu(data, networks, TINY, quick=True)
+
+
+def in_training(network):
+    calls = [(replace(entry.operation, mode="training"), entry.count) for entry in network]
+    return Network.of(calls, name=network.name)
+
+
+@pytest.fixture(scope="module", params=["transformer", "ensemble"])
+def trained(request, data, transformer):
+    if request.param == "transformer":
+        return transformer
+    return train_any_gpu(data, [*measured_networks(("A30", "T4"))], BOTH, quick=True)
 
 
 def test_a_stored_predictor_predicts_as_the_trained_one(trained, tmp_path):
@@ -101,18 +115,6 @@ HOSTILE = {
     "launches of some kinds only": ("predictor.json", lambda facts: facts["host_s"]["training"].pop("")),
     "another form of the facts": ("predictor.json", lambda facts: facts.update(head=[])),
 }
-
-
-@pytest.fixture(scope="module")
-def transformer(data):
-    networks = [*measured_networks(("A30", "T4"))]
-    networks += [(gpu, replace(m, mode="training"), in_training(network)) for gpu, m, network in networks]
-    return train_any_gpu(data, networks, TINY, quick=True)
-
-
-def in_training(network):
-    calls = [(replace(entry.operation, mode="training"), entry.count) for entry in network]
-    return Network.of(calls, name=network.name)
 
 
 @pytest.mark.parametrize(("file", "change"), HOSTILE.values(), ids=HOSTILE)
