@@ -18,15 +18,15 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..kinds import KINDS
 from ..operation_list import OperationList
-from ..operations import MODES, Operation
+from ..operations import Operation
 from .baseline import smooth_max
 from .batches import in_batches
 from .calibration import Calibration
 from .clock import Work
-from .contract import Correction, launch_s
+from .contract import Correction, host_times, launch_s
 from .features import FloatArray
 from .half_precision import HalfPrecision
-from .numbers import number, numbers
+from .numbers import number
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
 from .relative import RELATIVE_NAMES, relative_features
@@ -79,7 +79,7 @@ class Learned:
             chips=frozenset(str(chip) for chip in value["chips"]),
             ranges={name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()},
             energy=EnergyConstants.from_json(value["energy"]),
-            host_s={mode: numbers(value["host_s"][mode]) for mode in MODES},
+            host_s=host_times(value["host_s"]),
             half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
         )
 
