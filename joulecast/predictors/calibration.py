@@ -20,7 +20,7 @@ from ..errors import InputError
 from ..operations import Operation
 from .closeness import Closeness
 from .features import FloatArray
-from .numbers import number
+from .numbers import number, sorted_errors
 
 if TYPE_CHECKING:
     from .predictor import OperationPredictions
@@ -89,11 +89,8 @@ class Calibration:
     @classmethod
     def of_device_errors(cls, errors: Mapping[str, Sequence[float]]) -> Self:
         """From family ("" for all) -> sorted absolute log errors of time, wherever the operations lie."""
-        groups = {
-            family: (ErrorGroup(math.inf, {"time": np.array(values, dtype=float)}),)
-            for family, values in errors.items()
-        }
-        return cls(Closeness({}), groups)
+        groups = {family: (ErrorGroup(math.inf, {"time": sorted_errors(values)}),) for family, values in errors.items()}
+        return cls(Closeness({}), _complete(groups))
 
     def log_errors(
         self,
@@ -188,10 +185,21 @@ class Calibration:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
         groups = {
-            name: tuple(ErrorGroup(float(g["farthest"]), _arrays(g["errors"])) for g in bins)
+            name: tuple(ErrorGroup(number(g["farthest"]), _arrays(g["errors"])) for g in bins)
             for name, bins in value["groups"].items()
         }
-        return cls(Closeness.from_json(value["closeness"]), groups)
+        return cls(Closeness.from_json(value["closeness"]), _complete(groups))
+
+
+def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:
+    """Groups out of a file, if there is one for whatever has none of its own, and none is empty.
+
+    Raises:
+        ValueError: There is none, or one is.
+    """
+    if "" not in groups or not all(groups.values()):
+        raise ValueError("errors of operations without a group for all, or with an empty group")
+    return groups
 
 
 def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, str]:
@@ -200,10 +208,16 @@ def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, str]:
 
 
 def _arrays(value: Mapping[str, Any]) -> dict[str, FloatArray]:
-    return {
-        quantity: np.array(errors.split() if isinstance(errors, str) else errors, dtype=float)
-        for quantity, errors in value.items()
-    }
+    return {quantity: sorted_errors(errors) for quantity, errors in value.items()}
+
+
+def _of_networks(value: Mapping[str, Any]) -> dict[str, FloatArray]:
+    """Errors of every quantity.
+
+    Raises:
+        KeyError, TypeError, ValueError: One is missing, or is something else.
+    """
+    return {quantity: sorted_errors(value[quantity]) for quantity in NETWORK_QUANTITIES}
 
 
 @dataclass(frozen=True)
@@ -294,7 +308,7 @@ class NetworkCalibration:
     @classmethod
     def of_errors(cls, errors: Mapping[str, Sequence[float]], basis: str) -> Self:
         """From quantity -> sorted absolute log errors, whatever the networks' difficulty."""
-        return cls({}, {"overlap": _arrays(errors)}, basis)
+        return cls({}, {"overlap": _of_networks(errors)}, basis)
 
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
         """The difficulty of a network, quantity by quantity; 1 where none was learned."""
@@ -324,6 +338,6 @@ class NetworkCalibration:
                 quantity: Difficulty(number(d["floor"]), number(d["correlation"]))
                 for quantity, d in value["difficulties"].items()
             },
-            {composition: _arrays(scores) for composition, scores in value["scores"].items()},
-            value["basis"],
+            {composition: _of_networks(scores) for composition, scores in value["scores"].items()},
+            str(value["basis"]),
         )
