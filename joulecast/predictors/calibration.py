@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -252,18 +253,19 @@ class Parts:
             measured: Of each operation; see `Calibration.log_errors`.
             distances: The same.
         """
-        device_s = np.nan_to_num(counts * predictions.device_time_s)
-        known = np.flatnonzero(~np.isnan(predictions.device_time_s))
-        return cls(
-            tuple(predictions.operations[i] for i in known),
-            device_s[known] / max(float(device_s.sum()), 1e-30),
-            measured[known],
-            distances[known],
-        )
+        shares, known = shares_of(counts, predictions)
+        return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
 
     def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
         """See `variances`."""
         return variances(self.shares, calibration.sigma(quantity, self.operations, self.measured, self.distances))
+
+
+def shares_of(counts: FloatArray, predictions: OperationPredictions) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Shares of a network's device time of the operations that are known, and which those are."""
+    known = ~np.isnan(predictions.device_time_s)
+    device_s = counts[known] * predictions.device_time_s[known]
+    return device_s / max(float(device_s.sum()), 1e-30), known
 
 
 @dataclass(frozen=True)
@@ -312,10 +314,25 @@ class NetworkCalibration:
 
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
         """The difficulty of a network, quantity by quantity; 1 where none was learned."""
+        known = np.ones(len(parts.operations), dtype=bool)
+        of_parts = parts.operations, parts.measured, parts.distances
+        sigmas = {quantity: calibration.sigma(quantity, *of_parts) for quantity in self.difficulties}
+        return self.difficulty_of(parts.shares, known, sigmas)
+
+    def difficulty_of(
+        self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
+    ) -> dict[str, float]:
+        """The same of operations whose standard deviations were looked up.
+
+        Args:
+            shares: Of the network's device time, of the operations that are known.
+            known: Which of all operations those are.
+            sigmas: Quantity -> see `Calibration.sigma`, of all operations.
+        """
         if not self.difficulties:
             return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
         found = {
-            quantity: float(difficulty.of(parts.variances(calibration, quantity)))
+            quantity: float(difficulty.of(variances(shares, sigmas[quantity][known])))
             for quantity, difficulty in self.difficulties.items()
         }
         return {**found, "edp": found["time"] + found["energy"]}

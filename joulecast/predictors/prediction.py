@@ -58,6 +58,16 @@ class OperationCost:
     source: Source
     bound_by: Bound
 
+    def costs_json(self) -> dict[str, Any]:
+        """What it costs, without what it is."""
+        return {
+            "device_time_s": self.device_time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+            "source": self.source,
+            "bound_by": self.bound_by,
+        }
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -174,10 +184,14 @@ class Prediction:
         """Whether much of the device time is in operations that are far from all that were measured."""
         return self.spread is not None and self.spread.far_outside
 
-    def to_json(self) -> dict[str, Any]:
-        """The prediction as plain lists and dictionaries; quantities in SI units."""
+    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+        """The prediction as plain lists and dictionaries; quantities in SI units.
+
+        Args:
+            details: Whether to list the operations.
+        """
         interval = self.interval() if self.supports(0.9) else None
-        return {
+        value = {
             "network": self.network,
             "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
@@ -195,22 +209,20 @@ class Prediction:
             "host_time_s": self.host_time_s,
             "interval": None if interval is None else {**interval.to_json(), "basis": self.interval_basis},
             "far_outside": self.far_outside,
-            "operations": [
+            "uncovered": [repr(cost.operation) for cost in self.uncovered],
+            "notes": list(self.notes),
+        }
+        if details:
+            value["operations"] = [
                 {
                     **cost.operation.to_json(),
                     "count": cost.count,
                     "module_paths": list(cost.module_paths),
-                    "device_time_s": cost.device_time_s,
-                    "power_w": cost.power_w,
-                    "energy_j": cost.energy_j,
-                    "source": cost.source,
-                    "bound_by": cost.bound_by,
+                    **cost.costs_json(),
                 }
                 for cost in self.operations
-            ],
-            "uncovered": [repr(cost.operation) for cost in self.uncovered],
-            "notes": list(self.notes),
-        }
+            ]
+        return value
 
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
