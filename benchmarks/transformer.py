@@ -41,6 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "standard encoder (layer norm)": {"layer_norm": True},
     "without distance weighting": {"distance_weighting": False},
     "without the three stacks (one)": {"stacks": "one"},
+    "AdamW instead of Muon": {"matrix_learning_rate": 0.0},
 }
 
 Rows = Sequence[DeviceRow]

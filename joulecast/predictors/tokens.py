@@ -1,9 +1,10 @@
 """An operation on a GPU as a short sequence of tokens, as a transformer reads it.
 
-Ten tokens, each in a role: what runs (kind), where (machine), how much (work, waves), how large (batch, rows, columns,
-reduction), and what convolutions and poolings add (window, channels). A token is a vector of numbers; everything that
-depends on the GPU is relative to it, and to its default clock, where operations were measured, as in relative.py: what
-is learned of them there holds at other clocks, where only the least time changes.
+Eleven tokens, each in a role: what runs (kind), where (machine), how much (work, waves), how large (batch, rows,
+columns, reduction), what convolutions and poolings add (window, channels), and what boosted trees see of it (physics).
+A token is a vector of numbers; everything that depends on the GPU is relative to it, and to its default clock, where
+operations were measured, as in relative.py: what is learned of them there holds at other clocks, where only the least
+time changes.
 
 A size stands in a token several times: as a logarithm, as its place between powers of two (so that each octave can be
 learned apart; Gorishniy et al., NeurIPS 2022, call it piecewise linear encoding), by how well it fills tiles, and by
@@ -25,7 +26,7 @@ from ..operations import Operation
 from ..rules import size
 from .features import FAMILIES, FloatArray, numbers_of
 from .physics import LeastTimes
-from .relative import _generation
+from .relative import RELATIVE_NAMES, _generation, relative_features
 
 ROLES: tuple[str, ...] = (
     "kind",
@@ -38,10 +39,17 @@ ROLES: tuple[str, ...] = (
     "reduction",
     "window",
     "channels",
+    "physics",
 )
 """The tokens of an operation, in their order."""
 
-WIDTH = 36
+# What other tokens tell: the kind and the GPU.
+_TOLD = ("family_", "kind_", "generation", "log_ridge", "log_sms", "log_watts_per_tflops")
+_PHYSICS = [place for place, name in enumerate(RELATIVE_NAMES) if not name.startswith(_TOLD)]
+PHYSICS_NAMES: tuple[str, ...] = tuple(RELATIVE_NAMES[place] for place in _PHYSICS)
+"""The numbers of the token `physics`: features of relative.py, in units that training finds."""
+
+WIDTH = max(36, len(PHYSICS_NAMES))
 """Numbers per token; what a role does not use is zero."""
 
 IN_NETWORK = 4
@@ -94,6 +102,7 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
         **_sizes(operations, gpu),
         "window": np.array([_window(operation) for operation in operations]),
         "channels": np.array([_channels(operation) for operation in operations]),
+        "physics": _physics(operations, gpu),
     }
     values = np.zeros((len(operations), len(ROLES), WIDTH), dtype=np.float32)
     for position, role in enumerate(ROLES):
@@ -185,6 +194,13 @@ def _work(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
             _between(cycles, 6, 19),
         ]
     )
+
+
+def _physics(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+    seen = relative_features(operations, gpu)[:, _PHYSICS]
+    # What is no logarithm yet may be a thousand for one operation and one for the next.
+    logs = [name.startswith("log_") for name in PHYSICS_NAMES]
+    return np.where(logs, seen, np.arcsinh(seen))
 
 
 def _sizes(operations: Sequence[Operation], gpu: GPU) -> dict[str, FloatArray]:
