@@ -16,12 +16,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..hardware import GPU
+from ..operation_list import OperationList
 from ..operations import Operation
 from ..rules import size
 from .features import FAMILIES, FloatArray, numbers_of
@@ -63,6 +65,7 @@ _FILLS = (32.0, 64.0, 128.0)
 _DIVISORS = (2, 4, 8, 16, 32, 64, 128)
 _ELEMENTS_PER_BLOCK = 1024.0
 _LEAST_S = 1e-12
+_KEPT = 20_000  # Operations whose attributes are read once, for all GPUs.
 _LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it only one of them matters.
 
 
@@ -95,10 +98,13 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
+    operations = OperationList.of(operations)  # Whose numbers are read off once.
+    default_mhz = float(gpu.boost_clock_mhz)
+    at_default = LeastTimes.of(operations, gpu, default_mhz)
     columns = {
         "kind": _kind(operations, gpu),
         "machine": np.tile(_machine(gpu), (len(operations), 1)),
-        "work": _work(operations, gpu),
+        "work": _work(operations, gpu, at_default),
         **_sizes(operations, gpu),
         "window": np.array([_window(operation) for operation in operations]),
         "channels": np.array([_channels(operation) for operation in operations]),
@@ -112,7 +118,7 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
         values,
         np.array([FAMILIES.index(operation.row.family) for operation in operations]),
         np.array([known.get(operation.kind, 0) for operation in operations]),
-        LeastTimes.of(operations, gpu, clock_mhz),
+        at_default if clock_mhz == default_mhz else LeastTimes.of(operations, gpu, clock_mhz),
     )
 
 
@@ -175,11 +181,9 @@ def _machine(gpu: GPU) -> tuple[float, ...]:
     )
 
 
-def _work(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
-    clock_mhz = float(gpu.boost_clock_mhz)
-    least = LeastTimes.of(operations, gpu, clock_mhz)
+def _work(operations: Sequence[Operation], gpu: GPU, least: LeastTimes) -> FloatArray:
     balance = np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S))
-    cycles = np.log(least.time_s * clock_mhz * 1e6)
+    cycles = np.log(least.time_s * gpu.boost_clock_mhz * 1e6)
     n = numbers_of(operations)
     touched = n.element_bytes * (n.input_size + n.output_size + n.parameters)
     moved = n.bytes_read + n.bytes_written
@@ -242,6 +246,7 @@ def _pair(value: Any) -> tuple[float, float]:
     return (float(value), float(value)) if isinstance(value, int) else (0.0, 0.0)
 
 
+@lru_cache(maxsize=_KEPT)
 def _window(operation: Operation) -> tuple[float, ...]:
     attributes, inputs, out = operation.attributes, operation.input_shapes[0], operation.output_shape
     kernel = _pair(attributes.get("kernel_size") or 1)
@@ -256,6 +261,7 @@ def _window(operation: Operation) -> tuple[float, ...]:
     )
 
 
+@lru_cache(maxsize=_KEPT)
 def _channels(operation: Operation) -> tuple[float, ...]:
     inputs, attributes = operation.input_shapes[0], operation.attributes
     channels = inputs[1] if len(inputs) > 2 else inputs[-1]
