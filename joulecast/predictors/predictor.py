@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..notebook import Picture
 from ..operation_list import OperationList
 from ..operations import Operation
 from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
+from .batches import in_batches
 from .calibration import Calibration
 from .clock import Work, measured_work
-from .features import FEATURE_NAMES, FloatArray, Roofline, features
+from .features import FEATURE_NAMES, FloatArray, Roofline, features, numbers_of
 from .physics import PRIOR_ENERGY, static_power_w
-from .spread import OperationIntervals, OperationSpread
+from .spread import OperationIntervals, OperationSpread, power_range_w, within_range
 
 Source = Literal["measured", "modelled", "missing"]
 
@@ -90,6 +93,7 @@ class OperationPredictions:
         held_clock_mhz: The clock that each runs at: the one asked for, or less where the power cap bites.
         work: What takes them to other clocks and caps, NaN where missing; None where the predictor knows no such law.
         spread: What is known of their errors; None where nothing is.
+        power_range_w: Least and most that the board can draw.
     """
 
     operations: tuple[Operation, ...]
@@ -104,6 +108,7 @@ class OperationPredictions:
     held_clock_mhz: FloatArray
     work: Work | None = None
     spread: OperationSpread | None = None
+    power_range_w: tuple[float, float] = (0.0, math.inf)
 
     def interval(self, level: float = 0.9) -> OperationIntervals | None:
         """Intervals of time, power and energy from errors on operations that were held out; None if none are known.
@@ -123,7 +128,9 @@ class OperationPredictions:
         factors = {quantity: np.exp(half) for quantity, half in self.spread.log_errors(self, level).items()}
         values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j}
         low_high = {name: (value / factors[name], value * factors[name]) for name, value in values.items()}
-        return OperationIntervals(level, low_high["time"], low_high["power"], low_high["energy"])
+        low, high = low_high["power"]
+        power_w = within_range(low, self.power_w, high, self.power_range_w)
+        return OperationIntervals(level, low_high["time"], power_w, low_high["energy"])
 
     @property
     def far_outside(self) -> NDArray[np.bool_]:
@@ -136,6 +143,17 @@ class OperationPredictions:
     def host_bound(self) -> NDArray[np.bool_]:
         """Where launching takes longer than the GPU's work."""
         return self.device_time_s < self.host_time_s
+
+    def _repr_html_(self) -> str:
+        from .operation_html import predictions_html
+
+        return predictions_html(self)
+
+    def plot(self) -> Picture:
+        """The energy of each operation, as a picture that Jupyter shows and `save` writes."""
+        from .operation_html import predictions_plot
+
+        return predictions_plot(self)
 
     def times(self, device: float, energy: float) -> OperationPredictions:
         """The same with device times and dynamic energies times a factor each; loops stay as they are."""
@@ -180,7 +198,9 @@ def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found
 
 def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
     """Put features and baseline together as a regressor wants them."""
-    return np.column_stack([matrix, np.log(loop_s), np.log(loop_s / host_s)]).astype(np.float32)
+    inputs = np.empty((len(matrix), matrix.shape[1] + 2), np.float32)
+    inputs[:, :-2], inputs[:, -2], inputs[:, -1] = matrix, np.log(loop_s), np.log(loop_s / host_s)
+    return inputs
 
 
 @dataclass(frozen=True)
@@ -265,6 +285,7 @@ class OperationPredictor:
             held_clock_mhz=held_mhz,
             work=work,
             spread=self.spread,
+            power_range_w=power_range_w(self.gpu, cap_w),
         )
 
     def covers(self, operation: Operation) -> bool:
@@ -291,7 +312,7 @@ class OperationPredictor:
         own = np.array([a == b for a, b in zip(without_stand_in, groups, strict=True)], dtype=bool)
         loops, costs = self._by_constants(groups, line)
         if own.any():
-            learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own])
+            learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own], numbers_of(operations).kind[own])
             mine, mine_in = [*compress(operations, own)], [*compress(groups, own)]
             learned_costs = self.baseline.device_costs(mine, mine_in, learned, self.gpu)
             for whole, part in (
@@ -318,9 +339,10 @@ class OperationPredictor:
         loop_s = self.baseline.loop_s(groups, line.time_s)
         return Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
 
-    def _learned_loops(self, matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> Loops:
+    def _learned_loops(self, matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray, kinds: FloatArray) -> Loops:
         inputs = regressor_inputs(matrix, loop_s, host_s)
-        return Loops(loop_s * np.exp(self.time(inputs)), self.power(inputs) * self.gpu.power_limit_w)
+        log_ratio, share = in_batches(lambda rows: (self.time(rows), self.power(rows)), inputs, [kinds, loop_s])
+        return Loops(loop_s * np.exp(log_ratio), share * self.gpu.power_limit_w)
 
     def _loops_at_clock(
         self,
