@@ -21,6 +21,7 @@ from ..kinds import KINDS
 from ..operation_list import OperationList
 from ..operations import ELEMENT_BYTES, PRECISIONS, Operation
 from ..rules import size
+from .convolutions import CONVOLUTION_NAMES, Convolutions
 from .tiles import TILE_NAMES, WINOGRAD, computed_flops, tile_features
 
 FloatArray = NDArray[np.float64]
@@ -72,6 +73,7 @@ FEATURE_NAMES: tuple[str, ...] = (
     "identity",
     "clock_ratio",
     *TILE_NAMES,
+    *CONVOLUTION_NAMES,
     *(f"family_{family}" for family in FAMILIES),
     *(f"kind_{kind}" for kind in _KINDS_APART),
 )
@@ -132,11 +134,31 @@ def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    return _tiled_roofline(numbers_of(operations), gpu, clock_mhz)
+    return _tiled_roofline(numbers_of(operations), gpu, clock_mhz)[0]
 
 
-def _tiled_roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
-    return _roofline(n._replace(computed_flops=computed_flops(n, gpu, _on_tensor_cores(n, gpu))), gpu, clock_mhz)
+def _tiled_roofline(n: Any, gpu: GPU, clock_mhz: float) -> tuple[Roofline, Convolutions]:
+    on_tensor_cores = _on_tensor_cores(n, gpu)
+    dense = dense_convolutions(n, gpu)
+    flops = computed_flops(n, gpu, on_tensor_cores)
+    moved = n.bytes_read + n.bytes_written
+    flops[dense.places], moved[dense.places] = dense.least.flops, dense.least.bytes
+    line = _roofline(n._replace(computed_flops=flops, bytes_read=moved, bytes_written=0.0), gpu, clock_mhz)
+    in_turn = line.compute_s[dense.places] + line.memory_s[dense.places]
+    longer = np.where(dense.least.in_turn, in_turn / line.time_s[dense.places], 1.0)
+    line.compute_s[dense.places] *= longer
+    line.memory_s[dense.places] *= longer
+    return line, dense
+
+
+def dense_convolutions(n: Any, gpu: GPU) -> Convolutions:
+    """The convolutions among operations that are not grouped, as they are computed on a GPU."""
+    return Convolutions.among(n, gpu, _on_tensor_cores(n, gpu), peak_flops(n, gpu))
+
+
+def peak_flops(n: Any, gpu: GPU) -> FloatArray:
+    """FLOPs per second of the precision that each operation runs in, at the boost clock."""
+    return by_precision(n.precision, lambda p: gpu.peak_flops[gpu.running_precision(p)])
 
 
 def _on_tensor_cores(n: Any, gpu: GPU) -> Any:
@@ -145,9 +167,7 @@ def _on_tensor_cores(n: Any, gpu: GPU) -> Any:
 
 def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
     ratio = clock_mhz / gpu.boost_clock_mhz
-    compute_s = n.computed_flops / (
-        by_precision(n.precision, lambda p: gpu.peak_flops[gpu.running_precision(p)]) * ratio
-    )
+    compute_s = n.computed_flops / (peak_flops(n, gpu) * ratio)
     return Roofline(compute_s, (n.bytes_read + n.bytes_written) / gpu.memory_bandwidth)
 
 
@@ -176,6 +196,9 @@ class _Numbers(NamedTuple):
     reduction: float
     is_product: float
     is_convolution: float
+    height: float
+    width: float
+    transforms: float
     winograd: float
     element_bytes: float
     is_identity: float
@@ -217,6 +240,9 @@ def _numbers(operation: Operation) -> _Numbers:
         reduction=reduction,
         is_product=family in PRODUCTS,
         is_convolution=family == "convolution",
+        height=out[-2] if len(out) > 3 else 1.0,
+        width=out[-1] if len(out) > 2 else 1.0,
+        transforms=_has_transforms(operation),
         winograd=_winograd(operation),
         element_bytes=ELEMENT_BYTES[operation.precision],
         is_identity=operation.is_identity,
@@ -247,6 +273,15 @@ def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArra
         values[place] = value(PRECISIONS[place])
     chosen: FloatArray = values[at]
     return chosen
+
+
+def _has_transforms(operation: Operation) -> bool:
+    """Whether transforms may compute it: a square window larger than one, moved step by step."""
+    if operation.kind != "conv2d" or operation.attributes["groups"] != 1:
+        return False
+    sides = {size for name in ("stride", "dilation") for size in _sizes(operation.attributes.get(name, 1))}
+    window = _sizes(operation.attributes["kernel_size"])
+    return sides == {1} and len(set(window)) == 1 and window[0] > 1
 
 
 def _winograd(operation: Operation) -> float:
@@ -290,6 +325,12 @@ def _as_product(operation: Operation) -> tuple[int, int, int, int]:
     return 1, size(out[:-1]), out[-1] if out else 1, reduction
 
 
+def _sizes(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    if value is None:
+        return (1,)
+    return (value,) if isinstance(value, int) else value
+
+
 def _mean_size(value: int | tuple[int, ...] | None) -> float:
     if value is None:
         return 1.0
@@ -323,7 +364,7 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
     """
     listed = OperationList.of(operations)
     n = numbers_of(listed)
-    line = _tiled_roofline(n, gpu, clock_mhz)
+    line, dense = _tiled_roofline(n, gpu, clock_mhz)
     on_tensor_cores = _on_tensor_cores(n, gpu)
     matrix = listed.derived(size_features).copy()
     columns: dict[str, FloatArray | float] = {
@@ -333,6 +374,7 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
         **gpu_features(listed, gpu),
         "clock_ratio": clock_mhz / gpu.boost_clock_mhz,
         **dict(zip(TILE_NAMES, tile_features(n, gpu, on_tensor_cores), strict=True)),
+        **dict(zip(CONVOLUTION_NAMES, dense.features(len(listed)), strict=True)),
     }
     for name, values in columns.items():
         matrix[:, FEATURE_PLACES[name]] = values
