@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import os
 import shutil
 import signal
@@ -289,3 +291,12 @@ def narrow(tmp_path_factory):
     running.headers = {"Authorization": f"Bearer {TOKEN}"}
     yield running
     running.stop()
+
+
+def rewrite(entry, name, value):
+    """Change a file and the manifest with it, as somebody would who knows the format."""
+    data = json.dumps(value).encode() if not isinstance(value, bytes) else value
+    (entry / name).write_bytes(data)
+    manifest = json.loads((entry / "manifest.json").read_text())
+    manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
+    (entry / "manifest.json").write_text(json.dumps(manifest))

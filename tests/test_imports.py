@@ -27,6 +27,7 @@ HEAVY = {
     "scipy",
     "xgboost",
     "fastapi",
+    "orjson",
     "uvicorn",
     "pydantic",
 }

@@ -19,13 +19,13 @@ import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
-from ..operations import MODES, Operation
+from ..operations import Operation
 from .any_gpu import Range
-from .contract import launch_s
+from .contract import host_times, launch_s
 from .encoder import Encoder
 from .features import FloatArray
 from .network_head import NetworkHead
-from .numbers import number, numbers
+from .numbers import number
 from .physics import EnergyConstants
 from .tokens import ROLES, WIDTH, Tokens, in_network, tokens
 
@@ -174,6 +174,7 @@ class Attentive:
 
         Raises:
             InputError: The transformer reads other tokens than these.
+            KeyError, TypeError, ValueError: It is something else.
         """
         if value["tokens"] != [len(ROLES), WIDTH]:
             raise InputError(
@@ -183,6 +184,6 @@ class Attentive:
         return cls(
             reader=Reader(encoder, tuple(value["vocabulary"]), ranges),
             energy=EnergyConstants.from_json(value["energy"]),
-            host_s={mode: numbers(value["host_s"][mode]) for mode in MODES},
+            host_s=host_times(value["host_s"]),
             head=None if value["head"] is None else NetworkHead.from_json(value["head"]),
         )

@@ -10,7 +10,7 @@ leave unexplained, and composition uses them to turn loops into device time and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -189,23 +189,27 @@ class Baseline:
     def host_s(self, groups: Sequence[str], methods: Sequence[str] | None = None) -> FloatArray:
         """Seconds that launching each takes in a measurement loop."""
         if methods is None:
-            methods = [self.method] * len(groups)
+            return self._of_each(groups, lambda constants: constants.host_s[self.method])
         return np.array([self.groups[group].host_s[method] for group, method in zip(groups, methods, strict=True)])
 
     def device_s(self, groups: Sequence[str], roofline_s: FloatArray) -> FloatArray:
         """Device time of each as far as the group's constants tell, without the artefacts of a loop."""
-        device_s: FloatArray = roofline_s * np.array([self.groups[group].device_slowdown for group in groups])
+        device_s: FloatArray = roofline_s * self._of_each(groups, lambda constants: constants.device_slowdown)
         return device_s
 
     def loop_s(self, groups: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
         """Loop time of each as far as the group's constants tell: a smooth max(device, host)."""
-        device_s = roofline_s * np.array([self.groups[group].slowdown for group in groups])
+        device_s = roofline_s * self._of_each(groups, lambda constants: constants.slowdown)
         loop_s: FloatArray = smooth_max(self.host_s(groups, methods), device_s)
         return loop_s
 
     def active_power_w(self, groups: Sequence[str]) -> FloatArray:
         """Board power while the device works on operations of these groups."""
-        return np.array([self.groups[group].active_power_w for group in groups])
+        return self._of_each(groups, lambda constants: constants.active_power_w)
+
+    def _of_each(self, groups: Sequence[str], value: Callable[[GroupConstants], float]) -> FloatArray:
+        known = {group: value(self.groups[group]) for group in set(groups)}
+        return np.fromiter(map(known.__getitem__, groups), dtype=float, count=len(groups))
 
     def device_costs(
         self, operations: Sequence[Operation], groups: Sequence[str], loops: Loops, gpu: GPU

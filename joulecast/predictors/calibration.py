@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -20,7 +21,7 @@ from ..errors import InputError
 from ..operations import Operation
 from .closeness import Closeness
 from .features import FloatArray
-from .numbers import number
+from .numbers import number, sorted_errors
 
 if TYPE_CHECKING:
     from .predictor import OperationPredictions
@@ -89,11 +90,8 @@ class Calibration:
     @classmethod
     def of_device_errors(cls, errors: Mapping[str, Sequence[float]]) -> Self:
         """From family ("" for all) -> sorted absolute log errors of time, wherever the operations lie."""
-        groups = {
-            family: (ErrorGroup(math.inf, {"time": np.array(values, dtype=float)}),)
-            for family, values in errors.items()
-        }
-        return cls(Closeness({}), groups)
+        groups = {family: (ErrorGroup(math.inf, {"time": sorted_errors(values)}),) for family, values in errors.items()}
+        return cls(Closeness({}), _complete(groups))
 
     def log_errors(
         self,
@@ -188,10 +186,21 @@ class Calibration:
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
         groups = {
-            name: tuple(ErrorGroup(float(g["farthest"]), _arrays(g["errors"])) for g in bins)
+            name: tuple(ErrorGroup(number(g["farthest"]), _arrays(g["errors"])) for g in bins)
             for name, bins in value["groups"].items()
         }
-        return cls(Closeness.from_json(value["closeness"]), groups)
+        return cls(Closeness.from_json(value["closeness"]), _complete(groups))
+
+
+def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:
+    """Groups out of a file, if there is one for whatever has none of its own, and none is empty.
+
+    Raises:
+        ValueError: There is none, or one is.
+    """
+    if "" not in groups or not all(groups.values()):
+        raise ValueError("errors of operations without a group for all, or with an empty group")
+    return groups
 
 
 def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, str]:
@@ -200,10 +209,16 @@ def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, str]:
 
 
 def _arrays(value: Mapping[str, Any]) -> dict[str, FloatArray]:
-    return {
-        quantity: np.array(errors.split() if isinstance(errors, str) else errors, dtype=float)
-        for quantity, errors in value.items()
-    }
+    return {quantity: sorted_errors(errors) for quantity, errors in value.items()}
+
+
+def _of_networks(value: Mapping[str, Any]) -> dict[str, FloatArray]:
+    """Errors of every quantity.
+
+    Raises:
+        KeyError, TypeError, ValueError: One is missing, or is something else.
+    """
+    return {quantity: sorted_errors(value[quantity]) for quantity in NETWORK_QUANTITIES}
 
 
 @dataclass(frozen=True)
@@ -238,18 +253,19 @@ class Parts:
             measured: Of each operation; see `Calibration.log_errors`.
             distances: The same.
         """
-        device_s = np.nan_to_num(counts * predictions.device_time_s)
-        known = np.flatnonzero(~np.isnan(predictions.device_time_s))
-        return cls(
-            tuple(predictions.operations[i] for i in known),
-            device_s[known] / max(float(device_s.sum()), 1e-30),
-            measured[known],
-            distances[known],
-        )
+        shares, known = shares_of(counts, predictions)
+        return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
 
     def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
         """See `variances`."""
         return variances(self.shares, calibration.sigma(quantity, self.operations, self.measured, self.distances))
+
+
+def shares_of(counts: FloatArray, predictions: OperationPredictions) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Shares of a network's device time of the operations that are known, and which those are."""
+    known = ~np.isnan(predictions.device_time_s)
+    device_s = counts[known] * predictions.device_time_s[known]
+    return device_s / max(float(device_s.sum()), 1e-30), known
 
 
 @dataclass(frozen=True)
@@ -294,14 +310,29 @@ class NetworkCalibration:
     @classmethod
     def of_errors(cls, errors: Mapping[str, Sequence[float]], basis: str) -> Self:
         """From quantity -> sorted absolute log errors, whatever the networks' difficulty."""
-        return cls({}, {"overlap": _arrays(errors)}, basis)
+        return cls({}, {"overlap": _of_networks(errors)}, basis)
 
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
         """The difficulty of a network, quantity by quantity; 1 where none was learned."""
+        known = np.ones(len(parts.operations), dtype=bool)
+        of_parts = parts.operations, parts.measured, parts.distances
+        sigmas = {quantity: calibration.sigma(quantity, *of_parts) for quantity in self.difficulties}
+        return self.difficulty_of(parts.shares, known, sigmas)
+
+    def difficulty_of(
+        self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
+    ) -> dict[str, float]:
+        """The same of operations whose standard deviations were looked up.
+
+        Args:
+            shares: Of the network's device time, of the operations that are known.
+            known: Which of all operations those are.
+            sigmas: Quantity -> see `Calibration.sigma`, of all operations.
+        """
         if not self.difficulties:
             return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
         found = {
-            quantity: float(difficulty.of(parts.variances(calibration, quantity)))
+            quantity: float(difficulty.of(variances(shares, sigmas[quantity][known])))
             for quantity, difficulty in self.difficulties.items()
         }
         return {**found, "edp": found["time"] + found["energy"]}
@@ -324,6 +355,6 @@ class NetworkCalibration:
                 quantity: Difficulty(number(d["floor"]), number(d["correlation"]))
                 for quantity, d in value["difficulties"].items()
             },
-            {composition: _arrays(scores) for composition, scores in value["scores"].items()},
-            value["basis"],
+            {composition: _of_networks(scores) for composition, scores in value["scores"].items()},
+            str(value["basis"]),
         )

@@ -15,8 +15,9 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
-from ..operations import Operation
+from ..operations import MODES, Operation
 from .features import FloatArray
+from .numbers import numbers
 from .physics import EnergyConstants
 from .predictor import PredictsOperations
 
@@ -72,3 +73,16 @@ def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Ma
     """Seconds that launching each operation takes in a loop; see `Correction.host_s`."""
     known = host_s[mode]
     return np.array([known.get(operation.kind, known[""]) for operation in operations])
+
+
+def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """What `Correction.host_s` is, out of a file.
+
+    Raises:
+        KeyError, TypeError: It is something else, or says nothing of kinds that were not measured.
+    """
+    found = {mode: numbers(value[mode]) for mode in MODES}
+    missing = [mode for mode in MODES if "" not in found[mode]]
+    if missing:
+        raise KeyError(f"host times of other kinds in {missing[0]}")
+    return found

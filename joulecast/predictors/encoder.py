@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from ..errors import ZooError
 from .features import FloatArray
-from .onnx_check import check_onnx
-from .tokens import ROLES, WIDTH
+from .transformer_onnx import INPUTS, OUTPUTS, transformer_to_onnx
+from .transformer_weights import TransformerWeights
 
 Encoder = Callable[
     [NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]], tuple[FloatArray, FloatArray]
@@ -19,41 +19,31 @@ Encoder = Callable[
 in the network, to log ratios of operations, shape (sequences, operations, 2), and vectors of networks, shape
 (sequences, numbers); see `OperationTransformer.forward`."""
 
-INPUTS: tuple[str, ...] = ("values", "families", "kinds", "shares")
-OUTPUTS: tuple[str, ...] = ("operations", "networks")
-"""Names of what a stored transformer takes and gives, in the order of `Encoder`."""
-
 
 class OnnxEncoder:
-    """A transformer that is stored as ONNX.
+    """A transformer that is evaluated by ONNX Runtime.
 
     Args:
-        model: The serialized model.
+        weights: As they were stored.
 
     Raises:
-        ZooError: The bytes are no such model.
+        ZooError: This ONNX Runtime does not take it.
     """
 
-    def __init__(self, model: bytes) -> None:
+    def __init__(self, weights: TransformerWeights) -> None:
         # Here, because collecting measurements imports joulecast on machines that do without it.
         import onnxruntime
 
-        check_onnx(model, {"values": 4, "families": 2, "kinds": 2, "shares": 2}, frozenset(OUTPUTS))
         options = onnxruntime.SessionOptions()
         # One thread, as for a regressor: threads that wait for each other cost more than they gain.
         options.intra_op_num_threads = 1
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # What fails is raised, too.
         try:
-            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
-            raise ZooError("a stored transformer is no ONNX model", hint=str(error).splitlines()[0]) from error
-        taken = {each.name: each.shape[2:] for each in self._session.get_inputs()}
-        if taken != {"values": [len(ROLES), WIDTH], "families": [], "kinds": [], "shares": []}:
-            raise ZooError(
-                "a stored transformer wants other inputs than these",
-                given=taken,
-                allowed=f"{', '.join(INPUTS)}, with tokens of {len(ROLES)} x {WIDTH}",
+            self._session = onnxruntime.InferenceSession(
+                transformer_to_onnx(weights), options, providers=["CPUExecutionProvider"]
             )
+        except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
+            raise _refused(error) from error
 
     def __call__(
         self,
@@ -62,7 +52,25 @@ class OnnxEncoder:
         kinds: NDArray[np.int64],
         shares: NDArray[np.float32],
     ) -> tuple[FloatArray, FloatArray]:
-        """See `Encoder`."""
+        """See `Encoder`.
+
+        Raises:
+            ZooError: ONNX Runtime cannot: such as for want of memory, with networks of ten thousands of operations.
+        """
         given = dict(zip(INPUTS, (values, families, kinds, shares), strict=True))
-        operations, networks = self._session.run(list(OUTPUTS), given)
+        try:
+            operations, networks = self._session.run(list(OUTPUTS), given)
+        except Exception as error:
+            raise _refused(error) from error
         return operations.astype(np.float64), networks.astype(np.float64)
+
+
+def _refused(error: Exception) -> ZooError:
+    import onnxruntime
+
+    return ZooError(
+        "ONNX Runtime does not compute this transformer",
+        given=f"onnxruntime {onnxruntime.__version__}",
+        allowed="1.20 or newer, and memory for the square of a network's length",
+        hint=f"use another predictor, or free memory; it said: {str(error).splitlines()[0][:200]}",
+    )

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -259,7 +260,9 @@ def numbers_of(operations: Sequence[Operation]) -> Any:
 
 
 def _numbers_of(operations: OperationList) -> _Numbers:
-    table = np.array([_numbers(operation) for operation in operations], dtype=float).reshape(-1, len(_Numbers._fields))
+    width = len(_Numbers._fields)
+    values = chain.from_iterable(map(_numbers, operations))
+    table = np.fromiter(values, dtype=float, count=width * len(operations)).reshape(-1, width)
     columns = np.ascontiguousarray(table.T)
     columns.flags.writeable = False
     return _Numbers(*columns)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .features import FloatArray
+from .numbers import number_array
 
 _LEAST_SPREAD = 1e-3
 
@@ -79,8 +80,16 @@ class NetworkHead:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(*(np.array(value[name], dtype=float) for name in ("weights", "bias", "lowest", "highest")))
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        weights = number_array(value["weights"], 2)
+        bias, lowest, highest = (number_array(value[name]) for name in ("bias", "lowest", "highest"))
+        if len(weights) != 2 or any(array.shape != (2,) for array in (bias, lowest, highest)):
+            raise ValueError("a head for networks of another shape")
+        return cls(weights, bias, lowest, highest)
 
 
 def _ridge(inputs: FloatArray, target: FloatArray, weight: FloatArray, shrinkage: float) -> FloatArray:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..networks import Network
-from .any_gpu import AnyGpuPredictor
 from .baseline import smooth_max
 from .clock import Work
 from .composition import Totals
@@ -16,6 +15,7 @@ from .features import FloatArray
 from .physics import static_power_w
 from .prediction import NetworkPredictor, Prediction
 from .predictor import OperationPredictions
+from .prepared import PreparedNetwork
 
 _MOST_VALUES = 200_000  # Of one array, operations times clocks: 1.6 MB.
 
@@ -98,30 +98,31 @@ def predict_over_clocks(
     Raises:
         InputError: Another mode, or a clock or a cap that the GPU cannot hold.
     """
-    gpu = predictor.operations.gpu
+    return over_clocks(predictor.prepared(network, power_limit_w), clocks_mhz)
+
+
+def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverClocks:
+    """The same for a network that is prepared; see `predict_over_clocks`.
+
+    Raises:
+        InputError: See `predict_over_clocks`.
+    """
+    predictor, network, cap_w, counts = prepared.predictor, prepared.network, prepared.power_limit_w, prepared.counts
     clocks = np.array(list(clocks_mhz), dtype=float)
     for clock in (clocks.min(), clocks.max()):
-        gpu.checked_clock_mhz(float(clock))
-    cap_w = gpu.checked_power_limit_w(power_limit_w)
-    counts = np.array([entry.count for entry in network], dtype=float)
-    operations = network.operations
-    if isinstance(predictor.operations, AnyGpuPredictor):
-        predictions = predictor.operations.uncapped(operations)
-    else:
-        predictions = predictor.operations.predict(operations, None, cap_w)
-    if predictor.composition == "overlap":
-        predictions = predictor.operations.in_network(predictions, counts)
+        predictor.operations.gpu.checked_clock_mhz(float(clock))
+    predictions = prepared.at_default
     host_s = float(np.nansum(counts * predictor.host.calls_s(predictions)))
     if predictions.source.count("missing") == len(network):
         values = np.full((5, len(clocks)), np.nan)
     elif predictions.work is None or predictor.composition != "overlap":
-        each = [predictor.predict(network, float(clock), cap_w) for clock in clocks]
+        each = [prepared.at(float(clock)) for clock in clocks]
         totals = [(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]
         values = np.column_stack([clocks, totals]).T
     else:
         pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
-        static = predictions.static_power_w / static_power_w(gpu, float(gpu.boost_clock_mhz))
-        parts = [_composed(counts, predictions.work, host_s, static, piece, cap_w) for piece in pieces]
+        work, static = predictions.work, prepared.static
+        parts = [_composed(counts, work, host_s, static, piece, cap_w) for piece in pieces]
         values = np.concatenate(parts, axis=1)
     shared, held, time_s, energy_j, device_s = values
     return OverClocks(predictor, network, predictions, cap_w, clocks, shared, held, time_s, energy_j, device_s, host_s)

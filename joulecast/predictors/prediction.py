@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,11 +17,14 @@ from ..networks import BOOKKEEPING, Network
 from ..notebook import Picture
 from ..operations import Operation
 from .calibration import NetworkCalibration
-from .composition import HostModel, Totals, compose, plain_sum
-from .features import FloatArray, roofline
+from .composition import HostModel, Totals
+from .features import roofline
 from .filled import FilledPredictor
 from .predictor import OperationPredictions, PredictsOperations, Source
 from .spread import FAR_SHARE, NetworkSpread
+
+if TYPE_CHECKING:
+    from .prepared import PreparedNetwork
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
@@ -54,6 +57,16 @@ class OperationCost:
     energy_j: float | None
     source: Source
     bound_by: Bound
+
+    def costs_json(self) -> dict[str, Any]:
+        """What it costs, without what it is."""
+        return {
+            "device_time_s": self.device_time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+            "source": self.source,
+            "bound_by": self.bound_by,
+        }
 
 
 @dataclass(frozen=True)
@@ -171,10 +184,14 @@ class Prediction:
         """Whether much of the device time is in operations that are far from all that were measured."""
         return self.spread is not None and self.spread.far_outside
 
-    def to_json(self) -> dict[str, Any]:
-        """The prediction as plain lists and dictionaries; quantities in SI units."""
+    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+        """The prediction as plain lists and dictionaries; quantities in SI units.
+
+        Args:
+            details: Whether to list the operations.
+        """
         interval = self.interval() if self.supports(0.9) else None
-        return {
+        value = {
             "network": self.network,
             "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
@@ -192,22 +209,20 @@ class Prediction:
             "host_time_s": self.host_time_s,
             "interval": None if interval is None else {**interval.to_json(), "basis": self.interval_basis},
             "far_outside": self.far_outside,
-            "operations": [
+            "uncovered": [repr(cost.operation) for cost in self.uncovered],
+            "notes": list(self.notes),
+        }
+        if details:
+            value["operations"] = [
                 {
                     **cost.operation.to_json(),
                     "count": cost.count,
                     "module_paths": list(cost.module_paths),
-                    "device_time_s": cost.device_time_s,
-                    "power_w": cost.power_w,
-                    "energy_j": cost.energy_j,
-                    "source": cost.source,
-                    "bound_by": cost.bound_by,
+                    **cost.costs_json(),
                 }
                 for cost in self.operations
-            ],
-            "uncovered": [repr(cost.operation) for cost in self.uncovered],
-            "notes": list(self.notes),
-        }
+            ]
+        return value
 
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
@@ -288,23 +303,21 @@ class NetworkPredictor:
                 of which nothing is covered.
             UncoveredError: Strict, and some operations are not covered.
         """
-        chosen = composition or self.composition
-        if chosen not in COMPOSITIONS:
-            raise InputError("unknown composition", given=repr(chosen), allowed=", ".join(COMPOSITIONS))
-        gpu = self.operations.gpu
-        clock, cap_w = gpu.checked_clock_mhz(clock_mhz), gpu.checked_power_limit_w(power_limit_w)
-        predictions = self.operations.predict(network.operations, clock, cap_w)
-        self._refuse_uncovered(predictions, strict)
-        counts = np.array([entry.count for entry in network], dtype=float)
-        if chosen == "overlap":
-            predictions = self.operations.in_network(predictions, counts)
-            predictions = predictions.together(counts, self.host.calls_s(predictions), clock, cap_w)
-            totals = compose(counts, predictions, self.host, cap_w)
-        else:
-            totals = plain_sum(counts, predictions)
-        told = self.summary(network, predictions, totals, clock, cap_w, chosen)
-        costs = tuple(_costs(network, predictions, totals, self._bounds(predictions, clock)))
-        return replace(told, held_clock_mhz=_held_mhz(counts, predictions, clock), operations=costs)
+        return self.prepared(network, power_limit_w).at(clock_mhz, composition=composition, strict=strict)
+
+    def prepared(self, network: Network, power_limit_w: float | None = None) -> PreparedNetwork:
+        """A network with everything found out that no clock changes: what to ask when several clocks are wanted.
+
+        Args:
+            network: Operations of this predictor's mode.
+            power_limit_w: Power cap; None for the board's default.
+
+        Raises:
+            InputError: A cap that the GPU cannot hold.
+        """
+        from .prepared import PreparedNetwork
+
+        return PreparedNetwork(self, network, self.operations.gpu.checked_power_limit_w(power_limit_w))
 
     def summary(
         self,
@@ -372,7 +385,8 @@ class NetworkPredictor:
         gpu = self.operations.gpu
         return clock_mhz == gpu.boost_clock_mhz and power_limit_w == gpu.power_limit_w
 
-    def _bounds(self, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
+    def bounds(self, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
+        """What decides the time of each operation; see `OperationCost.bound_by`."""
         known = [source != "missing" for source in predictions.source]
         some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
         by_line = iter(roofline(some, self.operations.gpu, clock_mhz).bounds)
@@ -382,7 +396,12 @@ class NetworkPredictor:
             bound = next(by_line) if is_known else "launch"
             yield bound if longer else "launch"
 
-    def _refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
+    def refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
+        """Refuse a network of which nothing is covered; a strict one of which anything is not.
+
+        Raises:
+            InputError, UncoveredError: See `predict`.
+        """
         missing = [
             operation
             for operation, source in zip(predictions.operations, predictions.source, strict=True)
@@ -434,38 +453,3 @@ class NetworkPredictor:
         if dropped:
             names = ", ".join(f"{d.count} x {d.name}" for d in dropped)
             yield f"left out by the extraction: {names}"
-
-
-def _held_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: float) -> float:
-    busy_s = counts * np.nan_to_num(predictions.device_time_s)
-    if not busy_s.sum():
-        return clock_mhz
-    # (rounded, or an average of equal clocks would not be that clock)
-    return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)
-
-
-def _costs(
-    network: Network, predictions: OperationPredictions, totals: Totals, bounds: Iterator[Bound]
-) -> Iterator[OperationCost]:
-    counts = np.array([entry.count for entry in network], dtype=float)
-    device_s = counts * predictions.device_time_s
-    active_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(predictions.device_time_s, 1e-15)
-    # What is not dynamic is shared by device time, so that the parts sum up to the whole.
-    dynamic_j = counts * predictions.dynamic_energy_j
-    scale = min(1.0, totals.energy_j / max(float(np.nansum(dynamic_j)), 1e-300))
-    shared_j = totals.energy_j - scale * float(np.nansum(dynamic_j))
-    energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), 1e-300)
-    for entry, seconds, watts, joules, source, bound_by in zip(
-        network, device_s.tolist(), active_w.tolist(), energy_j.tolist(), predictions.source, bounds, strict=True
-    ):
-        known = source != "missing"
-        yield OperationCost(
-            operation=entry.operation,
-            count=entry.count,
-            module_paths=entry.module_paths,
-            device_time_s=seconds if known else None,
-            power_w=watts if known else None,
-            energy_j=joules if known else None,
-            source=source,
-            bound_by=bound_by,
-        )

@@ -15,9 +15,10 @@ from ..hardware import GPU
 from ..operation_list import OperationList
 from ..operations import Operation
 from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
+from .batches import in_batches
 from .calibration import Calibration
 from .clock import Work, measured_work
-from .features import FEATURE_NAMES, FloatArray, Roofline, features
+from .features import FEATURE_NAMES, FloatArray, Roofline, features, numbers_of
 from .physics import PRIOR_ENERGY, static_power_w
 from .spread import OperationIntervals, OperationSpread
 
@@ -180,7 +181,9 @@ def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found
 
 def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
     """Put features and baseline together as a regressor wants them."""
-    return np.column_stack([matrix, np.log(loop_s), np.log(loop_s / host_s)]).astype(np.float32)
+    inputs = np.empty((len(matrix), matrix.shape[1] + 2), np.float32)
+    inputs[:, :-2], inputs[:, -2], inputs[:, -1] = matrix, np.log(loop_s), np.log(loop_s / host_s)
+    return inputs
 
 
 @dataclass(frozen=True)
@@ -291,7 +294,7 @@ class OperationPredictor:
         own = np.array([a == b for a, b in zip(without_stand_in, groups, strict=True)], dtype=bool)
         loops, costs = self._by_constants(groups, line)
         if own.any():
-            learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own])
+            learned = self._learned_loops(matrix[own], loops.time_s[own], host_s[own], numbers_of(operations).kind[own])
             mine, mine_in = [*compress(operations, own)], [*compress(groups, own)]
             learned_costs = self.baseline.device_costs(mine, mine_in, learned, self.gpu)
             for whole, part in (
@@ -318,9 +321,10 @@ class OperationPredictor:
         loop_s = self.baseline.loop_s(groups, line.time_s)
         return Loops(loop_s, static_w + dynamic_j / loop_s), DeviceCosts(device_s, dynamic_j)
 
-    def _learned_loops(self, matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> Loops:
+    def _learned_loops(self, matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray, kinds: FloatArray) -> Loops:
         inputs = regressor_inputs(matrix, loop_s, host_s)
-        return Loops(loop_s * np.exp(self.time(inputs)), self.power(inputs) * self.gpu.power_limit_w)
+        log_ratio, share = in_batches(lambda rows: (self.time(rows), self.power(rows)), inputs, [kinds, loop_s])
+        return Loops(loop_s * np.exp(log_ratio), share * self.gpu.power_limit_w)
 
     def _loops_at_clock(
         self,

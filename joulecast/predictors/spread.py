@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..operations import Operation
-from .calibration import Calibration, NetworkCalibration, Parts, conformal_error, conformal_rank
+from .calibration import QUANTITIES, Calibration, NetworkCalibration, conformal_error, conformal_rank, shares_of
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .features import FloatArray
 
@@ -63,7 +63,8 @@ class OperationSpread:
             InputError: The level is not between 0 and 1, or higher than the errors support.
         """
         operations = predictions.operations
-        measured, distances = _looked_up(self.calibration, self.trained_on, operations)
+        looked_up = _looked_up(self.calibration, self.trained_on, operations)
+        measured, distances = looked_up.measured, looked_up.distances
         found = {}
         for quantity in ("time", "power", "energy"):
             half = self.calibration.log_errors(quantity, level, operations, predictions.host_bound, measured, distances)
@@ -88,8 +89,7 @@ class OperationSpread:
 
     def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """See `Calibration.far_outside`."""
-        _, distances = _looked_up(self.calibration, self.trained_on, tuple(operations))
-        return self.calibration.far_outside(operations, distances)
+        return _looked_up(self.calibration, self.trained_on, tuple(operations)).far
 
 
 @dataclass(frozen=True)
@@ -122,14 +122,39 @@ class ToldOperationSpread:
         return np.array(self.far, dtype=bool)
 
 
+@dataclass(frozen=True, eq=False)
+class _LookedUp:
+    """What a calibration says of some operations whatever the clock.
+
+    Args:
+        calibration: Which.
+        operations: Of what.
+        measured: Which of them were measured.
+        distances: How far each is from those that were.
+    """
+
+    calibration: Calibration
+    operations: tuple[Operation, ...]
+    measured: NDArray[np.bool_]
+    distances: FloatArray
+
+    @cached_property
+    def far(self) -> NDArray[np.bool_]:
+        """See `Calibration.far_outside`."""
+        return self.calibration.far_outside(self.operations, self.distances)
+
+    @cached_property
+    def sigmas(self) -> dict[str, FloatArray]:
+        """Quantity -> see `Calibration.sigma`."""
+        known = self.operations, self.measured, self.distances
+        return {quantity: self.calibration.sigma(quantity, *known) for quantity in QUANTITIES}
+
+
 # A network is asked about at one clock after the other.
-@lru_cache(maxsize=64)
-def _looked_up(
-    calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]
-) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Which operations were measured, and how far each is from those that were."""
+@lru_cache(maxsize=256)
+def _looked_up(calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]) -> _LookedUp:
     measured = np.array([operation.digest in trained_on for operation in operations], dtype=bool)
-    return measured, calibration.closeness.distances(operations)
+    return _LookedUp(calibration, operations, measured, calibration.closeness.distances(operations))
 
 
 def clock_error(quantity: str, level: float, octaves_away: FloatArray) -> FloatArray:
@@ -180,7 +205,7 @@ class NetworkSpread:
             return dict.fromkeys(self.networks.scores[self.composition], 1.0)
         spread = self.operations
         looked_up = _looked_up(spread.calibration, spread.trained_on, self.predictions.operations)
-        return self.networks.difficulty(spread.calibration, Parts.of(self.counts, self.predictions, *looked_up))
+        return self.networks.difficulty_of(*shares_of(self.counts, self.predictions), looked_up.sigmas)
 
     @cached_property
     def missing_share(self) -> float:

@@ -6,6 +6,8 @@ over the tokens of one operation, and over one vector per operation, the sum of 
 with the distance of two tokens, and residuals are added without layer norm. A linear head reads time and energy off
 each operation's vector. What the network adds to the sum of its parts is read off the sum of the vectors by a head of
 its own (network_head.py), because few networks were measured and many operations.
+
+What ONNX Runtime computes in its place is written in transformer_onnx.py: change both.
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ from torch.nn import functional
 
 from .features import FAMILIES
 from .tokens import IN_NETWORK, ROLES, WIDTH
+from .transformer_onnx import UNIT
 from .transformer_recipe import TransformerRecipe
 
 _SPREAD = 0.2  # Of the weights that read a token.
-_UNIT = 0.5  # Log ratios of one operation are about so large; heads predict them in this unit.
 
 
 class _Layer(nn.Module):
@@ -49,7 +51,7 @@ class _Layer(nn.Module):
         sequences, length, _ = vectors.shape
         parts = self.attend(vectors).view(sequences, length, 3, self._heads, self._head_width)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        if not torch.onnx.is_in_onnx_export() and length == 1:  # A vector that is alone gathers itself.
+        if length == 1:  # A vector that is alone gathers itself.
             alone: Tensor = values.reshape(sequences, length, -1)
             return alone
         # Scaled before they are many: of a network's scores, every pass counts.
@@ -114,7 +116,7 @@ class OperationTransformer(nn.Module):
         """
         vectors = self._read(values, families, kinds)
         told = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)
-        return self.operation_head(vectors) * _UNIT, (told * shares[..., None]).sum(1)
+        return self.operation_head(vectors) * UNIT, (told * shares[..., None]).sum(1)
 
     def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
         """A vector for each operation, shape (sequences, operations, width)."""

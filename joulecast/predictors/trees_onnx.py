@@ -14,15 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import ZooError
-from .protobuf import (
-    bytes_field,
-    fields,
-    number_field,
-    packed_integers,
-    repeated_floats,
-    repeated_integers,
-    signed,
-)
+from . import onnx_writer
+from .protobuf import fields, repeated_floats, repeated_integers, signed
 from .trees import Trees
 
 INPUT, OUTPUT = "operations", "variable"
@@ -32,7 +25,7 @@ _GRAPH, _NODE, _GRAPH_INPUT = 7, 1, 11
 _NODE_OPERATOR, _NODE_ATTRIBUTE = 4, 5
 _BRANCHES = {b"\x0aBRANCH_LEQ": False, b"\x09BRANCH_LT": True}  # as written: length, text
 _LEAF = b"\x04LEAF"
-_INT, _TENSOR, _FLOATS, _INTS, _STRINGS = 2, 4, 6, 7, 8  # AttributeProto.type
+_FLOATS, _INTS, _STRINGS = 6, 7, 8  # AttributeProto.type
 _TYPE = b"\xa0\x01"  # the tag of that type, which comes last
 
 
@@ -160,8 +153,7 @@ def trees_to_onnx(trees: Trees) -> bytes:
     """
     is_leaf, starts = trees.is_leaf, trees.starts
     at = np.flatnonzero(~is_leaf)
-    # Inner nodes and leaves are numbered apart from each other.
-    number = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(~is_leaf)) - 1
+    number = trees.numbers
     children = [at + 1, trees.otherwise]
     numbers, leaves = [number[child] for child in children], [is_leaf[child].astype(np.int64) for child in children]
     inputs, thresholds, roots = trees.inputs.astype(np.int64), trees.thresholds, number[starts]
@@ -176,59 +168,25 @@ def trees_to_onnx(trees: Trees) -> bytes:
         roots = roots.copy()
         roots[alone] = len(at) + np.arange(extra)
     modes = np.full(len(inputs), 1 if trees.below else 0, np.uint8)
-    node = b"".join(
-        [
-            bytes_field(1, INPUT.encode()),
-            bytes_field(2, OUTPUT.encode()),
-            bytes_field(4, b"TreeEnsemble"),
-            _whole("aggregate_function", 1),  # sum
-            _whole("n_targets", 1),
-            _whole("post_transform", 0),  # none
-            _integers("leaf_targetids", np.zeros(len(trees.values), np.int64)),
-            _tensor("leaf_weights", trees.values, 1),
-            _integers("nodes_featureids", inputs),
-            _tensor("nodes_splits", thresholds, 1),
-            _tensor("nodes_modes", modes, 2),
-            _integers("nodes_truenodeids", numbers[0]),
-            _integers("nodes_trueleafs", leaves[0]),
-            _integers("nodes_falsenodeids", numbers[1]),
-            _integers("nodes_falseleafs", leaves[1]),
-            _integers("tree_roots", roots),
-            bytes_field(7, b"ai.onnx.ml"),
-        ]
+    node = onnx_writer.node(
+        "TreeEnsemble",
+        [INPUT],
+        [OUTPUT],
+        onnx_writer.whole("aggregate_function", 1),  # sum
+        onnx_writer.whole("n_targets", 1),
+        onnx_writer.whole("post_transform", 0),  # none
+        onnx_writer.integers("leaf_targetids", np.zeros(len(trees.values), np.int64)),
+        onnx_writer.array("leaf_weights", trees.values),
+        onnx_writer.integers("nodes_featureids", inputs),
+        onnx_writer.array("nodes_splits", thresholds),
+        onnx_writer.array("nodes_modes", modes),
+        onnx_writer.integers("nodes_truenodeids", numbers[0]),
+        onnx_writer.integers("nodes_trueleafs", leaves[0]),
+        onnx_writer.integers("nodes_falsenodeids", numbers[1]),
+        onnx_writer.integers("nodes_falseleafs", leaves[1]),
+        onnx_writer.integers("tree_roots", roots),
+        domain="ai.onnx.ml",
     )
-    graph = b"".join(
-        [bytes_field(_NODE, node), bytes_field(2, b"trees"), _value(11, INPUT, trees.columns), _value(12, OUTPUT, 1)]
-    )
-    return b"".join(
-        [
-            number_field(1, 10),  # IR version
-            bytes_field(_GRAPH, graph),
-            bytes_field(8, bytes_field(1, b"ai.onnx.ml"), number_field(2, 5)),
-            bytes_field(8, bytes_field(1, b""), number_field(2, 21)),
-        ]
-    )
-
-
-def _attribute(name: str, kind: int, *parts: bytes) -> bytes:
-    return bytes_field(_NODE_ATTRIBUTE, bytes_field(1, name.encode()), *parts, number_field(20, kind))
-
-
-def _whole(name: str, value: int) -> bytes:
-    return _attribute(name, _INT, number_field(3, value))
-
-
-def _integers(name: str, values: NDArray[np.int64]) -> bytes:
-    return _attribute(name, _INTS, bytes_field(8, packed_integers(values)))
-
-
-def _tensor(name: str, values: NDArray[Any], kind: int) -> bytes:
-    raw = values.astype(values.dtype.newbyteorder("<")).tobytes()
-    tensor = bytes_field(5, number_field(1, len(values)), number_field(2, kind), bytes_field(9, raw))
-    return _attribute(name, _TENSOR, tensor)
-
-
-def _value(number: int, name: str, columns: int) -> bytes:
-    rows, wide = bytes_field(1, bytes_field(2, b"rows")), bytes_field(1, number_field(1, columns))
-    tensor = bytes_field(1, number_field(1, 1), bytes_field(2, rows, wide))
-    return bytes_field(number, bytes_field(1, name.encode()), bytes_field(2, tensor))
+    taken = onnx_writer.value(onnx_writer.INPUT, INPUT, np.float32, ["rows", trees.columns])
+    given = onnx_writer.value(onnx_writer.OUTPUT, OUTPUT, np.float32, ["rows", 1])
+    return onnx_writer.model([node, taken, given], ir_version=10, ml=5, default=21)

@@ -81,6 +81,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
             "joulecast_answer_bytes": ("Memory of finished answers", lambda: state.cache.finished.size),
             "joulecast_cached_networks": ("Networks in memory", lambda: len(state.answers.networks)),
+            "joulecast_known_networks": (
+                "Networks on a GPU of which other clocks are answered at once",
+                lambda: len(state.answers.known),
+            ),
+            "joulecast_known_hits_total": ("Predictions of known networks", lambda: state.answers.known.hits),
             "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
             "joulecast_resident_bytes": ("Memory of this process", resident_bytes),
         },
@@ -158,8 +163,9 @@ async def _no_route(request: Request, error: Exception) -> Response:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    app.state.cache.generation = generation()
-    running = [_warm(app), watch(settings, app.state.cache, functools.partial(_count, app))]
+    first = generation()
+    _renew(app, first)
+    running = [_warm(app), watch(settings, first, functools.partial(_reloaded, app))]
     running += [follow(settings)] if settings.follow else []
     tasks = [asyncio.create_task(each) for each in running]
     yield
@@ -169,8 +175,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.workers.close()
 
 
-def _count(app: FastAPI) -> None:
+def _reloaded(app: FastAPI, now: str) -> None:
+    _renew(app, now)
     app.state.reloads += 1
+
+
+def _renew(app: FastAPI, now: str) -> None:
+    app.state.cache.generation = app.state.answers.generation = now
 
 
 async def _warm(app: FastAPI) -> None:

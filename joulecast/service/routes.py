@@ -16,7 +16,6 @@ from ..csv_tables import network_csv
 from ..errors import UnknownNameError
 from ..networks import Network
 from ..predictors.explanation import Explanation
-from ..predictors.prediction import Prediction
 from ..queries import Sweep
 from ..queries.sweep import choices_csv
 from ..zoo import entries
@@ -24,6 +23,7 @@ from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
 from .caching import CachedRoute
 from .guards import checked_gpu
+from .known import Predicted
 from .problems import MEDIA_TYPE, ServiceError
 from .questions import (
     BatchQuestion,
@@ -85,8 +85,9 @@ async def _ask(
     answer: Callable[[Answers], Any],
     to_json: Callable[[Any], Any],
     to_csv: Callable[[Any], str] | None = None,
+    is_quick: Callable[[Answers], bool] | None = None,
 ) -> Response:
-    """Compute an answer, and its bytes, in a thread."""
+    """Compute an answer, and its bytes, in a thread; or here where that is quick."""
     media_type = media_type_of(request.headers.get("accept", ""), form)
     if to_csv is None and media_type.startswith("text/csv"):
         media_type = "application/json"
@@ -95,21 +96,26 @@ async def _ask(
     def body() -> bytes:
         return rendered(answer(answers), media_type, to_json, to_csv)
 
-    content = await request.app.state.workers.run(body)
+    content = body() if is_quick is not None and is_quick(answers) else await request.app.state.workers.run(body)
     return Response(content, media_type=media_type)
 
 
 @questions.get("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
     """Predict time, power and energy of one iteration of a model that has a name."""
-    question = PredictQuestion(**query.fields())
-    return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    return await _predicted(request, query.format, PredictQuestion(**query.fields()))
 
 
 @questions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    return await _ask(request, format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    return await _predicted(request, format, question)
+
+
+async def _predicted(request: Request, form: str | None, question: PredictQuestion) -> Response:
+    answer = functools.partial(Answers.predict, question=question)
+    is_quick = functools.partial(Answers.is_quick, question=question)
+    return await _ask(request, form, answer, Predicted.to_json, Predicted.to_csv, is_quick)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])

@@ -14,8 +14,12 @@ from ..predictors.ensemble import Ensemble
 from ..predictors.relative import RELATIVE_NAMES
 from ..predictors.roofline import Roofline
 from ..predictors.serving import regressor_files, stored_regressor
+from ..predictors.tokens import IN_NETWORK
+from ..predictors.transformer_weights import TransformerWeights
 
 Files = Mapping[str, bytes]
+
+TRANSFORMER = "transformer.safetensors"
 
 
 class Form(NamedTuple):
@@ -76,13 +80,20 @@ def _read_nothing(facts: Mapping[str, Any], files: Files) -> Roofline:
 
 def _write_transformer(learned: Attentive) -> tuple[dict[str, Any], dict[str, bytes]]:
     # Here, because it needs torch.
-    from ..predictors.transformer_files import stored_forms
+    from ..predictors.transformer_files import stored_weights
 
-    return learned.to_json(), stored_forms(learned.reader.encoder)
+    return learned.to_json(), {TRANSFORMER: stored_weights(learned.reader.encoder)}
 
 
 def _read_transformer(facts: Mapping[str, Any], files: Files) -> Attentive:
-    return Attentive.from_json(facts, OnnxEncoder(files["transformer.onnx"]))
+    weights = TransformerWeights.from_bytes(files[TRANSFORMER])
+    vocabulary = facts["vocabulary"]
+    if len(vocabulary) != weights.kinds or not all(isinstance(kind, str) for kind in vocabulary):
+        raise ZooError("a stored transformer tells other kinds apart than it has vectors for", given=len(vocabulary))
+    learned = Attentive.from_json(facts, OnnxEncoder(weights))
+    if learned.head is not None and learned.head.weights.shape[1] != weights.width + IN_NETWORK:
+        raise ZooError("a stored transformer has a head for other vectors", given=str(learned.head.weights.shape))
+    return learned
 
 
 def _write_ensemble(ensemble: Ensemble) -> tuple[dict[str, Any], dict[str, bytes]]:

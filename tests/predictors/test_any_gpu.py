@@ -12,6 +12,7 @@ from joulecast import Network, Operation
 from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
+from joulecast.operation_list import OperationList
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
 from joulecast.predictors.any_gpu_fitting import quicker
 from joulecast.predictors.any_gpu_validation import ALL, validate_any_gpu
@@ -52,6 +53,19 @@ def test_chips_that_were_not_measured_have_trees_of_their_own(learned, name, rat
     two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
     told_apart = replace(learned, time=two, elsewhere=three, ranges={}, half=None)
     assert told_apart.ratio(simulated_operations(), find_gpu(name)) == pytest.approx(ratio)
+
+
+def test_many_gpus_at_once_are_one_after_the_other(learned):
+    names = ("A30", "A40", "T4", "RTX4090")
+    alone = {name: learned.ratio(simulated_operations(), find_gpu(name)) for name in names}
+    asked = []
+    told = replace(learned, elsewhere=lambda inputs: (asked.append(len(inputs)), learned.elsewhere(inputs))[1])
+    operations = OperationList(simulated_operations())
+    told.foresee(operations, map(find_gpu, names))
+    told.foresee(operations, map(find_gpu, names))
+    for name in names:
+        assert told.ratio(operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
+    assert asked == [len(operations)]  # of the RTX 4090, the one chip of which nothing was measured
 
 
 def test_energies_are_found_again(learned):

@@ -14,6 +14,7 @@ from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.networks import Network
 from joulecast.predictors.any_gpu import AnyGpuPredictor
+from joulecast.predictors.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.attentive import Attentive, Reader
 from joulecast.predictors.composition import HostModel
 from joulecast.predictors.device_row import DeviceRow
@@ -26,12 +27,12 @@ from joulecast.predictors.tokens import IN_NETWORK, ROLES, UNKNOWN, WIDTH, in_ne
 from joulecast.predictors.transformer_examples import thinned
 from joulecast.predictors.transformer_networks import read_networks
 from joulecast.predictors.transformer_recipe import TransformerRecipe
+from joulecast.predictors.transformer_weights import TransformerWeights
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("safetensors")
 
 from joulecast.predictors.transformer import OperationTransformer  # noqa: E402
-from joulecast.predictors.transformer_files import from_safetensors, to_onnx, to_safetensors  # noqa: E402
+from joulecast.predictors.transformer_files import transformer_of, weights_of  # noqa: E402
 from joulecast.predictors.transformer_fit import TorchEncoder, fit_transformer  # noqa: E402
 
 TINY = TransformerRecipe(width=16, heads=2, kind_layers=1, kind_feed_forward=2, epochs=40, batch=32, learning_rate=1e-2)
@@ -86,7 +87,7 @@ def quick(dataset):
 @pytest.fixture(scope="module")
 def served(quick):
     """The same through ONNX Runtime."""
-    return Attentive.from_json(quick.to_json(), OnnxEncoder(to_onnx(quick.reader.encoder.model)))
+    return Attentive.from_json(quick.to_json(), OnnxEncoder(weights_of(quick.reader.encoder.model, QUICK)))
 
 
 def torch_encoder(model):
@@ -199,12 +200,12 @@ def test_what_lies_beyond_the_training_data_is_taken_for_its_edge():
 def test_same_seed_same_weights(quick, dataset):
     rows = rows_of(simulated_operations())
     torch.manual_seed(99)
-    stored = to_safetensors(quick.reader.encoder.model)
+    stored = weights_of(quick.reader.encoder.model, QUICK).to_bytes()
     again = read_networks(fit_transformer([dataset], rows, QUICK), rows, QUICK)(made_networks())
-    assert to_safetensors(again.reader.encoder.model) == stored
+    assert weights_of(again.reader.encoder.model, QUICK).to_bytes() == stored
     assert again.to_json() == quick.to_json()
     other = fit_transformer([dataset], rows, replace(QUICK, seed=1))
-    assert to_safetensors(other.reader.encoder.model) != stored
+    assert weights_of(other.reader.encoder.model, QUICK).to_bytes() != stored
 
 
 def test_fitting_leaves_torch_as_it_was(dataset):
@@ -256,28 +257,57 @@ def test_network_head_finds_a_linear_law_and_stays_within_what_it_saw():
     assert NetworkHead.fit(waiting, 1e-9)(vectors[0])[0] == pytest.approx(1.0)
 
 
-def test_safetensors_round_trip(quick):
-    stored = to_safetensors(quick.reader.encoder.model)
-    again = from_safetensors(stored, QUICK, len(quick.reader.vocabulary))
-    assert to_safetensors(again) == stored
-    with pytest.raises(ZooError, match="not the weights"):
-        from_safetensors(stored, replace(QUICK, width=8), len(quick.reader.vocabulary))
-    with pytest.raises(ZooError, match="not the weights"):
-        from_safetensors(b"\0" * 40, QUICK, 4)
+def test_stored_weights_round_trip(quick):
+    weights = weights_of(quick.reader.encoder.model, QUICK)
+    again = TransformerWeights.from_bytes(weights.to_bytes())
+    assert (again.heads, again.distance_weighting) == (2, True)
+    assert weights_of(transformer_of(again, QUICK), QUICK).to_bytes() == weights.to_bytes()
+    with pytest.raises(ZooError, match="not the weights of this"):
+        transformer_of(again, replace(QUICK, width=8))
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
 @pytest.mark.parametrize("shape", [(1, 1), (40, 1), (1, 30), (3, 5)], ids=str)
 def test_onnx_says_what_torch_says(settings, shape):
     model, given = random_model(**settings), arrays(*shape)
-    for one, other in zip(OnnxEncoder(to_onnx(model))(*given), torch_encoder(model)(*given), strict=True):
+    served = OnnxEncoder(weights_of(model, replace(TINY, **settings)))
+    for one, other in zip(served(*given), torch_encoder(model)(*given), strict=True):
         assert one.shape == other.shape
         assert np.allclose(one, other, atol=1e-5)
 
 
-def test_what_is_no_transformer_is_refused():
-    with pytest.raises(ZooError, match="no ONNX model"):
-        OnnxEncoder(b"nothing")
+# Name -> what somebody does to the arrays and facts of a stored transformer.
+HOSTILE = {
+    "no arrays": lambda arrays, facts: arrays.clear(),
+    "an array is missing": lambda arrays, facts: arrays.pop("over_kinds.0.gather.bias"),
+    "one too many": lambda arrays, facts: arrays.update(more=np.zeros(3, np.float32)),
+    "a layer too many": lambda arrays, facts: arrays.update({"over_kinds.1.attend.weight": np.zeros(1, np.float32)}),
+    "another shape": lambda arrays, facts: arrays.update(roles=np.zeros((16, 10), np.float32)),
+    "no dimensions": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((), np.float32)}),
+    "no kinds": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((0, 16), np.float32)}),
+    "wide": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((4097, 16), np.float32)}),
+    "fp64": lambda arrays, facts: arrays.update(roles=arrays["roles"].astype(float)),
+    "heads that do not divide": lambda arrays, facts: facts.update(heads="3"),
+    "heads by the thousand": lambda arrays, facts: facts.update(heads="1" * 5000),
+    "heads that are none": lambda arrays, facts: facts.update(heads="0"),
+    "heads that are no number": lambda arrays, facts: facts.update(heads="\u00b2"),
+    "a truth value that is none": lambda arrays, facts: facts.update(distance_weighting="1"),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_weights_that_make_no_transformer_are_refused(quick, change):
+    arrays, facts = arrays_from_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
+    change(arrays, facts)
+    with pytest.raises(ZooError, match="not the weights of a transformer"):
+        TransformerWeights.from_bytes(arrays_to_bytes(arrays, facts))
+
+
+def test_what_onnx_runtime_cannot_compute_is_one_error(served):
+    values, families, kinds, shares = arrays(1, 3)
+    with pytest.raises(ZooError, match="does not compute") as caught:
+        served.reader.encoder(values, families, kinds + 10_000, shares)
+    assert "out of data bounds" in str(caught.value.hint)
 
 
 def test_stored_predictor(quick, served):
@@ -292,19 +322,21 @@ def test_stored_predictor(quick, served):
 
 
 def test_predicting_needs_no_torch(quick, tmp_path):
-    (tmp_path / "model.onnx").write_bytes(to_onnx(quick.reader.encoder.model))
+    (tmp_path / "weights").write_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
     script = (
         "import sys, joulecast as j\n"
         "from joulecast.predictors.encoder import OnnxEncoder\n"
         "from joulecast.predictors.any_gpu import AnyGpuPredictor\n"
         "from joulecast.predictors.attentive import Attentive\n"
         "from joulecast.hardware import find_gpu\n"
-        f"learned = Attentive.from_json({quick.to_json()!r}, OnnxEncoder(open(sys.argv[1], 'rb').read()))\n"
+        "from joulecast.predictors.transformer_weights import TransformerWeights\n"
+        "weights = TransformerWeights.from_bytes(open(sys.argv[1], 'rb').read())\n"
+        f"learned = Attentive.from_json({quick.to_json()!r}, OnnxEncoder(weights))\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
         "assert AnyGpuPredictor(find_gpu('A30'), 'inference', learned).predict([o]).time_s[0] > 0\n"
         "assert not {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors'} & set(sys.modules)\n"
     )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path / "model.onnx")], check=True)
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "weights")], check=True)
 
 
 def test_many_clocks_are_read_once(quick):

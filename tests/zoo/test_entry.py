@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
+from conftest import SMALL_RECIPE, rewrite, simulated_dataset, simulated_operations, train_small
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
@@ -94,15 +94,6 @@ def test_damaged_files_are_refused_and_left_alone(entry, name, damage):
         load_entry(entry)
     assert path.exists() == (content is not None)
     assert content is None or path.read_bytes() == content
-
-
-def rewrite(entry, name, value):
-    """Change a file and the manifest with it, as somebody would who knows the format."""
-    data = json.dumps(value).encode() if not isinstance(value, bytes) else value
-    (entry / name).write_bytes(data)
-    manifest = json.loads((entry / "manifest.json").read_text())
-    manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
-    (entry / "manifest.json").write_text(json.dumps(manifest))
 
 
 def test_a_regressor_that_predicts_otherwise_is_refused(entry):

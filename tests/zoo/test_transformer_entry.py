@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zlib
 from dataclasses import replace
 
 import pytest
 
-from conftest import simulated_gpu, simulated_operations
+from conftest import rewrite, simulated_gpu, simulated_operations
 from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
 from joulecast.networks import Network
 from joulecast.predictors.any_gpu import AnyGpuPredictor
 from joulecast.predictors.any_gpu_recipes import EnsembleRecipe, Member
+from joulecast.predictors.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.predictors.transformer_recipe import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
@@ -23,8 +25,6 @@ from joulecast.zoo.any_gpu_entry import load_any_gpu
 from joulecast.zoo.any_gpu_training import train_any_gpu
 
 pytest.importorskip("torch")
-pytest.importorskip("safetensors")
-pytest.importorskip("onnx")
 pytest.importorskip("xgboost")
 
 TINY = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=2, batch=32, folds=2)
@@ -47,9 +47,23 @@ def data(tmp_path_factory):
     return [(save(data, folder / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
 
 
-@pytest.fixture(scope="module", params=[TINY, BOTH], ids=["transformer", "ensemble"])
-def trained(request, data):
-    return train_any_gpu(data, [*measured_networks(("A30", "T4"))], request.param, quick=True)
+@pytest.fixture(scope="module")
+def transformer(data):
+    networks = [*measured_networks(("A30", "T4"))]
+    networks += [(gpu, replace(m, mode="training"), in_training(network)) for gpu, m, network in networks]
+    return train_any_gpu(data, networks, TINY, quick=True)
+
+
+def in_training(network):
+    calls = [(replace(entry.operation, mode="training"), entry.count) for entry in network]
+    return Network.of(calls, name=network.name)
+
+
+@pytest.fixture(scope="module", params=["transformer", "ensemble"])
+def trained(request, data, transformer):
+    if request.param == "transformer":
+        return transformer
+    return train_any_gpu(data, [*measured_networks(("A30", "T4"))], BOTH, quick=True)
 
 
 def test_a_stored_predictor_predicts_as_the_trained_one(trained, tmp_path):
@@ -78,12 +92,69 @@ def test_the_card_says_how_it_was_tested(trained, tmp_path):
 
 def test_damage_is_refused(trained, tmp_path):
     entry = trained.save(tmp_path)
-    (onnx,) = entry.glob("*.onnx*")
-    data = bytearray(onnx.read_bytes())
+    (weights,) = entry.glob("*transformer.safetensors*")
+    data = bytearray(weights.read_bytes())
     data[len(data) // 2] ^= 1
-    onnx.write_bytes(bytes(data))
+    weights.write_bytes(bytes(data))
     with pytest.raises(ZooError):
         load_any_gpu(entry)
+
+
+# File -> what somebody who knows the format could write into it.
+HOSTILE = {
+    "errors that are a number": ("card.json", lambda card: card["log_errors"]["training"].update(edp=-1)),
+    "errors that lack a quantity": ("card.json", lambda card: card["log_errors"]["training"].pop("power")),
+    "errors out of order": ("card.json", lambda card: card["log_errors"]["training"].update(time=[2, 1])),
+    "errors within errors": ("card.json", lambda card: card["log_errors"]["training"].update(time=[[1]])),
+    "errors for some families only": ("card.json", lambda card: card.update(device_errors={"conv": [1]})),
+    "fewer kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].pop()),
+    "more kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].append("relu6")),
+    "a kind that is none": ("predictor.json", lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"]))),
+    "a head for other vectors": ("predictor.json", lambda facts: [row.pop() for row in facts["head"]["weights"]]),
+    "a head that is a number": ("predictor.json", lambda facts: facts["head"].update(bias=0)),
+    "launches of some kinds only": ("predictor.json", lambda facts: facts["host_s"]["training"].pop("")),
+    "another form of the facts": ("predictor.json", lambda facts: facts.update(head=[])),
+}
+
+
+@pytest.mark.parametrize(("file", "change"), HOSTILE.values(), ids=HOSTILE)
+def test_hostile_values_are_refused_when_loading(transformer, tmp_path, file, change):
+    entry = transformer.save(tmp_path)
+    values = json.loads((entry / file).read_text())
+    change(values)
+    rewrite(entry, file, values)
+    with pytest.raises(ZooError):
+        load_any_gpu(entry)
+
+
+def test_a_graph_in_an_entry_gets_to_no_runtime(transformer, tmp_path):
+    """ONNX Runtime gets what is written from the weights; one that would make gigabytes of nothing is a dead file."""
+    onnx = pytest.importorskip("onnx")
+    entry = transformer.save(tmp_path)
+    expected = load_any_gpu(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())
+    helper, float_ = onnx.helper, onnx.TensorProto.FLOAT
+    size = helper.make_tensor("size", onnx.TensorProto.INT64, [1], [1 << 36])
+    nodes = [
+        helper.make_node("ConstantOfShape", ["size"], ["large"]),
+        helper.make_node("ReduceSum", ["large"], ["operations"]),
+    ]
+    output = helper.make_tensor_value_info("operations", float_, [None])
+    bomb = helper.make_model(helper.make_graph(nodes, "bomb", [], [output], [size])).SerializeToString()
+    rewrite(entry, "transformer.onnx.z", zlib.compress(bomb))
+    found = load_any_gpu(entry).on(find_gpu("L4"), "inference").operations.predict(simulated_operations())
+    assert found.time_s.tolist() == expected.time_s.tolist()
+    weights = entry / "transformer.safetensors.z"
+    rewrite(entry, weights.name, zlib.compress(bomb))
+    with pytest.raises(ZooError, match="holds no arrays"):
+        load_any_gpu(entry)
+
+
+def test_weights_without_facts_are_those_of_older_entries(transformer, tmp_path):
+    entry = transformer.save(tmp_path)
+    arrays, facts = arrays_from_bytes(zlib.decompress((entry / "transformer.safetensors.z").read_bytes()))
+    assert facts == {"heads": "2", "distance_weighting": "True"}
+    rewrite(entry, "transformer.safetensors.z", zlib.compress(arrays_to_bytes(arrays)))
+    assert load_any_gpu(entry).name == "any-gpu/transformer"
 
 
 def test_loading_and_predicting_need_no_torch(trained, tmp_path):

@@ -1,0 +1,134 @@
+"""A network on a GPU under a power cap, with everything found out that no clock changes.
+
+What operations do at the default clock takes features and regressors, and is most of the work of a prediction; the
+clock law (clock.py) takes it to any other clock in a few operations on arrays. Whoever asks for several clocks of a
+network, as the service does, keeps this between them, and reads what `NetworkPredictor.predict` says of each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import InputError
+from ..networks import Network
+from .any_gpu import AnyGpuPredictor
+from .composition import Totals, compose, plain_sum
+from .features import FloatArray
+from .physics import static_power_w
+from .prediction import COMPOSITIONS, Bound, NetworkPredictor, OperationCost, Prediction
+from .predictor import OperationPredictions, Source
+
+
+@dataclass(frozen=True)
+class PreparedNetwork:
+    """See the module.
+
+    Args:
+        predictor: Of a GPU and mode.
+        network: Operations of that mode.
+        power_limit_w: Power cap.
+    """
+
+    predictor: NetworkPredictor
+    network: Network
+    power_limit_w: float
+
+    @cached_property
+    def counts(self) -> FloatArray:
+        """Calls of each operation per iteration."""
+        return np.array([entry.count for entry in self.network], dtype=float)
+
+    @cached_property
+    def at_default(self) -> OperationPredictions:
+        """The operations as parts of this network, at the default clock."""
+        operations = self.predictor.operations
+        if isinstance(operations, AnyGpuPredictor):
+            # (the network settles at one clock, so nobody needs to search for that of each operation)
+            found = operations.uncapped(self.network.operations)
+        else:
+            found = operations.predict(self.network.operations, None, self.power_limit_w)
+        return operations.in_network(found, self.counts)
+
+    @cached_property
+    def static(self) -> float:
+        """Board power while the GPU waits over that of physics; the same at all clocks."""
+        gpu = self.predictor.operations.gpu
+        return self.at_default.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
+
+    @cached_property
+    def _source_elsewhere(self) -> tuple[Source, ...]:
+        return tuple("modelled" if source == "measured" else source for source in self.at_default.source)
+
+    def at(self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False) -> Prediction:
+        """Predict one iteration at a graphics clock; see `NetworkPredictor.predict`.
+
+        Raises:
+            InputError, UncoveredError: See `NetworkPredictor.predict`.
+        """
+        predictor, counts, cap_w = self.predictor, self.counts, self.power_limit_w
+        chosen = composition or predictor.composition
+        if chosen not in COMPOSITIONS:
+            raise InputError("unknown composition", given=repr(chosen), allowed=", ".join(COMPOSITIONS))
+        clock = predictor.operations.gpu.checked_clock_mhz(clock_mhz)
+        if chosen == "overlap":
+            predictions = self._in_network(clock)
+            predictor.refuse_uncovered(predictions, strict)
+            predictions = predictions.together(counts, predictor.host.calls_s(predictions), clock, cap_w)
+            totals = compose(counts, predictions, predictor.host, cap_w)
+        else:
+            predictions = predictor.operations.predict(self.network.operations, clock, cap_w)
+            predictor.refuse_uncovered(predictions, strict)
+            totals = plain_sum(counts, predictions)
+        told = predictor.summary(self.network, predictions, totals, clock, cap_w, chosen)
+        costs = tuple(_costs(self.network, counts, predictions, totals, predictor.bounds(predictions, clock)))
+        return replace(told, held_clock_mhz=_held_mhz(counts, predictions, clock), operations=costs)
+
+    def _in_network(self, clock_mhz: float) -> OperationPredictions:
+        """The operations before they settle at one clock; of loops, which networks do not ask for, those at default."""
+        gpu, found = self.predictor.operations.gpu, self.at_default
+        if clock_mhz == gpu.boost_clock_mhz:
+            return found
+        if found.work is None:  # (a predictor without the clock law)
+            operations = self.predictor.operations
+            there = operations.predict(self.network.operations, clock_mhz, self.power_limit_w)
+            return operations.in_network(there, self.counts)
+        static_w = self.static * float(static_power_w(gpu, clock_mhz))
+        return replace(found, source=self._source_elsewhere, static_power_w=static_w)
+
+
+def _held_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: float) -> float:
+    busy_s = counts * np.nan_to_num(predictions.device_time_s)
+    if not busy_s.sum():
+        return clock_mhz
+    # (rounded, or an average of equal clocks would not be that clock)
+    return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)
+
+
+def _costs(
+    network: Network, counts: FloatArray, predictions: OperationPredictions, totals: Totals, bounds: Iterator[Bound]
+) -> Iterator[OperationCost]:
+    device_s = counts * predictions.device_time_s
+    active_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(predictions.device_time_s, 1e-15)
+    # What is not dynamic is shared by device time, so that the parts sum up to the whole.
+    dynamic_j = counts * predictions.dynamic_energy_j
+    scale = min(1.0, totals.energy_j / max(float(np.nansum(dynamic_j)), 1e-300))
+    shared_j = totals.energy_j - scale * float(np.nansum(dynamic_j))
+    energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), 1e-300)
+    for entry, seconds, watts, joules, source, bound_by in zip(
+        network, device_s.tolist(), active_w.tolist(), energy_j.tolist(), predictions.source, bounds, strict=True
+    ):
+        known = source != "missing"
+        yield OperationCost(
+            operation=entry.operation,
+            count=entry.count,
+            module_paths=entry.module_paths,
+            device_time_s=seconds if known else None,
+            power_w=watts if known else None,
+            energy_j=joules if known else None,
+            source=source,
+            bound_by=bound_by,
+        )

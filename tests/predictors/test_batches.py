@@ -1,0 +1,42 @@
+"""Many rows at once come to what they come to one by one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast.operations import Operation
+from joulecast.predictors import batches
+from joulecast.predictors.batches import in_batches
+from joulecast.zoo import find_predictor
+
+
+@pytest.mark.parametrize("count", [0, 1, 511, 512, 5000])
+@pytest.mark.parametrize("cores", [1, 3])
+def test_every_row_gets_its_own_values(count: int, cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "cores", lambda: cores)
+    rows = np.random.default_rng(0).normal(size=(count, 3)).astype(np.float32)
+    sums, first = in_batches(lambda some: (some.sum(axis=1), 2.0 * some[:, 0]), rows, [rows[:, 1] > 0, rows[:, 2]])
+    assert np.array_equal(sums, rows.sum(axis=1).astype(float))
+    assert np.array_equal(first, 2.0 * rows[:, 0])
+
+
+def test_alike_rows_are_seen_together() -> None:
+    rows = np.arange(1000, dtype=np.float32).reshape(-1, 1)
+    seen = []
+    in_batches(lambda some: (seen.append(some[:, 0]) or some[:, 0],), rows, [rows[:, 0] % 2, -rows[:, 0]])
+    assert np.array_equal(seen[0][:500], np.arange(998, -1, -2))
+
+
+def test_a_batch_predicts_what_its_parts_do() -> None:
+    operations = [
+        operation
+        for size in range(1, 1201)
+        for operation in (Operation("relu", [(8, 64, size)]), Operation("linear", [(8, size)], {"out_features": 64}))
+    ]
+    predictor = find_predictor("A30", "inference").operations
+    together = predictor.predict(operations)
+    for start in (0, 777, 2300):
+        few = predictor.predict(operations[start : start + 100])
+        assert together.time_s[start : start + 100] == pytest.approx(few.time_s, rel=1e-5)
+        assert together.power_w[start : start + 100] == pytest.approx(few.power_w, rel=1e-5)

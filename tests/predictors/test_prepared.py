@@ -1,0 +1,64 @@
+"""A prepared network says at every clock what predicting its operations at that clock says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import joulecast
+from joulecast.errors import InputError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.composition import compose
+from joulecast.zoo import find_predictor
+
+
+@pytest.mark.parametrize(
+    ("gpu", "cap_w", "precision"),
+    [
+        ("A30", None, "default"),
+        ("A30", 120.0, "default"),
+        ("A30", None, "fp16"),
+        ("T4", None, "fp16"),
+        ("T4", 62.0, "fp32"),
+    ],
+)
+def test_every_clock_is_as_if_its_operations_were_predicted_there(gpu, cap_w, precision):
+    network = joulecast.extract("resnet18", (32, 3, 224, 224), precision=precision)
+    predictor = find_predictor(gpu, "inference")
+    prepared = predictor.prepared(network, cap_w)
+    cap = prepared.power_limit_w
+    default = float(find_gpu(gpu).boost_clock_mhz)
+    for clock in (default, 700.25, default, 1111.5):
+        counts = np.array([entry.count for entry in network], dtype=float)
+        there = predictor.operations.predict(network.operations, clock, cap)
+        there = predictor.operations.in_network(there, counts)
+        there = there.together(counts, predictor.host.calls_s(there), clock, cap)
+        totals = compose(counts, there, predictor.host, cap)
+        found = prepared.at(clock)
+        assert (found.clock_mhz, found.power_limit_w) == (clock, cap)
+        assert found.time_s == pytest.approx(totals.time_s, rel=1e-12)
+        assert found.energy_j == pytest.approx(totals.energy_j, rel=1e-12)
+        assert [cost.source for cost in found.operations] == list(there.source)
+        assert [cost.device_time_s for cost in found.operations] == pytest.approx(
+            (counts * there.device_time_s).tolist()
+        )
+        assert predictor.predict(network, clock, cap_w).to_json() == found.to_json()
+
+
+def test_plain_sums_are_of_loops_at_that_clock():
+    network = joulecast.extract("resnet18", (32, 3, 224, 224))
+    predictor = find_predictor("A30", "inference")
+    loops = predictor.operations.predict(network.operations, 900.0)
+    counts = np.array([entry.count for entry in network], dtype=float)
+    found = predictor.prepared(network).at(900.0, composition="sum")
+    assert found.time_s == pytest.approx(float((counts * loops.time_s).sum()))
+
+
+def test_refuses_as_predict_does():
+    network = joulecast.extract("resnet18", (32, 3, 224, 224))
+    prepared = find_predictor("A30", "inference").prepared(network)
+    for wrong in ({"clock_mhz": 99.0}, {"composition": "product"}):
+        with pytest.raises(InputError):
+            prepared.at(**wrong)
+    with pytest.raises(InputError):
+        prepared.predictor.prepared(network, 10_000.0)
