@@ -130,7 +130,7 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
 
 
 def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
-    """The roofline with products computed in whole waves of blocks (tiles.py): what predictors of one GPU start from.
+    """The roofline with products as they are computed (tiles.py, convolutions.py); predictors of one GPU start from it.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -139,9 +139,8 @@ def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) 
 
 
 def _tiled_roofline(n: Any, gpu: GPU, clock_mhz: float) -> tuple[Roofline, Convolutions]:
-    on_tensor_cores = _on_tensor_cores(n, gpu)
     dense = dense_convolutions(n, gpu)
-    flops = computed_flops(n, gpu, on_tensor_cores)
+    flops = computed_flops(n, gpu)
     moved = n.bytes_read + n.bytes_written
     flops[dense.places], moved[dense.places] = dense.least.flops, dense.least.bytes
     line = _roofline(n._replace(computed_flops=flops, bytes_read=moved, bytes_written=0.0), gpu, clock_mhz)

@@ -1,12 +1,11 @@
 """Products as a GPU computes them: block by block, in whole waves.
 
 Each streaming multiprocessor computes one block of the output at a time, along the whole reduction. A block that is
-half outside the output takes as long as a full one, and a last wave that is half empty as long as a full one: a
-convolution with 32 x 512 outputs and a reduction of 2304 is 8 blocks for 56 multiprocessors, and needs 28 times the
-time of its FLOPs. cuBLAS splits the reduction where a linear layer would leave multiprocessors idle; cuDNN does not.
+half outside the output takes as long as a full one, and a last wave that is half empty as long as a full one. cuBLAS
+splits the reduction where a linear layer would leave multiprocessors idle; cuDNN does not (convolutions.py).
 
 The sizes of the blocks are those that leave the least spread between the times measured on the A30 (operations of both
-modes) and this count of waves; 128 x 64 for convolutions leaves the least on the RTX 2080 Ti, too.
+modes) and this count of waves.
 """
 
 from __future__ import annotations
@@ -74,28 +73,20 @@ def _own_flops(n: Any) -> FloatArray:
     return own
 
 
-def computed_flops(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
-    """FLOPs that a GPU could do in the least time of operations: in whole waves, without what Winograd saves.
+def computed_flops(n: Any, gpu: GPU) -> FloatArray:
+    """FLOPs that a GPU could do in the least time of operations: linear layers in whole waves.
 
     Args:
         n: Numbers of operations.
         gpu: Whose multiprocessors.
-        on_tensor_cores: Where they run there; Winograd does not.
     """
     own = _own_flops(n)
-    passes = n.flops / own
-    # Winograd computes whole squares of outputs, also where the image ends within one.
-    squares = (n.winograd > 1) & ~on_tensor_cores
-    rows = np.where(squares, n.rows * WINOGRAD / n.winograd, n.rows)
-    narrow = wave_flops(rows, n.columns, n.reduction, _NARROW, gpu.sms) * passes / np.where(squares, WINOGRAD, 1.0)
-    large = wave_flops(n.rows, n.columns, n.reduction, _LARGE, gpu.sms) * passes
     # The gradient of a weight has a long reduction, which is split so that it fills the GPU.
     forward = wave_flops(n.rows, n.columns, n.reduction, _SMALL, gpu.sms, splits=True)
     backward = wave_flops(n.rows, n.reduction, n.columns, _SMALL, gpu.sms, splits=True)
     linear = np.where(n.is_training > 0, forward + backward + own, forward)
-    linear = np.where(n.rows < _FEW_ROWS, n.computed_flops, linear)
-    dense = np.where(n.is_convolution > 0, np.where(on_tensor_cores, large, narrow), linear)
-    flops: FloatArray = np.where(_is_dense(n), dense, n.computed_flops)
+    in_waves = _is_dense(n) & (n.is_convolution == 0) & (n.rows >= _FEW_ROWS)
+    flops: FloatArray = np.where(in_waves, linear, n.computed_flops)
     return flops
 
 
