@@ -23,8 +23,6 @@ after: three times the traffic. A window of one pixel is a product as it stands.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -45,10 +43,12 @@ CONVOLUTION_NAMES: tuple[str, ...] = (
 )
 """What `Convolutions.features` gives."""
 
-_IMPLICIT_TILES, _TENSOR_TILE = ((128, 64), (128, 32)), (128, 64)
-_PRODUCT_TILE, _FOURIER_TILE = (128, 128), (64, 64)
-_NARROW_SHARE = 0.7
+# Rows of the arrays below: the ways on fp32 pipes, implicit in two shapes of blocks, and last that on tensor cores.
+_IMPLICIT, _FUSED, _TENSOR = 0, 2, 5
+_IN_TURN = np.array([[False], [False], [False], [True], [True], [False]])
+_WIDE, _NARROW, _PRODUCT_TILE, _FOURIER_TILE = (128, 64), (128, 32), (128, 128), (64, 64)
 _IMPLICIT_SHARE, _FUSED_SHARE, _PRODUCT_SHARE, _TENSOR_SHARE = 0.75, 0.5, 0.85, 0.6
+_NARROW_SHARE = 0.7 * _IMPLICIT_SHARE
 _FUSED_SQUARES, _FUSED_CHANNELS, _FUSED_MULTIPLICATIONS = (4, 8), 32, 16
 _SEPARATE_MULTIPLICATIONS, _SEPARATE_IMAGES, _SEPARATE_SIDE = 36, 16, 4
 _FOURIER_SIZES = (16, 32)
@@ -56,15 +56,28 @@ _COMPLEX = 4.0  # Products of real numbers in one of complex numbers; FLOPs alik
 _START_UP = 8  # A block takes as long as so many further steps of its reduction before it computes.
 _LEAST_WAVES = 2  # A block that has a multiprocessor to itself waits for memory as long as another would compute.
 _TRANSPOSED = 3  # Passes over images that are transposed: read, written, and read again.
-_ELEMENT = 4.0
+_LOADED = 4  # Channels that tensor cores load at once.
+_TRAINING_PASSES = 3.0  # The gradients of input and weight are products as large as the forward, each.
 _MOST_LOG = 2.0  # Ratios beyond are alike: the way is not taken, or does not exist.
-_LOADED = 4
-_TRAINING_PASSES = 3.0
 _ALIGNMENTS = (2, 4, 8)
 
 
+class Work(NamedTuple):
+    """What convolutions cost.
+
+    Args:
+        flops: That the GPU could do in their time.
+        bytes: To and from device memory.
+        in_turn: Where transforms and products are kernels of their own, so that one waits for the other.
+    """
+
+    flops: FloatArray
+    bytes: FloatArray
+    in_turn: NDArray[np.bool_]
+
+
 class _Pass(NamedTuple):
-    """One product of a convolution: its forward, or the gradient of its input."""
+    """One product of convolutions: their forward, or the gradient of their input."""
 
     channels_in: Any
     channels_out: Any
@@ -72,73 +85,96 @@ class _Pass(NamedTuple):
     reduction: Any
 
 
-class Work(NamedTuple):
-    """What convolutions cost: FLOPs that the GPU could do in their time, bytes, and whether one waits for the other.
+class Blocks(NamedTuple):
+    """A pass in every way: arrays of shape (ways, convolutions).
 
     Args:
-        flops: Infinite where there is no such way.
-        bytes: To and from device memory.
-        in_turn: Where transforms and products are kernels of their own, which do not overlap.
+        number: Of blocks; infinite where there is no such way.
+        flops: That the GPU could do in the time of one.
+        bytes: That the pass moves.
     """
 
+    number: FloatArray
     flops: FloatArray
     bytes: FloatArray
-    in_turn: Any
 
-    def time_s(self, peak_flops: Any, bandwidth: float) -> FloatArray:
-        """Seconds at so many FLOPs and bytes per second."""
-        compute_s, memory_s = self.flops / peak_flops, self.bytes / bandwidth
+    def flops_on(self, sms: int) -> FloatArray:
+        """FLOPs that fit into the whole waves on so many multiprocessors."""
+        flops: FloatArray = np.maximum(np.ceil(self.number / sms), _LEAST_WAVES) * (sms * self.flops)
+        return flops
+
+    def times_s(self, gpu: GPU, peak_flops: FloatArray) -> FloatArray:
+        """Seconds of each way, on tensor cores with a peak for each convolution."""
+        compute_s = self.flops_on(gpu.sms)
+        compute_s[:_TENSOR] /= gpu.peak_flops["fp32"]
+        compute_s[_TENSOR] /= peak_flops
+        memory_s = self.bytes / reached_bandwidth(gpu)
         together = np.cbrt(compute_s * compute_s * compute_s + memory_s * memory_s * memory_s)
-        time_s: FloatArray = np.where(self.in_turn, compute_s + memory_s, together)
-        return time_s
+        times_s: FloatArray = np.where(_IN_TURN, compute_s + memory_s, together)
+        return times_s
 
 
-def _product(rows: Any, columns: Any, reduction: Any, tile: tuple[int, int], sms: int, count: Any = 1) -> FloatArray:
-    """FLOPs that fit into the whole waves of a number of equal products."""
-    blocks = count * np.ceil(rows / tile[0]) * np.ceil(columns / tile[1])
-    flops: FloatArray = _slots(blocks, sms) * (2.0 * tile[0] * tile[1]) * (reduction + _START_UP)
-    return flops
-
-
-def _slots(blocks: Any, sms: int) -> Any:
-    return np.maximum(np.ceil(blocks / sms), _LEAST_WAVES) * sms
-
-
-def _implicit(n: Any, p: _Pass, sms: int) -> Work:
-    wide, narrow = (_product(p.rows, p.channels_out, p.reduction, tile, sms) for tile in _IMPLICIT_TILES)
-    return Work(np.minimum(wide, narrow / _NARROW_SHARE) / _IMPLICIT_SHARE, _moved(n), False)
-
-
-def _on_tensor_cores(n: Any, p: _Pass, sms: int) -> Work:
-    flops = _product(p.rows, p.channels_out, p.reduction, _TENSOR_TILE, sms)
+def _blocks(n: Any, p: _Pass) -> Blocks:
+    moved = n.element_bytes * (n.input_size + n.output_size + n.parameters)
     images = n.element_bytes * (n.input_size + n.output_size)
-    return Work(flops / _TENSOR_SHARE, _moved(n) + np.where(_window(n) > 1, _TRANSPOSED - 1, 0) * images, False)
-
-
-def _fused(n: Any, p: _Pass, sms: int) -> Work:
+    is_three = (n.transforms > 0) & (n.kernel == 3)
+    # Fused: whole blocks of squares.
     high, wide = _FUSED_SQUARES
-    blocks = n.first_size * np.ceil(n.height / (2 * high)) * np.ceil(n.width / (2 * wide))
-    blocks = blocks * np.ceil(p.channels_out / _FUSED_CHANNELS)
-    each = 2.0 * _FUSED_MULTIPLICATIONS * high * wide * _FUSED_CHANNELS * (p.channels_in + _START_UP)
-    return Work(_if(_is_three(n), _slots(blocks, sms) * each / _FUSED_SHARE), _moved(n), False)
-
-
-def _separate(n: Any, p: _Pass, sms: int) -> Work:
-    images = np.ceil(n.first_size / _SEPARATE_IMAGES) * _SEPARATE_IMAGES
-    squares = images * np.ceil(n.height / _SEPARATE_SIDE) * np.ceil(n.width / _SEPARATE_SIDE)
-    count = _SEPARATE_MULTIPLICATIONS
-    flops = _product(squares, p.channels_out, p.channels_in, _PRODUCT_TILE, sms, count) / _PRODUCT_SHARE
-    return Work(_if(_is_three(n), flops), _moved(n) + 2 * _ELEMENT * count * _transformed(squares, p), True)
-
-
-def _fourier(n: Any, p: _Pass, sms: int) -> Work:
+    fused = n.first_size * np.ceil(n.height / (2 * high)) * np.ceil(n.width / (2 * wide))
+    fused = fused * np.ceil(p.channels_out / _FUSED_CHANNELS)
+    of_fused = 2.0 * _FUSED_MULTIPLICATIONS * high * wide * _FUSED_CHANNELS
+    # Separate.
+    by_sixteens = np.ceil(n.first_size / _SEPARATE_IMAGES) * _SEPARATE_IMAGES
+    squares = by_sixteens * np.ceil(n.height / _SEPARATE_SIDE) * np.ceil(n.width / _SEPARATE_SIDE)
+    separate = _SEPARATE_MULTIPLICATIONS * _tiles(squares, p.channels_out, _PRODUCT_TILE)
+    # Fourier: the other half of the frequencies of real numbers is the same.
     needed = np.maximum(n.height, n.width) + n.kernel - 1
     size = np.where(needed > _FOURIER_SIZES[0], _FOURIER_SIZES[1], _FOURIER_SIZES[0])
-    count = size * (size // 2 + 1)  # Of real numbers, so the other half of the frequencies is the same.
-    flops = _COMPLEX * _product(n.first_size, p.channels_out, p.channels_in, _FOURIER_TILE, sms, count)
+    frequencies = size * (size // 2 + 1)
+    fourier = frequencies * _tiles(n.first_size, p.channels_out, _FOURIER_TILE)
     fits = (n.transforms > 0) & (needed <= _FOURIER_SIZES[1])
-    moved = _moved(n) + 4 * _ELEMENT * count * _transformed(n.first_size, p)
-    return Work(_if(fits, flops / _PRODUCT_SHARE), moved, True)
+    steps, channels = p.reduction + _START_UP, p.channels_in + _START_UP
+    wide_tiles = _tiles(p.rows, p.channels_out, _WIDE)
+    return Blocks(
+        np.array(
+            [
+                wide_tiles,
+                _tiles(p.rows, p.channels_out, _NARROW),
+                np.where(is_three, fused, np.inf),
+                np.where(is_three, separate, np.inf),
+                np.where(fits, fourier, np.inf),
+                wide_tiles,
+            ]
+        ),
+        np.array(
+            [
+                _tile_flops(_WIDE) * steps / _IMPLICIT_SHARE,
+                _tile_flops(_NARROW) * steps / _NARROW_SHARE,
+                of_fused * channels / _FUSED_SHARE,
+                _tile_flops(_PRODUCT_TILE) * channels / _PRODUCT_SHARE,
+                _COMPLEX * _tile_flops(_FOURIER_TILE) * channels / _PRODUCT_SHARE,
+                _tile_flops(_WIDE) * steps / _TENSOR_SHARE,
+            ]
+        ),
+        np.array(
+            [
+                moved,
+                moved,
+                moved,
+                moved + 2 * n.element_bytes * _SEPARATE_MULTIPLICATIONS * _transformed(squares, p),
+                moved + _COMPLEX * n.element_bytes * frequencies * _transformed(n.first_size, p),
+                moved + np.where(_window(n) > 1, _TRANSPOSED - 1, 0) * images,
+            ]
+        ),
+    )
+
+
+def _tiles(rows: Any, columns: Any, tile: tuple[int, int]) -> Any:
+    return np.ceil(rows / tile[0]) * np.ceil(columns / tile[1])
+
+
+def _tile_flops(tile: tuple[int, int]) -> float:
+    return 2.0 * tile[0] * tile[1]
 
 
 def _transformed(squares: Any, p: _Pass) -> Any:
@@ -146,125 +182,97 @@ def _transformed(squares: Any, p: _Pass) -> Any:
     return squares * (p.channels_in + p.channels_out) + p.channels_in * p.channels_out
 
 
-def _moved(n: Any) -> Any:
-    return n.element_bytes * (n.input_size + n.output_size + n.parameters)
-
-
 def _window(n: Any) -> Any:
     return n.reduction / n.channels_in
 
 
-def _is_three(n: Any) -> Any:
-    return (n.transforms > 0) & (n.kernel == 3)
-
-
-def _if(fits: Any, flops: Any) -> FloatArray:
-    found: FloatArray = np.where(fits, flops, np.inf)
-    return found
-
-
-def _forward(n: Any) -> _Pass:
-    return _Pass(n.channels_in, n.channels_out, n.rows, n.reduction)
-
-
-def _backward(n: Any) -> _Pass:
-    # Where the window moves in steps, each position meets a part of it only.
-    reduction = n.channels_out * _window(n) / (n.stride * n.stride)
-    return _Pass(n.channels_out, n.channels_in, n.input_size / n.channels_in, reduction)
-
-
-def _fits_tensor_cores(n: Any) -> Any:
-    # They load four channels at once; others take the fp32 pipes.
-    return (n.channels_in % _LOADED == 0) & (n.channels_out % _LOADED == 0)
-
-
-@dataclass(frozen=True)
-class Convolutions:
-    """The dense ones among operations: those that are not grouped.
+class Convolutions(NamedTuple):
+    """The dense ones among operations, those that are not grouped, on any GPU.
 
     Args:
-        places: Which of the operations they are.
-        n: Their numbers.
-        gpu: Where they run.
-        tensor: Where they run on tensor cores.
-        peak: FLOPs per second of the precision that each runs in, at the boost clock.
+        operations: How many there are in all.
+        places: Which of them are dense convolutions.
+        forward, backward: Blocks of the forward, and of the gradient of the input.
+        own_flops: Of the forward.
+        passes: Of the mode.
+        precision: Of each, as `numbers_of` calls it.
+        element_bytes: Of each.
+        loads: Where tensor cores can load the channels.
+        alignment: How well rows of positions are aligned: by how many of 2, 4 and 8 their number can be divided.
     """
 
+    operations: int
     places: NDArray[np.int_]
-    n: Any
-    gpu: GPU
-    tensor: NDArray[np.bool_]
-    peak: FloatArray
+    forward: Blocks
+    backward: Blocks
+    own_flops: FloatArray
+    passes: FloatArray
+    precision: FloatArray
+    element_bytes: FloatArray
+    loads: NDArray[np.bool_]
+    alignment: FloatArray
 
     @classmethod
-    def among(cls, n: Any, gpu: GPU, on_tensor_cores: Any, peak: FloatArray) -> Self:
-        """Those among operations.
-
-        Args:
-            n: Numbers of all operations.
-            gpu: Where they run.
-            on_tensor_cores: Where they count as running there.
-            peak: FLOPs per second of each one's precision.
-        """
+    def among(cls, n: Any) -> Self:
+        """Those among operations whose numbers are given."""
         places = np.flatnonzero((n.is_convolution > 0) & (n.groups == 1))
         mine = type(n)(*(values[places] for values in n))
-        tensor = _fits_tensor_cores(mine) & (on_tensor_cores[places] > 0)
-        return cls(places, mine, gpu, tensor, peak[places])
-
-    @property
-    def _bandwidth(self) -> float:
-        return reached_bandwidth(self.gpu)
-
-    def _on_pipes(self, p: _Pass) -> tuple[tuple[Work, ...], FloatArray]:
-        """All ways on fp32 pipes, and their times, shape (ways, operations)."""
-        ways = tuple(way(self.n, p, self.gpu.sms) for way in (_implicit, _fused, _separate, _fourier))
-        peak = self.gpu.peak_flops["fp32"]
-        return ways, np.array([way.time_s(peak, self._bandwidth) for way in ways])
-
-    @cached_property
-    def _forward(self) -> tuple[tuple[Work, ...], FloatArray]:
-        return self._on_pipes(_forward(self.n))
-
-    @cached_property
-    def least(self) -> Work:
-        """What they cost at least, in all passes of their mode; FLOPs are those of their own precision."""
-        ways, times_s = self._forward
-        taken = np.where(self.tensor, len(ways), np.argmin(times_s, axis=0))
-        all_ways = (*ways, _on_tensor_cores(self.n, _forward(self.n), self.gpu.sms))
-        pipes = np.where(self.tensor, 1.0, self.peak / self.gpu.peak_flops["fp32"])
-        # The gradients of input and weight are products as large as the forward, each.
-        passes = np.where(self.n.is_training > 0, _TRAINING_PASSES, 1.0)
-        return Work(
-            np.choose(taken, [way.flops for way in all_ways]) * passes * pipes,
-            np.choose(taken, [way.bytes for way in all_ways]) * passes,
-            np.array([way.in_turn for way in all_ways])[taken],
+        positions = mine.input_size / (mine.first_size * mine.channels_in)
+        # Where the window moves in steps, each position of the input meets a part of it only.
+        met = mine.channels_out * _window(mine) / (mine.stride * mine.stride)
+        return cls(
+            operations=len(n.rows),
+            places=places,
+            forward=_blocks(mine, _Pass(mine.channels_in, mine.channels_out, mine.rows, mine.reduction)),
+            backward=_blocks(mine, _Pass(mine.channels_out, mine.channels_in, mine.first_size * positions, met)),
+            own_flops=2.0 * mine.rows * mine.columns * mine.reduction,
+            passes=np.where(mine.is_training > 0, _TRAINING_PASSES, 1.0),
+            precision=mine.precision,
+            element_bytes=mine.element_bytes,
+            loads=(mine.channels_in % _LOADED == 0) & (mine.channels_out % _LOADED == 0),
+            alignment=np.sum([positions % alignment == 0 for alignment in _ALIGNMENTS], axis=0) * 1.0,
         )
 
-    def _least_s(self, p: _Pass, times_s: FloatArray) -> FloatArray:
-        tensor_s = _on_tensor_cores(self.n, p, self.gpu.sms).time_s(self.peak, self._bandwidth)
-        least_s: FloatArray = np.where(self.tensor, tensor_s, np.min(times_s, axis=0))
-        return least_s
+    def _taken(self, times_s: FloatArray, gpu: GPU, peak_flops: FloatArray) -> NDArray[np.int_]:
+        """The way of each: on tensor cores where its precision runs there and they can load it."""
+        tensor = self.loads & (peak_flops > gpu.peak_flops["fp32"])
+        taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
+        return taken
 
-    def features(self, count: int) -> list[FloatArray]:
-        """Convolutions as each way sees them; 0 for everything else.
+    def least(self, gpu: GPU, peak_flops: FloatArray) -> Work:
+        """What they cost at least, in all passes of their mode.
 
         Args:
-            count: Of all operations.
+            gpu: Where.
+            peak_flops: FLOPs per second of the precision of each, in terms of which its FLOPs are given.
+        """
+        taken = self._taken(self.forward.times_s(gpu, peak_flops), gpu, peak_flops)
+        each = np.arange(len(taken))
+        flops = self.forward.flops_on(gpu.sms)[taken, each] * self.passes
+        on_pipes = np.where(taken == _TENSOR, 1.0, peak_flops / gpu.peak_flops["fp32"])
+        return Work(flops * on_pipes, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
+
+    def features(self, gpu: GPU, peak_flops: FloatArray) -> FloatArray:
+        """Convolutions as each way sees them; 0 for other operations.
+
+        Args:
+            gpu: Where.
+            peak_flops: FLOPs per second of the precision of each convolution.
 
         Returns:
-            One array per name of CONVOLUTION_NAMES: the least time over that of the FLOPs alone, forward and of the
-            gradient of the input; ways over the first; and how well rows of positions are aligned.
+            Shape (len(CONVOLUTION_NAMES), operations): the least time over that of the FLOPs alone, forward and of the
+            gradient of the input; ways over the first; and the alignment.
         """
-        n, (_, times_s), back = self.n, self._forward, _backward(self.n)
-        own_s = 2.0 * n.rows * n.columns * n.reduction / self.peak
-        over = np.where(self.tensor, np.inf, times_s[1:] / times_s[0])
-        positions = n.input_size / (n.first_size * n.channels_in)
-        values = [
-            np.log(self._least_s(_forward(n), times_s) / own_s),
-            np.log(self._least_s(back, self._on_pipes(back)[1]) / own_s),
-            *np.clip(np.log(over), -_MOST_LOG, _MOST_LOG),
-            np.sum([positions % alignment == 0 for alignment in _ALIGNMENTS], axis=0),
+        forward_s, backward_s = (blocks.times_s(gpu, peak_flops) for blocks in (self.forward, self.backward))
+        own_s, each = self.own_flops / peak_flops, np.arange(len(self.places))
+        taken, back = (self._taken(times_s, gpu, peak_flops) for times_s in (forward_s, backward_s))
+        ratio = forward_s[_FUSED:_TENSOR] / np.min(forward_s[_IMPLICIT:_FUSED], axis=0)
+        ratio[:, taken == _TENSOR] = np.inf
+        columns = np.zeros((len(CONVOLUTION_NAMES), self.operations))
+        columns[:, self.places] = [
+            np.log(forward_s[taken, each] / own_s),
+            np.log(backward_s[back, each] / own_s),
+            *np.clip(np.log(ratio), -_MOST_LOG, _MOST_LOG),
+            self.alignment,
         ]
-        columns = np.zeros((len(values), count))
-        columns[:, self.places] = values
-        return list(columns)
+        return columns

@@ -23,7 +23,7 @@ from ..operation_list import OperationList
 from ..operations import ELEMENT_BYTES, PRECISIONS, Operation
 from ..rules import size
 from .convolutions import CONVOLUTION_NAMES, Convolutions
-from .tiles import TILE_NAMES, WINOGRAD, computed_flops, tile_features
+from .tiles import TILE_NAMES, computed_flops, tile_features
 
 FloatArray = NDArray[np.float64]
 
@@ -95,7 +95,6 @@ _TILE = 64  # Rows and columns of the output per thread block; cuBLAS and cuDNN 
 # swin_v2_t on the A30, so their measurements are no independent test of it.
 _BATCHED_TILE = 128
 _BATCHED_START_UP = 32
-_WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
 _LEAST_TIME_S = 1e-9  # So that operations without any work have a logarithm.
 
 
@@ -135,30 +134,36 @@ def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    return _tiled_roofline(numbers_of(operations), gpu, clock_mhz)[0]
-
-
-def _tiled_roofline(n: Any, gpu: GPU, clock_mhz: float) -> tuple[Roofline, Convolutions]:
-    dense = dense_convolutions(n, gpu)
-    flops = computed_flops(n, gpu)
-    moved = n.bytes_read + n.bytes_written
-    flops[dense.places], moved[dense.places] = dense.least.flops, dense.least.bytes
+    listed = OperationList.of(operations)
+    n, dense = numbers_of(listed), listed.derived(dense_convolutions)
+    work = dense.least(gpu, peak_flops(dense.precision, gpu))
+    flops, moved = computed_flops(n, gpu), n.bytes_read + n.bytes_written
+    flops[dense.places], moved[dense.places] = work.flops, work.bytes
     line = _roofline(n._replace(computed_flops=flops, bytes_read=moved, bytes_written=0.0), gpu, clock_mhz)
-    in_turn = line.compute_s[dense.places] + line.memory_s[dense.places]
-    longer = np.where(dense.least.in_turn, in_turn / line.time_s[dense.places], 1.0)
-    line.compute_s[dense.places] *= longer
-    line.memory_s[dense.places] *= longer
-    return line, dense
+    compute_s, memory_s = line.compute_s[dense.places], line.memory_s[dense.places]
+    longer = np.where(work.in_turn, (compute_s + memory_s) / np.maximum(compute_s, memory_s), 1.0)
+    line.compute_s[dense.places], line.memory_s[dense.places] = compute_s * longer, memory_s * longer
+    return line
 
 
-def dense_convolutions(n: Any, gpu: GPU) -> Convolutions:
-    """The convolutions among operations that are not grouped, as they are computed on a GPU."""
-    return Convolutions.among(n, gpu, _on_tensor_cores(n, gpu), peak_flops(n, gpu))
+def dense_convolutions(operations: OperationList) -> Convolutions:
+    """The convolutions among operations that are not grouped; to be derived from a list once."""
+    return Convolutions.among(numbers_of(operations))
 
 
-def peak_flops(n: Any, gpu: GPU) -> FloatArray:
+def convolution_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
+    """Features of the ways to compute convolutions, at any clock.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    dense = operations.derived(dense_convolutions)
+    return dict(zip(CONVOLUTION_NAMES, dense.features(gpu, peak_flops(dense.precision, gpu)), strict=True))
+
+
+def peak_flops(precision: FloatArray, gpu: GPU) -> FloatArray:
     """FLOPs per second of the precision that each operation runs in, at the boost clock."""
-    return by_precision(n.precision, lambda p: gpu.peak_flops[gpu.running_precision(p)])
+    return by_precision(precision, lambda p: gpu.peak_flops[gpu.running_precision(p)])
 
 
 def _on_tensor_cores(n: Any, gpu: GPU) -> Any:
@@ -167,7 +172,7 @@ def _on_tensor_cores(n: Any, gpu: GPU) -> Any:
 
 def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
     ratio = clock_mhz / gpu.boost_clock_mhz
-    compute_s = n.computed_flops / (peak_flops(n, gpu) * ratio)
+    compute_s = n.computed_flops / (peak_flops(n.precision, gpu) * ratio)
     return Roofline(compute_s, (n.bytes_read + n.bytes_written) / gpu.memory_bandwidth)
 
 
@@ -199,7 +204,6 @@ class _Numbers(NamedTuple):
     height: float
     width: float
     transforms: float
-    winograd: float
     element_bytes: float
     is_identity: float
     is_training: float
@@ -243,7 +247,6 @@ def _numbers(operation: Operation) -> _Numbers:
         height=out[-2] if len(out) > 3 else 1.0,
         width=out[-1] if len(out) > 2 else 1.0,
         transforms=_has_transforms(operation),
-        winograd=_winograd(operation),
         element_bytes=ELEMENT_BYTES[operation.precision],
         is_identity=operation.is_identity,
         is_training=operation.mode == "training",
@@ -284,19 +287,6 @@ def _has_transforms(operation: Operation) -> bool:
     sides = {size for name in ("stride", "dilation") for size in _sizes(operation.attributes.get(name, 1))}
     window = _sizes(operation.attributes["kernel_size"])
     return sides == {1} and len(set(window)) == 1 and window[0] > 1
-
-
-def _winograd(operation: Operation) -> float:
-    """How many times fewer multiplications Winograd's algorithm needs, or 1 where it does not apply.
-
-    F(2 x 2, 3 x 3) computes squares of 2 x 2 outputs with 16 multiplications instead of 36 (Lavin and Gray, CVPR 2016).
-    """
-    attributes = operation.attributes
-    fits = operation.kind == "conv2d" and attributes["groups"] == 1
-    if not fits or any(attributes.get(name, 1) not in (value, (value, value)) for name, value in _WINOGRAD_FITS):
-        return 1.0
-    squares = math.prod(-(-n // 2) for n in operation.output_shape[2:])
-    return max(1.0, WINOGRAD * size(operation.output_shape[2:]) / (4 * squares))
 
 
 def _computed_flops(operation: Operation) -> float:
@@ -366,8 +356,7 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
     """
     listed = OperationList.of(operations)
     n = numbers_of(listed)
-    line, dense = _tiled_roofline(n, gpu, clock_mhz)
-    on_tensor_cores = _on_tensor_cores(n, gpu)
+    line = tiled_roofline(listed, gpu, clock_mhz)
     matrix = listed.derived(size_features).copy()
     columns: dict[str, FloatArray | float] = {
         "log_roofline": _log(np.maximum(line.time_s, _LEAST_TIME_S)),
@@ -375,8 +364,8 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
         "log_memory_time": _log(line.memory_s),
         **gpu_features(listed, gpu),
         "clock_ratio": clock_mhz / gpu.boost_clock_mhz,
-        **dict(zip(TILE_NAMES, tile_features(n, gpu, on_tensor_cores), strict=True)),
-        **dict(zip(CONVOLUTION_NAMES, dense.features(len(listed)), strict=True)),
+        **dict(zip(TILE_NAMES, tile_features(n, gpu), strict=True)),
+        **convolution_features(listed, gpu),
     }
     for name, values in columns.items():
         matrix[:, FEATURE_PLACES[name]] = values

@@ -23,9 +23,10 @@ from typing import Any, Self
 import numpy as np
 
 from ..hardware import GPU, find_gpu
+from ..operation_list import OperationList
 from ..operations import Operation
 from .bandwidth import reached_bandwidth
-from .features import FAMILIES, FloatArray, by_precision, dense_convolutions, numbers_of, roofline
+from .features import FAMILIES, FloatArray, by_precision, dense_convolutions, numbers_of, peak_flops, roofline
 from .numbers import numbers
 
 _LEAST_S = 1e-9
@@ -82,7 +83,7 @@ class LeastTimes:
             longer = np.where(in_tiles, _half_tiles(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
             compute_s, tiles_s, passed = compute_s * longer, tiles_s * longer, passed * longer
         parts = np.array([compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
-        _put_convolutions(parts, n, gpu, clock_mhz, way)
+        _put_convolutions(parts, operations, gpu, clock_mhz, way)
         return cls(*parts)
 
     def slowed(self, factor: FloatArray | float) -> Self:
@@ -105,12 +106,15 @@ class LeastTimes:
         return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
 
 
-def _put_convolutions(parts: FloatArray, n: Any, gpu: GPU, clock_mhz: float, way: float) -> None:
+def _put_convolutions(
+    parts: FloatArray, operations: Sequence[Operation], gpu: GPU, clock_mhz: float, way: float
+) -> None:
     """Put the least times of dense convolutions in the place of what their FLOPs alone say; way in bytes per second."""
-    dense = dense_convolutions(n, gpu)
-    work = dense.least
-    compute_s, memory_s = work.flops / dense.peak, work.bytes / reached_bandwidth(gpu)
-    cache_s = (work.bytes + work.flops * dense.n.element_bytes / _TILE) / way
+    dense = OperationList.of(operations).derived(dense_convolutions)
+    peak = peak_flops(dense.precision, gpu)
+    work = dense.least(gpu, peak)
+    compute_s, memory_s = work.flops / peak, work.bytes / reached_bandwidth(gpu)
+    cache_s = (work.bytes + work.flops * dense.element_bytes / _TILE) / way
     together = np.cbrt(_cubed(compute_s) + _cubed(memory_s))
     # At the boost clock, so that each part follows the clock as it does elsewhere.
     longer = np.where(work.in_turn, (compute_s + memory_s) / np.maximum(together, _LEAST_S), 1.0)

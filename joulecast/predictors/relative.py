@@ -19,7 +19,7 @@ from .features import (
     FEATURE_NAMES,
     KIND_PLACES,
     FloatArray,
-    dense_convolutions,
+    convolution_features,
     gpu_features,
     numbers_of,
     size_features,
@@ -108,7 +108,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     columns: dict[str, FloatArray | float] = {
         **gpu_features(listed, gpu),
         **dict(_last_waves(n, gpu)),
-        **dict(zip(CONVOLUTION_NAMES, dense_convolutions(n, gpu).features(len(listed)), strict=True)),
+        **convolution_features(listed, gpu),
         "log_compute_over_memory": np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
         "log_cycles": np.log(least.time_s * clock_mhz * 1e6),
         "generation": _generation(gpu),

@@ -19,17 +19,13 @@ from ..hardware import GPU
 
 FloatArray = NDArray[np.float64]
 
-WINOGRAD = 9 / 4
-"""Multiplications of a 3 x 3 convolution over those of F(2 x 2, 3 x 3) (Lavin and Gray, CVPR 2016)."""
-
 TILE_NAMES: tuple[str, ...] = (
     "log_large_tiles",
     "log_narrow_tiles",
     "log_small_tiles",
     "log_backward_tiles",
-    "winograd_saving",
 )
-"""What `tile_features` gives: time in whole waves over that of the FLOPs alone, and what Winograd saves."""
+"""What `tile_features` gives: time in whole waves over that of the FLOPs alone."""
 
 _LARGE, _NARROW, _SMALL = (128, 128), (128, 64), (64, 64)
 _START_UP = 32  # A block takes as long as so many further steps of its reduction before it computes.
@@ -56,16 +52,8 @@ def wave_flops(
     return flops
 
 
-def _is_dense(n: Any) -> Any:
-    """Where an operation is one product: linear layers, and convolutions that are not grouped."""
-    return (n.is_product > 0) & (n.groups == 1) & (n.batch == 1) & (n.reduction > 0)
-
-
-def _backward_flops(n: Any, tile: tuple[int, int], sms: int) -> FloatArray:
-    """The product that gives the gradient of the input."""
-    window = n.kernel**2
-    positions = n.input_size / n.channels_in
-    return wave_flops(positions, n.channels_in, n.channels_out * window / n.stride**2, tile, sms)
+def _is_linear(n: Any) -> Any:
+    return (n.is_product > 0) & (n.is_convolution == 0) & (n.batch == 1) & (n.reduction > 0)
 
 
 def _own_flops(n: Any) -> FloatArray:
@@ -85,19 +73,19 @@ def computed_flops(n: Any, gpu: GPU) -> FloatArray:
     forward = wave_flops(n.rows, n.columns, n.reduction, _SMALL, gpu.sms, splits=True)
     backward = wave_flops(n.rows, n.reduction, n.columns, _SMALL, gpu.sms, splits=True)
     linear = np.where(n.is_training > 0, forward + backward + own, forward)
-    in_waves = _is_dense(n) & (n.is_convolution == 0) & (n.rows >= _FEW_ROWS)
+    in_waves = _is_linear(n) & (n.rows >= _FEW_ROWS)
     flops: FloatArray = np.where(in_waves, linear, n.computed_flops)
     return flops
 
 
-def tile_features(n: Any, gpu: GPU, on_tensor_cores: Any) -> list[FloatArray]:
-    """Operations as several sizes of blocks see them; 0 where they are no product.
+def tile_features(n: Any, gpu: GPU) -> list[FloatArray]:
+    """Linear layers as several sizes of blocks see them; 0 for all others.
 
     Returns:
         One array per name of TILE_NAMES.
     """
-    dense, own = _is_dense(n), np.maximum(_own_flops(n), 1.0)
+    linear, own = _is_linear(n), np.maximum(_own_flops(n), 1.0)
     views = [wave_flops(n.rows, n.columns, n.reduction, tile, gpu.sms) for tile in (_LARGE, _NARROW, _SMALL)]
-    views.append(_backward_flops(n, _SMALL, gpu.sms))
-    logs = [np.where(dense, np.log(np.maximum(view / own, 1e-12)), 0.0) for view in views]
-    return [*logs, np.where(on_tensor_cores, 1.0, n.winograd)]
+    # The gradient of the input.
+    views.append(wave_flops(n.rows, n.channels_in, n.channels_out, _SMALL, gpu.sms))
+    return [np.where(linear, np.log(np.maximum(view / own, 1e-12)), 0.0) for view in views]

@@ -7,8 +7,9 @@ import pytest
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
+from joulecast.operation_list import OperationList
 from joulecast.predictors.convolutions import CONVOLUTION_NAMES
-from joulecast.predictors.features import dense_convolutions, numbers_of, tiled_roofline
+from joulecast.predictors.features import convolution_features, dense_convolutions, peak_flops, tiled_roofline
 from joulecast.predictors.physics import LeastTimes
 
 A30, V100, P4 = find_gpu("A30"), find_gpu("V100-PCIE-32GB"), find_gpu("Tesla P4")
@@ -21,12 +22,12 @@ def conv(shape, channels, precision="fp32", mode="inference", **attributes):
 
 
 def least(operation, gpu=A30):
-    return dense_convolutions(numbers_of([operation]), gpu).least
+    dense = dense_convolutions(OperationList([operation]))
+    return dense.least(gpu, peak_flops(dense.precision, gpu))
 
 
 def seen(operation, gpu=A30):
-    columns = dense_convolutions(numbers_of([operation]), gpu).features(1)
-    return {name: float(column[0]) for name, column in zip(CONVOLUTION_NAMES, columns, strict=True)}
+    return {name: float(column[0]) for name, column in convolution_features(OperationList([operation]), gpu).items()}
 
 
 def test_winograd_in_one_kernel_computes_blocks_beyond_the_edge():
@@ -106,12 +107,10 @@ def test_others_are_left_alone_wherever_they_stand():
     grouped = conv((32, 64, 56, 56), 64, groups=64)
     others = [Operation("relu", [(32, 64, 56, 56)]), grouped, Operation("linear", [(64, 64)], {"out_features": 64})]
     dense = conv((32, 64, 56, 56), 64)
-    found = dense_convolutions(numbers_of([others[0], dense, *others[1:]]), A30)
-    assert found.places.tolist() == [1]
-    columns = np.array(found.features(4))
+    columns = np.array(list(convolution_features(OperationList([others[0], dense, *others[1:]]), A30).values()))
     assert not columns[:, [0, 2, 3]].any()
     assert columns[:, 1].tolist() == pytest.approx(list(seen(dense).values()))
-    assert dense_convolutions(numbers_of(others), A30).least.flops.shape == (0,)
+    assert not np.array(list(convolution_features(OperationList(others), A30).values())).any()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])

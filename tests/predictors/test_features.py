@@ -66,20 +66,6 @@ def test_few_blocks_take_a_whole_wave():
     assert compute_s == pytest.approx(2 * 2 * 128 * 32 * (2304 + 8) / (0.75 * 0.7) / (10.3e12 / 56))
 
 
-def test_winograd_saves_where_it_applies():
-    operations = [
-        conv((32, 64, 56, 56), 64),
-        conv((32, 64, 7, 7), 64),  # 16 squares of 2 x 2 for 49 outputs
-        conv((32, 64, 1, 1), 64),  # a square has more multiplications than the output needs
-        conv((32, 64, 56, 56), 64, stride=2),
-        conv((32, 64, 56, 56), 64, dilation=2, padding=2),
-        conv((32, 64, 56, 56), 64, groups=2),
-        conv((32, 64, 56, 56), 64, precision="tf32"),
-    ]
-    savings = features(operations, A30, 1440)[0][:, FEATURE_NAMES.index("winograd_saving")]
-    assert savings == pytest.approx([2.25, 9 * 49 / (16 * 16), 1, 1, 1, 1, 1])
-
-
 def test_linear_layers_split_their_reduction_rather_than_idle():
     # 16 blocks of 64 x 64: no whole wave of 56.
     linear = Operation("linear", [(32, 4096)], {"out_features": 1000})
