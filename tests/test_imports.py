@@ -35,6 +35,7 @@ HEAVY = {
 ROOMS = [
     "errors",
     "units",
+    "notebook",
     "rules",
     "kinds",
     "operations",
@@ -45,7 +46,6 @@ ROOMS = [
     "resources",
     "problems",
     "plotting",
-    "notebook",
     "hardware",
     "datasets",
     "profiling",

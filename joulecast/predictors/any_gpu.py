@@ -228,8 +228,10 @@ class AnyGpuPredictor:
         default = float(self.gpu.boost_clock_mhz)
         top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0) if np.isfinite(cap_w) else default
         device_s, _ = work.at(default * held_mhz / top_mhz)
-        allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
-        dynamic_j = np.minimum(work.at(held_mhz)[1], allowed_w * device_s)
+        dynamic_j = work.at(held_mhz)[1]
+        if np.isfinite(cap_w):  # (no cap times no time is no number)
+            allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
+            dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
         host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s

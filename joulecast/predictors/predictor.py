@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..notebook import Picture
 from ..operation_list import OperationList
 from ..operations import Operation
 from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
@@ -137,6 +138,17 @@ class OperationPredictions:
     def host_bound(self) -> NDArray[np.bool_]:
         """Where launching takes longer than the GPU's work."""
         return self.device_time_s < self.host_time_s
+
+    def _repr_html_(self) -> str:
+        from .operation_html import predictions_html
+
+        return predictions_html(self)
+
+    def plot(self) -> Picture:
+        """The energy of each operation, as a picture that Jupyter shows and `save` writes."""
+        from .operation_html import predictions_plot
+
+        return predictions_plot(self)
 
     def times(self, device: float, energy: float) -> OperationPredictions:
         """The same with device times and dynamic energies times a factor each; loops stay as they are."""

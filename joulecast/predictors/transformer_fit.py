@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,6 +21,7 @@ from .physics import PRIOR_ENERGY
 from .tokens import ROLES, WIDTH
 from .transformer import OperationTransformer
 from .transformer_examples import MADE_UP_LENGTH, Examples, thinned, vocabulary_of
+from .transformer_optimizer import Muon
 from .transformer_recipe import TransformerRecipe
 
 _WARM_UP = 0.1  # Share of the steps until the learning rate is at its highest.
@@ -112,12 +114,11 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
     batch = min(recipe.batch, len(examples.weight))
     per_epoch = len(examples.weight) // batch
     steps = recipe.epochs * per_epoch
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, recipe.learning_rate, total_steps=steps + 1, pct_start=_WARM_UP
-    )
+    optimizers = _optimizers(model, recipe)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate(step / steps))
+        for optimizer in optimizers
+    ]
     losses = _Losses(model, examples, recipe, draw)
     together = draw.permutation(np.arange(steps) < recipe.together * steps)
     for number, in_sequences in enumerate(together.tolist()):
@@ -125,11 +126,29 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
             order = draw.permutation(len(examples.weight))
         first = number % per_epoch * batch
         loss = losses.together(batch) if in_sequences else losses.alone(order[first : first + batch])
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), _MOST_GRADIENT)
-        optimizer.step()
-        schedule.step()
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            schedule.step()
+
+
+def _optimizers(model: OperationTransformer, recipe: TransformerRecipe) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices that read tokens and those of layers, AdamW for embeddings, biases and heads."""
+    matrices = [*model.matrices()]
+    apart = {id(matrix) for matrix in matrices}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in apart]
+    return [
+        Muon(matrices, recipe.matrix_learning_rate),
+        torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True),
+    ]
+
+
+def _learning_rate(done: float) -> float:
+    """Share of the highest rate when a share of the steps is done: a warm-up, then a cosine that ends at zero."""
+    after = max(0.0, (done - _WARM_UP) / (1 - _WARM_UP))
+    return min(1.0, done / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * after))
 
 
 class _Losses:

@@ -29,7 +29,7 @@ from .following import follow, generation, watch
 from .gate import OPEN_PATHS, Gate
 from .logs import log
 from .metrics import Metrics, resident_bytes
-from .problems import ServiceError, not_found, problem_response, validation_problem
+from .problems import RefusalError, not_found, problem_response, validation_problem
 from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
@@ -145,7 +145,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _no_route(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
-    refused: ServiceError
+    refused: RefusalError
     if error.status_code == 404:
         refused = not_found(request.url.path)
     elif error.status_code == 405:
@@ -153,10 +153,10 @@ async def _no_route(request: Request, error: Exception) -> Response:
         known = [*routes.questions.routes, *routes.system.routes, *page.router.routes]
         here = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
         allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
-        refused = ServiceError(405, "method", "this path is asked otherwise", given=request.method, allowed=allowed)
+        refused = RefusalError(405, "method", "this path is asked otherwise", given=request.method, allowed=allowed)
         refused.headers["Allow"] = allowed
     else:
-        refused = ServiceError(error.status_code, "http", str(error.detail))
+        refused = RefusalError(error.status_code, "http", str(error.detail))
     return problem_response(refused, _request_id(request))
 
 

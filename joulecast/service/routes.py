@@ -24,7 +24,7 @@ from .answers import Answers, batch_csv, batch_json
 from .caching import CachedRoute
 from .guards import checked_gpu
 from .known import Predicted
-from .problems import MEDIA_TYPE, ServiceError
+from .problems import MEDIA_TYPE, RefusalError
 from .questions import (
     BatchQuestion,
     BestQuery,
@@ -231,7 +231,7 @@ async def _found(answer: Answered) -> Response:
     try:
         return await answer
     except UnknownNameError as error:
-        raise ServiceError(
+        raise RefusalError(
             404, "unknown-name", error.what, given=error.given, allowed=error.allowed, hint=error.hint
         ) from error
 
@@ -246,7 +246,7 @@ async def health() -> dict[str, str]:
 async def ready(request: Request) -> dict[str, str]:
     """Whether the predictors are loaded; 503 until then."""
     if not request.app.state.ready:
-        raise ServiceError(503, "starting", "the predictors are being loaded", retry_after_s=1)
+        raise RefusalError(503, "starting", "the predictors are being loaded", retry_after_s=1)
     return {"status": "ready"}
 
 
