@@ -30,7 +30,7 @@ from .numbers import number
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
 from .relative import RELATIVE_NAMES, relative_features
-from .spread import OperationSpread
+from .spread import OperationSpread, power_range_w
 
 Range = tuple[float, float]
 
@@ -212,6 +212,7 @@ class AnyGpuPredictor:
             held_clock_mhz=held_mhz,
             work=work,
             spread=None if self.calibration is None else OperationSpread(self.calibration, frozenset(), None),
+            power_range_w=power_range_w(self.gpu, cap_w),
         )
 
     def work(self, operations: Sequence[Operation]) -> Work:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 QUANTITIES: tuple[str, ...] = ("time", "power", "energy")
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
+SCALED_POWER = "scaled power"
+"""Errors of power over what is usual for powers like it (`PowerUnits`); only where such units are known."""
+
 MEASURED, STAND_IN = "measured", "kind never measured"
 """Groups beside the families: operations of the training data, and kinds that another one stands in for."""
 
@@ -75,6 +78,42 @@ class ErrorGroup:
 
 
 @dataclass(frozen=True, eq=False)
+class PowerUnits:
+    """How far powers usually are off, by how large they were predicted.
+
+    A loop that draws all that the cap allows draws just that, and one that waits for the host little more than the idle
+    board, whatever the operation; in between, power tells how busy the GPU is, which is hard to know.
+
+    Args:
+        watts: Predicted powers, ascending.
+        units: Errors of the logarithm that are usual there.
+    """
+
+    watts: FloatArray
+    units: FloatArray
+
+    def of(self, power_w: FloatArray) -> FloatArray:
+        """The unit at each predicted power; between those that are known, along a straight line of its logarithm."""
+        return np.exp(np.interp(power_w, self.watts, np.log(self.units)))
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Both as lists."""
+        return {"watts": self.watts.round(4).tolist(), "units": self.units.round(6).tolist()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: Lists that are no such units.
+        """
+        watts, units = (np.array([number(each) for each in value[name]], dtype=float) for name in ("watts", "units"))
+        if len(watts) != len(units) or len(watts) == 0 or np.any(np.diff(watts) < 0) or np.any(units <= 0):
+            raise ValueError("units of power that are none")
+        return cls(watts, units)
+
+
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """What the errors of a predictor say about those of new operations.
 
@@ -82,10 +121,12 @@ class Calibration:
         closeness: The operations that it was trained on; without any, distance plays no part.
         groups: Name -> errors, nearest first. Names are "family host" and "family GPU"; coarser ones ("family", "host",
             "GPU", "") are there for what has no group of its own.
+        power_units: What errors of power are counted in; None where they count as they are.
     """
 
     closeness: Closeness
     groups: Mapping[str, tuple[ErrorGroup, ...]]
+    power_units: PowerUnits | None = None
 
     @classmethod
     def of_device_errors(cls, errors: Mapping[str, Sequence[float]]) -> Self:
@@ -131,6 +172,21 @@ class Calibration:
             found[i] = widths[name, place]
         return found
 
+    def power_errors(
+        self,
+        level: float,
+        operations: Sequence[Operation],
+        host_bound: NDArray[np.bool_],
+        measured: NDArray[np.bool_],
+        distances: FloatArray,
+        power_w: FloatArray,
+    ) -> FloatArray:
+        """Half widths of the logarithm of power, for powers that were predicted; see `log_errors`."""
+        asked = (level, operations, host_bound, measured, distances)
+        if self.power_units is None:
+            return self.log_errors("power", *asked)
+        return self.log_errors(SCALED_POWER, *asked) * self.power_units.of(power_w)
+
     def _places(
         self,
         operations: Sequence[Operation],
@@ -143,8 +199,10 @@ class Calibration:
         columns = (host_bound.tolist(), measured.tolist(), distances.tolist())
         for operation, host, seen, distance in zip(operations, *columns, strict=True):
             bound = "host" if host else "GPU"
-            family = MEASURED if seen else STAND_IN if math.isinf(distance) else operation.row.family
-            name = next(n for n in (f"{family} {bound}", family, bound, "") if n in self.groups)
+            family = operation.row.family
+            kin = [MEASURED] if seen else [f"{STAND_IN}, {family}", STAND_IN] if math.isinf(distance) else [family]
+            names = [name for each in kin for name in (f"{each} {bound}", each)]
+            name = next(n for n in (*names, bound, "") if n in self.groups)
             place = min(int(np.searchsorted(edges[name], distance)), len(edges[name]) - 1)
             yield name, place
 
@@ -180,16 +238,19 @@ class Calibration:
                 name: [{"farthest": round(g.farthest, 4), "errors": _rounded(g.errors)} for g in bins]
                 for name, bins in self.groups.items()
             },
+            "power_units": None if self.power_units is None else self.power_units.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
+        units = value.get("power_units")
         groups = {
             name: tuple(ErrorGroup(number(g["farthest"]), _arrays(g["errors"])) for g in bins)
             for name, bins in value["groups"].items()
         }
-        return cls(Closeness.from_json(value["closeness"]), _complete(groups))
+        known = None if units is None else PowerUnits.from_json(units)
+        return cls(Closeness.from_json(value["closeness"]), _complete(groups), known)
 
 
 def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:

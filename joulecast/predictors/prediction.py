@@ -21,7 +21,7 @@ from .composition import HostModel, Totals
 from .features import roofline
 from .filled import FilledPredictor
 from .predictor import OperationPredictions, PredictsOperations, Source
-from .spread import FAR_SHARE, NetworkSpread
+from .spread import FAR_SHARE, NetworkSpread, power_range_w, within_range
 
 if TYPE_CHECKING:
     from .prepared import PreparedNetwork
@@ -111,6 +111,7 @@ class Prediction:
         operations: Each with its share, in the order of the network.
         spread: What is known of errors on networks like this; None where nothing is.
         notes: What to keep in mind about this prediction.
+        idle_power_w: What the board draws without any work; 0 where nobody knows.
     """
 
     network: str
@@ -129,6 +130,7 @@ class Prediction:
     operations: tuple[OperationCost, ...]
     spread: NetworkSpread | None
     notes: tuple[str, ...] = ()
+    idle_power_w: float = 0.0
 
     @property
     def power_w(self) -> float:
@@ -172,7 +174,9 @@ class Prediction:
             return None
         values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j, "edp": self.edp_js}
         found = {name: self.spread.around(name, value, level, self.held_clock_mhz) for name, value in values.items()}
-        return Interval(level, found["time"], found["power"], found["energy"], found["edp"])
+        low_w, high_w = found["power"]
+        low_w, high_w = within_range(low_w, self.power_w, high_w, (self.idle_power_w, self.power_limit_w))
+        return Interval(level, found["time"], (float(low_w), float(high_w)), found["energy"], found["edp"])
 
     @property
     def interval_basis(self) -> str:
@@ -357,6 +361,7 @@ class NetworkPredictor:
             operations=(),
             spread=spread,
             notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w, spread)),
+            idle_power_w=power_range_w(gpu, power_limit_w)[0],
         )
 
     def _spread(

@@ -7,12 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..hardware import GPU
 from ..operations import Operation
 from .calibration import QUANTITIES, Calibration, NetworkCalibration, conformal_error, conformal_rank, shares_of
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 
 FAR_SHARE = 0.2
 """Share of a network's device time in operations far outside the training data, from where the network is, too."""
+
+
+def power_range_w(gpu: GPU, power_limit_w: float) -> tuple[float, float]:
+    """Least and most watts that a board can draw under a cap."""
+    idle_w = gpu.idle_power_w
+    if idle_w is None:
+        idle_w = 0.0 if gpu.idle_curve is None else float(gpu.idle_curve.at(float(gpu.min_clock_mhz)))
+    return min(idle_w, power_limit_w), power_limit_w
+
+
+def within_range(low: Any, value: Any, high: Any, power_range_w: tuple[float, float]) -> tuple[Any, Any]:
+    """An interval of power around a value, without what the board cannot draw."""
+    least, most = power_range_w
+    return np.minimum(np.maximum(low, least), value), np.maximum(np.minimum(high, most), value)
 
 
 @dataclass(frozen=True)
@@ -67,7 +82,11 @@ class OperationSpread:
         measured, distances = looked_up.measured, looked_up.distances
         found = {}
         for quantity in ("time", "power", "energy"):
-            half = self.calibration.log_errors(quantity, level, operations, predictions.host_bound, measured, distances)
+            asked = (level, operations, predictions.host_bound, measured, distances)
+            if quantity == "power":
+                half = self.calibration.power_errors(*asked, predictions.power_w)
+            else:
+                half = self.calibration.log_errors(quantity, *asked)
             if self.measured_mhz is not None:
                 half = np.hypot(
                     half, clock_error(quantity, level, octaves(predictions.held_clock_mhz, self.measured_mhz))
