@@ -107,6 +107,14 @@ class OperationTransformer(nn.Module):
         for layer in (module for module in self.modules() if isinstance(module, _Layer)):
             yield from (part.weight for part in (layer.attend, layer.gather, layer.widen, layer.narrow))
 
+    @torch.no_grad()
+    def read_as_they_are(self, centre: Tensor, unit: Tensor) -> None:
+        """Read tokens as they are, after (tokens - centre) / unit were learned from; both of shape (roles, WIDTH)."""
+        self.read.div_(unit[:, :, None])
+        self.roles.sub_((centre[:, None] @ self.read)[:, 0])
+        for bound in (self.lowest, self.highest):
+            bound.mul_(unit).add_(centre)
+
     def forward(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
         """Predict.
 

@@ -30,7 +30,7 @@ _DECAY = 1e-4
 _RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind; predictions stay within.
 # Noise on what a GPU is, which is a handful of points: between them and beyond, predictions change slowly.
 _BLUR = 0.1
-_MACHINE = ROLES.index("machine")
+_MACHINE, _PHYSICS = ROLES.index("machine"), ROLES.index("physics")
 _POWERS = 16  # Operations with power that join each step: they are one in two hundred.
 _AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
 
@@ -82,6 +82,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     vocabulary = vocabulary_of(rows)
     examples = Examples.of(rows, vocabulary)
+    centre, unit = examples.normalize(_PHYSICS)
     # With more threads, sums differ in the last bits between runs.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -92,6 +93,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
         model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
         model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
         _fit(model, examples, recipe)
+        model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
     finally:
         torch.set_num_threads(threads)
     reader = Reader(TorchEncoder(model, recipe), vocabulary, _ranges(examples))
@@ -136,13 +138,11 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
 
 def _optimizers(model: OperationTransformer, recipe: TransformerRecipe) -> list[torch.optim.Optimizer]:
     """Muon for the matrices that read tokens and those of layers, AdamW for embeddings, biases and heads."""
-    matrices = [*model.matrices()]
+    matrices = [*model.matrices()] if recipe.matrix_learning_rate else []
     apart = {id(matrix) for matrix in matrices}
     others = [parameter for parameter in model.parameters() if id(parameter) not in apart]
-    return [
-        Muon(matrices, recipe.matrix_learning_rate),
-        torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True),
-    ]
+    adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True)
+    return [adam, Muon(matrices, recipe.matrix_learning_rate)] if matrices else [adam]
 
 
 def _learning_rate(done: float) -> float:

@@ -23,8 +23,9 @@ from joulecast.predictors.network_head import Example, NetworkHead
 from joulecast.predictors.over_clocks import predict_over_clocks
 from joulecast.predictors.physics import LeastTimes
 from joulecast.predictors.prediction import NetworkPredictor
-from joulecast.predictors.tokens import IN_NETWORK, ROLES, UNKNOWN, WIDTH, in_network, tokens
-from joulecast.predictors.transformer_examples import thinned
+from joulecast.predictors.relative import RELATIVE_NAMES, relative_features
+from joulecast.predictors.tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, in_network, tokens
+from joulecast.predictors.transformer_examples import Examples, thinned, vocabulary_of
 from joulecast.predictors.transformer_networks import read_networks
 from joulecast.predictors.transformer_recipe import TransformerRecipe
 from joulecast.predictors.transformer_weights import TransformerWeights
@@ -43,6 +44,7 @@ VARIANTS = {
     "standard encoder": {"layer_norm": True},
     "without weighting": {"distance_weighting": False},
     "without the three stacks": {"stacks": "one"},
+    "without Muon": {"matrix_learning_rate": 0.0},
 }
 A30, T4 = find_gpu("A30"), find_gpu("T4")
 
@@ -143,6 +145,34 @@ def test_clock_changes_the_least_time_only():
     slow, fast = (tokens([operation], A30, clock, (UNKNOWN,)) for clock in (600, 1440))
     assert np.array_equal(slow.values, fast.values)
     assert slow.least.time_s > 2 * fast.least.time_s
+
+
+def test_token_of_physics_is_what_trees_see():
+    operations = [Operation("linear", [(32, 96)], {"out_features": 64}), Operation("relu", [(7, 5)])]
+    seen = relative_features(operations, A30)[:, [RELATIVE_NAMES.index(name) for name in PHYSICS_NAMES]]
+    values = tokens(operations, A30, 1440, (UNKNOWN,)).values[:, ROLES.index("physics")]
+    logs = np.array([name.startswith("log_") for name in PHYSICS_NAMES])
+    assert values[:, : len(logs)][:, logs] == pytest.approx(seen[:, logs], rel=1e-5)
+    assert np.sinh(values[:, : len(logs)][:, ~logs]) == pytest.approx(seen[:, ~logs], rel=1e-5)
+    assert "generation" not in PHYSICS_NAMES
+
+
+def test_tokens_in_units_are_read_as_they_are():
+    rows = rows_of(simulated_operations())
+    examples = Examples.of(rows, vocabulary_of(rows))
+    before, role = examples.values.copy(), ROLES.index("physics")
+    centre, unit = examples.normalize(role)
+    after = examples.values
+    varies = before[:, role].std(axis=0) > 1e-3
+    assert after[:, role][:, varies].std(axis=0) == pytest.approx(np.full(varies.sum(), 0.5), rel=1e-3)
+    assert np.array_equal(np.delete(before, role, axis=1), np.delete(after, role, axis=1))
+    model = random_model()
+    model.lowest.copy_(torch.from_numpy(np.quantile(after, 0.2, axis=0)))
+    model.highest.copy_(torch.from_numpy(np.quantile(after, 0.8, axis=0)))
+    others = examples.families[:, None], np.zeros_like(examples.kinds)[:, None], np.ones((len(rows), 1), np.float32)
+    expected = torch_encoder(model)(after[:, None], *others)[0]
+    model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
+    assert torch_encoder(model)(before[:, None], *others)[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_network_is_told_in_its_own_numbers_only():
