@@ -73,7 +73,7 @@ def without_templates(monkeypatch: pytest.MonkeyPatch) -> None:
 def simulated_operations(mode: str = "inference") -> list[Operation]:
     """Operations of four kinds over four decades of size."""
     operations = []
-    for channels in (4, 16, 64, 128, 256):
+    for channels in (16, 32, 64, 128, 256):
         for size in (4, 7, 14, 28, 56):
             shape = (32, channels, size, size)
             conv = {"out_channels": channels, "kernel_size": 3, "padding": 1, "bias": False}

@@ -23,7 +23,7 @@ from ..operation_list import OperationList
 from ..operations import ELEMENT_BYTES, PRECISIONS, Operation
 from ..rules import size
 from .convolutions import CONVOLUTION_NAMES, Convolutions
-from .tiles import TILE_NAMES, computed_flops, tile_features
+from .tiles import TILE_NAMES, WINOGRAD, computed_flops, tile_features
 
 FloatArray = NDArray[np.float64]
 
@@ -74,7 +74,6 @@ FEATURE_NAMES: tuple[str, ...] = (
     "identity",
     "clock_ratio",
     *TILE_NAMES,
-    *CONVOLUTION_NAMES,
     *(f"family_{family}" for family in FAMILIES),
     *(f"kind_{kind}" for kind in _KINDS_APART),
 )
@@ -95,6 +94,7 @@ _TILE = 64  # Rows and columns of the output per thread block; cuBLAS and cuDNN 
 # swin_v2_t on the A30, so their measurements are no independent test of it.
 _BATCHED_TILE = 128
 _BATCHED_START_UP = 32
+_WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
 _LEAST_TIME_S = 1e-9  # So that operations without any work have a logarithm.
 
 
@@ -129,21 +129,16 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
 
 
 def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
-    """The roofline with products as they are computed (tiles.py, convolutions.py); predictors of one GPU start from it.
+    """The roofline with products computed in whole waves of blocks (tiles.py): what predictors of one GPU start from.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    listed = OperationList.of(operations)
-    n, dense = numbers_of(listed), listed.derived(dense_convolutions)
-    work = dense.least(gpu, peak_flops(dense.precision, gpu))
-    flops, moved = computed_flops(n, gpu), n.bytes_read + n.bytes_written
-    flops[dense.places], moved[dense.places] = work.flops, work.bytes
-    line = _roofline(n._replace(computed_flops=flops, bytes_read=moved, bytes_written=0.0), gpu, clock_mhz)
-    compute_s, memory_s = line.compute_s[dense.places], line.memory_s[dense.places]
-    longer = np.where(work.in_turn, (compute_s + memory_s) / np.maximum(compute_s, memory_s), 1.0)
-    line.compute_s[dense.places], line.memory_s[dense.places] = compute_s * longer, memory_s * longer
-    return line
+    return _tiled_roofline(numbers_of(operations), gpu, clock_mhz)
+
+
+def _tiled_roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
+    return _roofline(n._replace(computed_flops=computed_flops(n, gpu, _on_tensor_cores(n, gpu))), gpu, clock_mhz)
 
 
 def dense_convolutions(operations: OperationList) -> Convolutions:
@@ -172,7 +167,9 @@ def _on_tensor_cores(n: Any, gpu: GPU) -> Any:
 
 def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
     ratio = clock_mhz / gpu.boost_clock_mhz
-    compute_s = n.computed_flops / (peak_flops(n.precision, gpu) * ratio)
+    compute_s = n.computed_flops / (
+        by_precision(n.precision, lambda p: gpu.peak_flops[gpu.running_precision(p)]) * ratio
+    )
     return Roofline(compute_s, (n.bytes_read + n.bytes_written) / gpu.memory_bandwidth)
 
 
@@ -204,6 +201,7 @@ class _Numbers(NamedTuple):
     height: float
     width: float
     transforms: float
+    winograd: float
     element_bytes: float
     is_identity: float
     is_training: float
@@ -247,6 +245,7 @@ def _numbers(operation: Operation) -> _Numbers:
         height=out[-2] if len(out) > 3 else 1.0,
         width=out[-1] if len(out) > 2 else 1.0,
         transforms=_has_transforms(operation),
+        winograd=_winograd(operation),
         element_bytes=ELEMENT_BYTES[operation.precision],
         is_identity=operation.is_identity,
         is_training=operation.mode == "training",
@@ -287,6 +286,19 @@ def _has_transforms(operation: Operation) -> bool:
     sides = {size for name in ("stride", "dilation") for size in _sizes(operation.attributes.get(name, 1))}
     window = _sizes(operation.attributes["kernel_size"])
     return sides == {1} and len(set(window)) == 1 and window[0] > 1
+
+
+def _winograd(operation: Operation) -> float:
+    """How many times fewer multiplications Winograd's algorithm needs, or 1 where it does not apply.
+
+    F(2 x 2, 3 x 3) computes squares of 2 x 2 outputs with 16 multiplications instead of 36 (Lavin and Gray, CVPR 2016).
+    """
+    attributes = operation.attributes
+    fits = operation.kind == "conv2d" and attributes["groups"] == 1
+    if not fits or any(attributes.get(name, 1) not in (value, (value, value)) for name, value in _WINOGRAD_FITS):
+        return 1.0
+    squares = math.prod(-(-n // 2) for n in operation.output_shape[2:])
+    return max(1.0, WINOGRAD * size(operation.output_shape[2:]) / (4 * squares))
 
 
 def _computed_flops(operation: Operation) -> float:
@@ -356,7 +368,8 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
     """
     listed = OperationList.of(operations)
     n = numbers_of(listed)
-    line = tiled_roofline(listed, gpu, clock_mhz)
+    line = _tiled_roofline(n, gpu, clock_mhz)
+    on_tensor_cores = _on_tensor_cores(n, gpu)
     matrix = listed.derived(size_features).copy()
     columns: dict[str, FloatArray | float] = {
         "log_roofline": _log(np.maximum(line.time_s, _LEAST_TIME_S)),
@@ -364,8 +377,7 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
         "log_memory_time": _log(line.memory_s),
         **gpu_features(listed, gpu),
         "clock_ratio": clock_mhz / gpu.boost_clock_mhz,
-        **dict(zip(TILE_NAMES, tile_features(n, gpu), strict=True)),
-        **convolution_features(listed, gpu),
+        **dict(zip(TILE_NAMES, tile_features(n, gpu, on_tensor_cores), strict=True)),
     }
     for name, values in columns.items():
         matrix[:, FEATURE_PLACES[name]] = values

@@ -38,7 +38,7 @@ def test_unseen_operations_are_closer_than_by_trees_alone(dataset):
         cross_validate(dataset, "inference", replace(RECIPE, time_share=share), "simulated").summary()
         for share in (0.0, 0.8)
     )
-    assert both["time_mean"] < 0.9 * alone["time_mean"]
+    assert both["time_mean"] < 0.8 * alone["time_mean"]
 
 
 def test_energy_is_power_times_time_within_the_cap(predictor):

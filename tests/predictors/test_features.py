@@ -60,10 +60,25 @@ def conv(shape, channels, precision="fp32", **attributes):
 
 
 def test_few_blocks_take_a_whole_wave():
-    # 32 x 512 outputs are 16 blocks of 128 x 32 for 56 multiprocessors, each 2304 steps long and 8 to start; one block
-    # alone takes as long as two.
+    # 32 x 512 outputs are 8 blocks of 128 x 64 for 56 multiprocessors, each 2304 steps long, and 32 to start.
     compute_s = tiled_roofline([conv((32, 256, 2, 2), 512, stride=2)], A30, 1440).compute_s[0]
-    assert compute_s == pytest.approx(2 * 2 * 128 * 32 * (2304 + 8) / (0.75 * 0.7) / (10.3e12 / 56))
+    assert compute_s == pytest.approx(2 * 128 * 64 * (2304 + 32) / (10.3e12 / 56))
+
+
+def test_winograd_saves_where_it_applies():
+    operations = [
+        conv((32, 64, 56, 56), 64),
+        conv((32, 64, 7, 7), 64),  # 16 squares of 2 x 2 for 49 outputs
+        conv((32, 64, 1, 1), 64),  # a square has more multiplications than the output needs
+        conv((32, 64, 56, 56), 64, stride=2),
+        conv((32, 64, 56, 56), 64, dilation=2, padding=2),
+        conv((32, 64, 56, 56), 64, groups=2),
+        conv((32, 64, 56, 56), 64, precision="tf32"),
+    ]
+    savings = features(operations, A30, 1440)[0][:, FEATURE_NAMES.index("winograd_saving")]
+    assert savings == pytest.approx([2.25, 9 * 49 / (16 * 16), 1, 1, 1, 1, 1])
+    direct = tiled_roofline([conv((32, 64, 56, 56), 64, kernel_size=(3, 3), dilation=(2, 2), padding=2)], A30, 1440)
+    assert direct.compute_s / tiled_roofline(operations[:1], A30, 1440).compute_s == pytest.approx(2.25)
 
 
 def test_linear_layers_split_their_reduction_rather_than_idle():
