@@ -17,12 +17,13 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
-from .any_gpu import AnyGpuPredictor
+from .any_gpu import AnyGpuPredictor, Learned
 from .any_gpu_fitting import LearnNetworks, fit_operations, network_learner, quicker
-from .boosting import device_rows
+from .boosting import device_rows, inputs_and_targets
 from .calibrating import KEPT, thinned
 from .composition import HostModel, plain_sum
 from .contract import Correction, Networks
+from .curves import Curves, error_by_trees
 from .device_row import DeviceRow
 from .features import FloatArray
 from .network_validation import counts_of
@@ -31,6 +32,7 @@ from .prediction import NetworkPredictor
 from .predictor import OperationPredictions
 from .recipe import AnyGpuRecipe
 from .splits import fold_of
+from .xgboost_model import BoostedRegressor
 
 SPLITS = (
     "Operations: k-fold over unique operations; one lies in one fold on all GPUs, in both modes and all precisions; "
@@ -95,12 +97,14 @@ class AnyGpuValidation:
         networks: Each network twice, see `Known`.
         device_errors: Family, or "" for all -> sorted absolute log errors of device time on chips that were not seen;
             every chip counts as much as any other.
+        curves: Mean absolute log errors on operations of the first fold, as trees were added.
     """
 
     folds: tuple[KindErrors, ...]
     left_out: tuple[KindErrors, ...]
     networks: tuple[NetworkErrors, ...]
     device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    curves: Curves = field(default_factory=dict)
 
     def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
         """Sorted absolute log errors by quantity on networks of chips of which nothing was known, for intervals."""
@@ -144,23 +148,32 @@ def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[
         yield KindErrors(gpu, kind, mode, len(errors), median, mean, p90)
 
 
-def cross_validate(rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, folds: int | None = None) -> tuple[KindErrors, ...]:
+def cross_validate(
+    rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, folds: int | None = None
+) -> tuple[tuple[KindErrors, ...], Curves]:
     """Predict operations by what was learned without them: on no GPU, in no mode and in no precision.
 
     Args:
         rows: Device times of any GPUs.
         recipe: Settings.
         folds: How many of the recipe's folds to predict; None for all.
+
+    Returns:
+        Errors, and see `AnyGpuValidation.curves`.
     """
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
     tested: list[DeviceRow] = []
     log_ratio: list[float] = []
+    curves: Curves = {}
     for held in range(folds or recipe.folds):
         mine = [row for row in rows if fold[row.operation] == held]
         others = [row for row in rows if fold[row.operation] != held]
-        log_ratio += log_ratios(fit_operations((), others, recipe), mine).tolist()
+        learned = fit_operations((), others, recipe)
+        log_ratio += log_ratios(learned, mine).tolist()
         tested += mine
-    return tuple(_by_kind(tested, log_ratio))
+        if not held and mine and isinstance(learned, Learned) and isinstance(learned.time, BoostedRegressor):
+            curves = {"time/held_out_error": error_by_trees(learned.time, *inputs_and_targets(mine))}
+    return tuple(_by_kind(tested, log_ratio)), curves
 
 
 def validate_any_gpu(
@@ -194,9 +207,9 @@ def validate_any_gpu(
             learn = network_learner(learned, others, recipe)
             errors += _networks_left_out(here, elsewhere, "nothing", learn)
             errors += _networks_left_out(here, networks, "networks", learn)
-    in_folds = cross_validate(rows, recipe, 1 if quick else None)
+    in_folds, curves = cross_validate(rows, recipe, 1 if quick else None)
     of_devices = _device_errors(tested, log_ratio)
-    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices)
+    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices, curves)
 
 
 def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dict[str, tuple[float, ...]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -39,10 +40,16 @@ class TorchEncoder:
     Args:
         model: With its weights.
         recipe: That it was made by.
+        curves: See `curves_of`.
     """
 
-    def __init__(self, model: OperationTransformer, recipe: TransformerRecipe) -> None:
-        self.model, self.recipe = model, recipe
+    def __init__(
+        self,
+        model: OperationTransformer,
+        recipe: TransformerRecipe,
+        curves: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        self.model, self.recipe, self.curves = model, recipe, curves or {}
 
     def __call__(
         self,
@@ -89,10 +96,10 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
             model = OperationTransformer(recipe, len(vocabulary))
         model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
         model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
-        _fit(model, examples, recipe)
+        curves = _fit(model, examples, recipe)
     finally:
         torch.set_num_threads(threads)
-    reader = Reader(TorchEncoder(model, recipe), vocabulary, _ranges(examples))
+    reader = Reader(TorchEncoder(model, recipe, curves), vocabulary, _ranges(examples))
     return Attentive(reader, PRIOR_ENERGY, launch_times_s(datasets))
 
 
@@ -107,7 +114,8 @@ def _ranges(examples: Examples) -> dict[str, Range]:
     return ranges
 
 
-def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRecipe) -> None:
+def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRecipe) -> dict[str, list[float]]:
+    """Fit it, and return mean losses by epoch; NaN where an epoch had no such step."""
     draw = np.random.default_rng(recipe.seed)
     batch = min(recipe.batch, len(examples.weight))
     per_epoch = len(examples.weight) // batch
@@ -120,6 +128,7 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
     )
     losses = _Losses(model, examples, recipe, draw)
     together = draw.permutation(np.arange(steps) < recipe.together * steps)
+    lost = np.empty(steps)
     for number, in_sequences in enumerate(together.tolist()):
         if number % per_epoch == 0:
             order = draw.permutation(len(examples.weight))
@@ -130,6 +139,12 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
         nn.utils.clip_grad_norm_(model.parameters(), _MOST_GRADIENT)
         optimizer.step()
         schedule.step()
+        lost[number] = loss.item()
+    names = {"loss_alone": ~together, "loss_together": together}
+    by_epoch = {name: np.where(steps, lost, np.nan).reshape(-1, per_epoch) for name, steps in names.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # Of epochs without such a step.
+        return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
 
 
 class _Losses:
