@@ -12,6 +12,7 @@ from .operations import Operation, checked_operations
 from .predictors.explanation import Explanation, explain_operation
 from .predictors.prediction import Prediction
 from .predictors.predictor import OperationPredictions
+from .predictors.prepared import PreparedNetwork
 from .profiling import WHITELIST, network_of
 from .queries import Choices, Question, Sweep
 from .queries import best as best_of
@@ -127,9 +128,26 @@ def predict(
     found.checked_clock_mhz(clock)
     found.checked_power_limit_w(power_limit_w)
     network = network_of(model, input_shape, mode=mode, precision=precision, cache_length=cache_length)
-    network_predictor = find_predictor(found, network.mode, predictor)
-    _refuse_precisions(found, (entry.operation for entry in network))
-    return network_predictor.predict(network, clock, power_limit_w, composition=composition, strict=strict)
+    return prepare(network, found, power_limit_w, predictor).at(clock, composition=composition, strict=strict)
+
+
+def prepare(
+    network: Network, gpu: GPU, power_limit_w: float | None = None, predictor: str | None = None
+) -> PreparedNetwork:
+    """A network with everything found out that no clock changes; for who asks for many clocks, such as a service.
+
+    Args:
+        network: As `extract` makes it.
+        gpu: Where.
+        power_limit_w: See `predict`.
+        predictor: The same.
+
+    Raises:
+        InputError, UnknownNameError, ZooError: See `predict`.
+    """
+    network_predictor = find_predictor(gpu, network.mode, predictor)
+    _refuse_precisions(gpu, (entry.operation for entry in network))
+    return network_predictor.prepared(network, power_limit_w)
 
 
 def predict_operations(

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any, Self
 
 from .errors import InputError
-from .inputs import InputShape, shape_from_json, shape_to_json
+from .inputs import InputShape, shape_from_json, shape_text, shape_to_json
+from .notebook import document, notes, table
 from .operation_list import OperationList
-from .operations import Operation, real_precision
+from .operations import Operation, operation_text, real_precision
+from .units import si
+
+_SHOWN = 10  # Of its operations, in a notebook.
 
 
 @dataclass(frozen=True)
@@ -256,6 +260,21 @@ class Network:
             changed=tuple((op, n, after[op]) for op, n in before.items() if after.get(op, n) != n),
             calls=(self.calls, other.calls),
             flops=(self.flops, other.flops),
+        )
+
+    def _repr_html_(self) -> str:
+        entries = sorted(self.entries, key=lambda entry: -entry.count * entry.operation.flops)
+        rows = [
+            [operation_text(e.operation), str(e.count), si(e.count * e.operation.flops, "FLOP")]
+            for e in entries[:_SHOWN]
+        ]
+        told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
+        told += [f"left out: {d.count} x {d.name}" for d in self.dropped if d.reason != BOOKKEEPING]
+        return document(
+            f"{self.name} {shape_text(self.input_shape)}".rstrip() + f", {self.mode}: {len(self)} operations, "
+            f"{self.calls} calls, {si(self.flops, 'FLOP')}",
+            table(["operation", "calls", "work"], rows, frozenset({1, 2})),
+            notes(told),
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ COLOURS = ("#1263b0", "#c2570c", "#1c7c54", "#7d4bb3")
 
 _FONT = "font-family:system-ui,sans-serif;font-size:13px"
 _QUIET = "opacity:.7"
+_LETTER = 8  # Pixels, or a little less.
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,11 @@ def notes(texts: Iterable[str]) -> str:
     return "".join(f'<p style="{_QUIET};margin:2px 0">{escape(text)}</p>' for text in texts)
 
 
+def short(text: str, most: int = 40) -> str:
+    """A text that fits beside a bar."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 @dataclass(frozen=True)
 class Bar:
     """A bar of a chart, with its range where it is known.
@@ -84,8 +90,8 @@ class Bar:
 
 def bars(items: Sequence[Bar], title: str) -> str:
     """Bars from zero, one below the other, as SVG."""
-    most = max((item.low_high[1] if item.low_high else item.value) for item in items) or 1.0
-    left, width, row = 300, 300, 22
+    most = max(((item.low_high[1] if item.low_high else item.value) for item in items), default=0.0) or 1.0
+    left, width, row = 16 + _LETTER * max((len(item.name) for item in items), default=0), 300, 22
     lines = []
     for i, item in enumerate(items):
         middle = i * row + row // 2

@@ -27,6 +27,7 @@ HEAVY = {
     "scipy",
     "xgboost",
     "fastapi",
+    "orjson",
     "uvicorn",
     "pydantic",
 }
@@ -34,6 +35,7 @@ HEAVY = {
 ROOMS = [
     "errors",
     "units",
+    "notebook",
     "rules",
     "kinds",
     "operations",
@@ -44,7 +46,6 @@ ROOMS = [
     "resources",
     "problems",
     "plotting",
-    "notebook",
     "hardware",
     "datasets",
     "profiling",

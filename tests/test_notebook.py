@@ -71,13 +71,56 @@ def test_a_sweep_and_its_choices():
     assert si(best.energy_j, "J") in read(best._repr_html_())
 
 
-@pytest.mark.parametrize("what", ["prediction", "choice", "sweep"])
+def test_choices():
+    choices = joulecast.best(*JOB, gpus=["A30", "H100 SXM", "T4"], precision="bf16")
+    text = read(choices._repr_html_())
+    for expected in (choices[0].alias, si(choices[0].energy_j, "J"), "never measured", "left out: T4"):
+        assert expected in text
+    several = joulecast.best(*JOB, gpus=["A30", "T4"], objective="edp", batch_sizes=[4, 8])
+    text = read(several._repr_html_())
+    assert si(several[0].value, "Js") in text
+    assert "EDP per sample" in text
+    nothing = type(choices)()
+    assert "no choice" in read(nothing._repr_html_())
+    read(nothing.plot()._repr_html_())
+
+
+def test_operations_and_what_explains_them():
+    relu = joulecast.Operation("relu", [(32, 64, 56, 56)])
+    odd = joulecast.Operation("softmax", [(8, 128)], {"dim": -1}, precision="bf16")
+    for gpu in ("A30", "H100 SXM"):
+        found = joulecast.predict_operations([relu, odd], gpu)
+        text = read(found._repr_html_())
+        assert si(float(found.energy_j[0]), "J") in text
+        assert "nan" not in text
+        assert "relu" in read(found.plot()._repr_html_())
+        explained = joulecast.explain(relu, gpu)
+        text = read(explained._repr_html_())
+        assert f"bound by {explained.bound_by}" in text
+        assert "nan" not in text
+        assert si(explained.time_s, "s") in text
+        assert si(explained.memory_s, "s") in read(explained.plot()._repr_html_())
+
+
+def test_a_network():
+    network = joulecast.extract(*JOB)
+    text = read(network._repr_html_())
+    assert si(network.flops, "FLOP") in text
+    assert f"{len(network)} operations" in text
+
+
+@pytest.mark.parametrize("what", ["prediction", "choice", "choices", "sweep"])
 def test_plots_are_pictures(what, tmp_path):
     if what == "sweep":
         pytest.importorskip("matplotlib")
     sweep = joulecast.sweep(*JOB, gpus="A30", clocks=[900, 1440])
-    value = {"prediction": joulecast.predict(*JOB, "A30"), "choice": sweep.rows[0], "sweep": sweep}[what]
-    picture = value.plot()
+    values = {
+        "prediction": joulecast.predict(*JOB, "A30"),
+        "choice": sweep.rows[0],
+        "choices": joulecast.best(*JOB, gpus="A30", objective="time_per_sample"),
+        "sweep": sweep,
+    }
+    picture = values[what].plot()
     ElementTree.fromstring(picture.save(tmp_path / "p.svg").read_text())  # noqa: S314  # which we just wrote
     read(picture._repr_html_())
 
@@ -86,3 +129,4 @@ def test_names_are_escaped():
     relu = joulecast.Operation("relu", [(2, 2)])
     network = joulecast.Network.of([(relu, 1)], name="<script>alert(1)</script>")
     assert "<script" not in joulecast.predict(network, None, "A30")._repr_html_()
+    assert "<script" not in network._repr_html_()

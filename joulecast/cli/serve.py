@@ -66,6 +66,12 @@ def serve(
     cached_networks: Annotated[
         int, typer.Option(envvar=_from("CACHED_NETWORKS"), help="Networks that stay in memory.")
     ] = 512,
+    cached_operations: Annotated[
+        int,
+        typer.Option(
+            envvar=_from("CACHED_OPERATIONS"), help="Operations of networks on a GPU that stay ready for other clocks."
+        ),
+    ] = 20_000,
     drain_seconds: Annotated[
         float, typer.Option(envvar=_from("DRAIN_SECONDS"), help="That requests have to finish after SIGTERM.")
     ] = 10.0,
@@ -75,8 +81,10 @@ def serve(
 
     Every option may be given as a variable of the environment, JOULECAST_SERVE_PORT for --port.
     """
-    if find_spec("fastapi") is None or find_spec("uvicorn") is None:
-        raise MissingDependencyError("the service needs fastapi and uvicorn", hint="pip install 'joulecast[service]'")
+    if not all(map(find_spec, ("fastapi", "orjson", "uvicorn"))):
+        raise MissingDependencyError(
+            "the service needs fastapi, orjson and uvicorn", hint="pip install 'joulecast[service]'"
+        )
     from ..service import Settings
     from ..service.server import make_server
 
@@ -96,6 +104,7 @@ def serve(
         threads=threads,
         cached_answers_bytes=cached_answers_bytes,
         cached_networks=cached_networks,
+        cached_operations=cached_operations,
         extraction=extraction,
         follow=tuple(follow or ()),
         follow_seconds=follow_seconds,

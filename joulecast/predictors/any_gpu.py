@@ -6,18 +6,21 @@ allows (physics.py), learned over many GPUs from features that are relative to e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..kinds import KINDS
 from ..operation_list import OperationList
 from ..operations import Operation
 from .baseline import smooth_max
+from .batches import in_batches
 from .calibration import Calibration
 from .clock import Work
 from .contract import Correction, host_times, launch_s
@@ -27,7 +30,7 @@ from .numbers import number
 from .physics import EnergyConstants, static_power_w
 from .predictor import OperationPredictions, Regressor
 from .relative import RELATIVE_NAMES, relative_features
-from .spread import OperationSpread
+from .spread import OperationSpread, power_range_w
 
 Range = tuple[float, float]
 
@@ -82,15 +85,44 @@ class Learned:
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU) -> FloatArray:
         """Device time over least time, one value per operation."""
-        lowest, highest = np.array([self._range(operation) for operation in operations]).T
-        regressor = self.time if gpu.chip in self.chips else self.elsewhere
-        log_ratio = regressor(relative_features(operations, gpu).astype(np.float32))
+        listed = OperationList.of(operations)
+        lowest, highest = self._ranges(listed)
+        regressor = self._regressor(gpu)
+        log_ratio = listed.derived(_foreseen).get((regressor, gpu))
+        if log_ratio is None:
+            log_ratio = regressor(relative_features(listed, gpu).astype(np.float32))
         ratio = np.exp(np.clip(log_ratio, lowest, highest))
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
-    def _range(self, operation: Operation) -> Range:
-        kind, family = operation.kind, operation.row.family
-        return self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
+    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """Have operations looked at for many GPUs at once: an operation takes much the same way through trees on all.
+
+        Args:
+            operations: In precisions that all these GPUs have; the list remembers for `ratio`.
+            gpus: Where they will be asked for.
+        """
+        found = operations.derived(_foreseen)
+        by_regressor: dict[Regressor, list[GPU]] = {}
+        for gpu in gpus:
+            if (self._regressor(gpu), gpu) not in found:
+                by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
+        places = np.arange(len(operations))
+        for regressor, some in by_regressor.items():
+            rows = np.concatenate([relative_features(operations, gpu).astype(np.float32) for gpu in some])
+            (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
+            found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
+
+    def _regressor(self, gpu: GPU) -> Regressor:
+        return self.time if gpu.chip in self.chips else self.elsewhere
+
+    def _ranges(self, operations: Sequence[Operation]) -> FloatArray:
+        """Lowest and highest ratio of each, as logarithms."""
+        kinds = [operation.kind for operation in operations]
+        known = {kind: self._range(kind) for kind in set(kinds)}
+        return np.array([known[kind] for kind in kinds]).T
+
+    def _range(self, kind: str) -> Range:
+        return self.ranges.get(kind) or self.ranges.get(KINDS[kind].family) or (-np.inf, np.inf)
 
     def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
         """See `Correction.factors`; the trees leave energies as physics says."""
@@ -99,6 +131,14 @@ class Learned:
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `Correction.in_network`; a network is its parts."""
         return 1.0, 1.0
+
+
+def _alone(regressor: Regressor) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
+    return lambda rows: (regressor(rows),)
+
+
+def _foreseen(operations: OperationList) -> dict[tuple[Regressor, GPU], FloatArray]:
+    return {}
 
 
 @dataclass(frozen=True)
@@ -172,6 +212,7 @@ class AnyGpuPredictor:
             held_clock_mhz=held_mhz,
             work=work,
             spread=None if self.calibration is None else OperationSpread(self.calibration, frozenset(), None),
+            power_range_w=power_range_w(self.gpu, cap_w),
         )
 
     def work(self, operations: Sequence[Operation]) -> Work:
@@ -188,8 +229,10 @@ class AnyGpuPredictor:
         default = float(self.gpu.boost_clock_mhz)
         top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0) if np.isfinite(cap_w) else default
         device_s, _ = work.at(default * held_mhz / top_mhz)
-        allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
-        dynamic_j = np.minimum(work.at(held_mhz)[1], allowed_w * device_s)
+        dynamic_j = work.at(held_mhz)[1]
+        if np.isfinite(cap_w):  # (no cap times no time is no number)
+            allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
+            dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
         host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s

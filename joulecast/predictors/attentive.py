@@ -27,7 +27,7 @@ from .features import FloatArray
 from .network_head import NetworkHead
 from .numbers import number
 from .physics import EnergyConstants
-from .tokens import ROLES, WIDTH, Tokens, in_network, tokens
+from .tokens import PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
 
 _AT_ONCE = 256  # Operations that are read at once: more do not fit into the caches.
 _KEPT = 512  # Networks on one GPU each.
@@ -160,7 +160,7 @@ class Attentive:
     def to_json(self) -> dict[str, Any]:
         """Everything but the transformer."""
         return {
-            "tokens": [len(ROLES), WIDTH],
+            "tokens": [list(ROLES), list(PHYSICS_NAMES)],
             "vocabulary": list(self.reader.vocabulary),
             "ranges": {name: list(values) for name, values in self.reader.ranges.items()},
             "energy": self.energy.to_json(),
@@ -176,9 +176,12 @@ class Attentive:
             InputError: The transformer reads other tokens than these.
             KeyError, TypeError, ValueError: It is something else.
         """
-        if value["tokens"] != [len(ROLES), WIDTH]:
+        if value["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:
             raise InputError(
-                "a stored transformer reads other tokens", given=value["tokens"], allowed=f"{len(ROLES)} x {WIDTH}"
+                "a stored transformer reads other tokens",
+                given=str(value["tokens"])[:200],
+                allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers of physics",
+                hint="train it again",
             )
         ranges = {name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()}
         return cls(

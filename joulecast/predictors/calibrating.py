@@ -1,9 +1,10 @@
-"""From errors on what was held out to the intervals of calibration.py, and how well those cover."""
+"""From errors on what was held out to the intervals of calibration.py."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,19 +15,18 @@ from .calibration import (
     MEASURED,
     NETWORK_QUANTITIES,
     QUANTITIES,
+    SCALED_POWER,
     STAND_IN,
     Calibration,
     Difficulty,
     ErrorGroup,
     NetworkCalibration,
-    conformal_error,
-    conformal_rank,
+    PowerUnits,
 )
 from .closeness import Closeness
 from .features import FloatArray
 from .network_validation import NetworkError
 from .operation_validation import OperationErrors
-from .splits import fold_of
 
 KEPT = 99
 """Errors that are stored of a group at most: levels in steps of 1 %."""
@@ -39,15 +39,27 @@ _MOST_BINS = 5
 _KEPT_OF_ALL = 199
 _MOST_PER_KIND = 20  # Otherwise one kind would speak for all kinds that nothing was measured of.
 _FAR = 0.99
+_MOST_UNITS = 12
+_UNIT_LEVEL = 0.9
+_LEAST_UNIT = 1e-3  # Sensors show no less.
+_ROUNDING = 1e-6  # Of sums of weights.
 _CORRELATIONS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 _FLOORS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15)
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """Errors of operations as arrays of one length, with what decides on their group."""
+    """Errors on measurements as arrays of one length, with what decides on their group.
+
+    Args:
+        errors: Quantity -> absolute log errors, NaN where not measured.
+        weights: Quantity -> what each counts: the measurements of an operation, which err alike, are one together.
+        shared: By what a weight is multiplied in groups of several kinds, so that no kind speaks for all.
+    """
 
     errors: Mapping[str, FloatArray]
+    weights: Mapping[str, FloatArray]
+    shared: FloatArray
     families: NDArray[np.str_]
     host_bound: NDArray[np.bool_]
     distances: FloatArray
@@ -55,45 +67,64 @@ class _Pool:
     def where(self, chosen: NDArray[np.bool_]) -> _Pool:
         return _Pool(
             {quantity: values[chosen] for quantity, values in self.errors.items()},
+            {quantity: values[chosen] for quantity, values in self.weights.items()},
+            self.shared[chosen],
             self.families[chosen],
             self.host_bound[chosen],
             self.distances[chosen],
         )
 
+    def as_shared(self) -> _Pool:
+        """The same, to be put together with other kinds."""
+        return replace(self, weights={quantity: each * self.shared for quantity, each in self.weights.items()})
 
-def _pool(errors: Sequence[OperationErrors], seen: OperationErrors | None) -> _Pool:
-    every = [*errors, *([seen] if seen else [])]
-    every = [part.where(_once(part)) for part in every]
+
+def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None) -> _Pool:
+    """Errors of several splits; from place `seen` on, of operations that were measured before."""
     families = [
-        MEASURED if i >= len(errors) else STAND_IN if np.isinf(distance) else operation.row.family
+        MEASURED if i >= seen else f"{STAND_IN}, {family}" if np.isinf(distance) else family
         for i, part in enumerate(every)
-        for operation, distance in zip(part.operations, part.distances.tolist(), strict=True)
+        for family, distance in zip((o.row.family for o in part.operations), part.distances.tolist(), strict=True)
     ]
+    errors = {
+        quantity: np.concatenate([np.abs(part.log_errors(quantity)) for part in every]) for quantity in QUANTITIES
+    }
+    if units is not None:
+        errors[SCALED_POWER] = errors["power"] / units.of(np.concatenate([part.predicted_power_w for part in every]))
+    starts = np.cumsum([0, *(len(part.operations) for part in every)])
+    weights = {
+        quantity: np.concatenate(
+            [weights_of(part.operations, values[start:]) for part, start in zip(every, starts[:-1], strict=True)]
+        )
+        for quantity, values in errors.items()
+    }
     return _Pool(
-        {quantity: np.concatenate([np.abs(part.log_errors(quantity)) for part in every]) for quantity in QUANTITIES},
+        errors,
+        weights,
+        np.concatenate([_shared(part) for part in every]),
         np.array(families),
         np.concatenate([part.host_bound for part in every]),
         np.concatenate([part.distances for part in every]),
     )
 
 
-def _once(part: OperationErrors) -> NDArray[np.bool_]:
-    """One measurement per operation, and of each kind that another stands in for only some operations."""
-    usable = part.reference & ~np.isnan(part.predicted_time_s)
-    # Repeats err alike, and say little that the first does not; one with power is preferred.
-    order = np.argsort(np.isnan(part.power_w), kind="stable")
-    first: dict[Operation, int] = {}
-    for i in order[usable[order]].tolist():
-        first.setdefault(part.operations[i], i)
-    kept = np.zeros(len(part.operations), dtype=bool)
-    kept[list(first.values())] = True
-    far = kept & np.isinf(part.distances)
-    kinds = np.array([operation.kind for operation in part.operations])
-    for kind in set(kinds[far].tolist()):
-        places = np.flatnonzero(far & (kinds == kind))
-        kept[places] = False
-        kept[places[np.unique(np.linspace(0, len(places) - 1, _MOST_PER_KIND).astype(int))]] = True
-    return kept
+def weights_of(operations: Sequence[Operation], values: FloatArray) -> FloatArray:
+    """One over the number of measurements of the same operation; 0 where a value is not known."""
+    known = ~np.isnan(values[: len(operations)])
+    counts = Counter(operation for operation, is_known in zip(operations, known.tolist(), strict=True) if is_known)
+    return np.array([1 / max(counts[operation], 1) for operation in operations]) * known
+
+
+def _shared(part: OperationErrors) -> FloatArray:
+    """One, or less where a kind that another one stands in for has many operations."""
+    unique = set(zip(part.operations, np.isinf(part.distances).tolist(), strict=True))
+    of_kind = Counter(operation.kind for operation, far in unique if far)
+    far = zip(part.operations, np.isinf(part.distances).tolist(), strict=True)
+    return np.array([min(1.0, _MOST_PER_KIND / of_kind[o.kind]) if is_far else 1.0 for o, is_far in far])
+
+
+def _usable(part: OperationErrors) -> OperationErrors:
+    return part.where(part.reference & ~np.isnan(part.predicted_time_s))
 
 
 def calibrate(
@@ -109,52 +140,100 @@ def calibrate(
     Returns:
         None where there are too few errors.
     """
-    pool = _pool(errors, seen)
-    if len(pool.families) < LEAST_ERRORS:
+    left_out = [_usable(part) for part in errors]
+    units = power_units(left_out)
+    pool = _pool([*left_out, *([_usable(seen)] if seen else [])], len(left_out), units)
+    if pool.weights["time"].sum() < LEAST_ERRORS:
         return None
     bounds = np.where(pool.host_bound, "host", "GPU")
     unseen = pool.families != MEASURED
+    stands_in = np.char.startswith(pool.families, STAND_IN)
     groups: dict[str, tuple[ErrorGroup, ...]] = {}
     for family in sorted(set(pool.families.tolist())):
-        mine = pool.families == family
         # These two have no distance: none, and no end of it.
-        most = 1 if family in (MEASURED, STAND_IN) else _MOST_BINS
-        by_bound = {f"{family} {bound}": _bins(pool.where(mine & (bounds == bound)), most) for bound in ("host", "GPU")}
-        groups |= by_bound
-        if not all(by_bound.values()):
-            groups[family] = _bins(pool.where(mine), most)
+        most = 1 if family == MEASURED or family.startswith(STAND_IN) else _MOST_BINS
+        groups |= _by_bound(family, pool.families == family, pool, most)
+    groups |= _by_bound(STAND_IN, stands_in, pool.as_shared(), 1)
     for bound in ("host", "GPU"):
-        groups[bound] = _bins(pool.where(unseen & (bounds == bound)), most=1, kept=_KEPT_OF_ALL)
-    groups[""] = _bins(pool.where(unseen), most=1, kept=_KEPT_OF_ALL)
-    return Calibration(closeness, {name: bins for name, bins in groups.items() if bins})
+        groups[bound] = _bins(pool.as_shared().where(unseen & (bounds == bound)), most=1, kept=_KEPT_OF_ALL)
+    groups[""] = _bins(pool.as_shared().where(unseen), most=1, kept=_KEPT_OF_ALL)
+    return Calibration(closeness, {name: bins for name, bins in groups.items() if bins}, units)
+
+
+def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dict[str, tuple[ErrorGroup, ...]]:
+    """Groups of those bound by the host and by the GPU, and where one has too few, of both together."""
+    bounds = np.where(pool.host_bound, "host", "GPU")
+    found = {f"{name} {bound}": _bins(pool.where(mine & (bounds == bound)), most) for bound in ("host", "GPU")}
+    if not all(found.values()):
+        found[name] = _bins(pool.where(mine), most)
+    return found
+
+
+def power_units(errors: Sequence[OperationErrors]) -> PowerUnits | None:
+    """Nine tenths of the errors of power stay within these, over about as many operations each; None for too few."""
+    watts = np.concatenate([part.predicted_power_w for part in errors]) if errors else np.empty(0)
+    sizes = np.concatenate([np.abs(part.log_errors("power")) for part in errors]) if errors else np.empty(0)
+    weights = np.concatenate([weights_of(p.operations, p.log_errors("power")) for p in errors]) if errors else sizes
+    known = ~np.isnan(sizes)
+    watts, sizes, weights = watts[known], sizes[known], weights[known]
+    number = min(_MOST_UNITS, int(weights.sum()) // _PER_BIN)
+    if number < 2:
+        return None
+    edges = sorted({_quantile(watts, weights, level) for level in np.arange(1, number) / number})
+    place = np.searchsorted(edges, watts)
+    found = []
+    for i in sorted(set(place.tolist())):
+        mine = place == i
+        size = max(_quantile(sizes[mine], weights[mine], _UNIT_LEVEL), _LEAST_UNIT)
+        found.append((_quantile(watts[mine], weights[mine], 0.5), size))
+    return PowerUnits(*np.array(found).T)
+
+
+def _quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
+    """The least value such that a share `level` of the weight is at or below it."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    place = int(np.searchsorted(reached, level * reached[-1] - _ROUNDING))
+    return float(values[order[min(place, len(order) - 1)]])
 
 
 def _bins(pool: _Pool, most: int, kept: int = KEPT) -> tuple[ErrorGroup, ...]:
-    """Bins of distance with about as many errors each; none if there are too few."""
-    count = len(pool.distances)
+    """Bins of distance with about as many operations each; none if there are too few."""
+    count = int(pool.weights["time"].sum() + _ROUNDING)
     if count < LEAST_ERRORS:
         return ()
     number = max(1, min(most, count // _PER_BIN))
-    edges = sorted(set(np.quantile(pool.distances, np.arange(1, number) / number, method="higher").tolist()))
+    levels = np.arange(1, number) / number
+    edges = sorted({_quantile(pool.distances, pool.weights["time"], level) for level in levels})
     place = np.searchsorted(edges, pool.distances)
     finite = pool.distances[np.isfinite(pool.distances)]
     last = float(np.quantile(finite, _FAR)) if len(finite) else 0.0
     found = []
     for i, farthest in enumerate([*edges, last]):
         mine = pool.where(place == i)
-        known = {q: np.sort(values[~np.isnan(values)]) for q, values in mine.errors.items()}
-        if min(len(values) for values in known.values()) >= LEAST_ERRORS // 2:
-            found.append(ErrorGroup(float(farthest), {q: thinned(values, kept) for q, values in known.items()}))
+        if min(weights.sum() for weights in mine.weights.values()) + _ROUNDING >= LEAST_ERRORS // 2:
+            known = {quantity: thinned(mine.errors[quantity], kept, mine.weights[quantity]) for quantity in mine.errors}
+            found.append(ErrorGroup(float(farthest), known))
     return tuple(found)
 
 
-def thinned(errors: FloatArray, kept: int) -> FloatArray:
-    """Sorted errors, or if there are more than `kept`, the ranks that cover as much as their ranks would."""
-    if len(errors) <= kept:
-        return errors
-    ranks = np.ceil((len(errors) + 1) * np.arange(1, kept + 1) / (kept + 1) - 1e-9).astype(int)
-    thinned: FloatArray = errors[np.minimum(ranks, len(errors)) - 1]
-    return thinned
+def thinned(errors: FloatArray, kept: int, weights: FloatArray | None = None) -> FloatArray:
+    """Sorted errors, or if there are more than `kept`, the ranks that cover as much as their ranks would.
+
+    Args:
+        errors: In any order; NaN where there is none.
+        kept: How many are wanted at most.
+        weights: By how much each counts; None for one each. As many are given back as that sums up to.
+    """
+    known = ~np.isnan(errors)
+    order = np.argsort(errors[known], kind="stable")
+    reached = np.cumsum(np.ones(len(order)) if weights is None else weights[known][order])
+    count = int(reached[-1] + _ROUNDING)
+    most = min(kept, count)
+    ranks = (count + 1) * np.arange(1, most + 1) / (most + 1)
+    places = np.searchsorted(reached, ranks - _ROUNDING)
+    found: FloatArray = errors[known][order[np.minimum(places, len(order) - 1)]]
+    return found
 
 
 def fit_networks(
@@ -176,7 +255,7 @@ def fit_networks(
     difficulties = {}
     for quantity in QUANTITIES:
         summed = np.array([e.parts.variances(calibration, quantity) for e in errors])
-        size = np.array([abs(_log_error(e, "overlap", quantity)) for e in errors])
+        size = np.array([abs(log_error(e, "overlap", quantity)) for e in errors])
         difficulties[quantity] = min(
             (Difficulty(floor, correlation) for floor in _FLOORS for correlation in _CORRELATIONS),
             key=lambda difficulty: _misfit(size, difficulty.of(summed)),
@@ -188,7 +267,7 @@ def fit_networks(
             quantity: _one_of_each(
                 errors,
                 [
-                    abs(_log_error(e, composition, quantity)) / unit[quantity]
+                    abs(log_error(e, composition, quantity)) / unit[quantity]
                     for e, unit in zip(errors, units, strict=True)
                 ],
             )
@@ -212,120 +291,8 @@ def _misfit(size: FloatArray, width: FloatArray) -> float:
     return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
 
 
-def _log_error(error: NetworkError, composition: str, quantity: str) -> float:
+def log_error(error: NetworkError, composition: str, quantity: str) -> float:
+    """Log of predicted over measured time, power, energy or energy-delay product of a network."""
     prefix = "" if composition == "overlap" else "sum_"
     time, energy = (np.log1p(getattr(error, f"{prefix}{name}_error")) for name in ("time", "energy"))
     return float({"time": time, "energy": energy, "power": energy - time, "edp": energy + time}[quantity])
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """How many of the cases that intervals were not made from lie within them.
-
-    Args:
-        split: How the predictor's errors were made.
-        group: Which cases.
-        cases: How many.
-        within: Quantity -> share within the interval.
-        width: Quantity -> median half width, as a factor less 1.
-    """
-
-    split: str
-    group: str
-    cases: int
-    within: Mapping[str, float]
-    width: Mapping[str, float]
-
-
-def operation_coverage(
-    errors: Mapping[str, OperationErrors], level: float, seed: int, folds: int = 5
-) -> list[Coverage]:
-    """Calibrate on some operations, and count how many of the others lie within their intervals.
-
-    Args:
-        errors: Split -> errors on operations that were left out.
-        level: Of the interval.
-        seed: Draws the folds; an operation lies in one in all splits.
-        folds: How many.
-    """
-    fold = fold_of({o for part in errors.values() for o in part.operations}, folds, seed)
-    places = {split: np.array([fold[o] for o in part.operations]) for split, part in errors.items()}
-    nothing = Closeness({})
-    widths = {split: {q: np.full(len(part.operations), np.nan) for q in QUANTITIES} for split, part in errors.items()}
-    for held in range(folds):
-        others = [part.where(places[split] != held) for split, part in errors.items()]
-        calibration = calibrate(nothing, others, None)
-        if calibration is None:
-            return []
-        for split, part in errors.items():
-            mine = np.flatnonzero(places[split] == held)
-            some = part.where(places[split] == held)
-            unseen = np.zeros(len(mine), dtype=bool)
-            for quantity in QUANTITIES:
-                widths[split][quantity][mine] = calibration.log_errors(
-                    quantity, level, some.operations, some.host_bound, unseen, some.distances
-                )
-    found = []
-    for split, part in errors.items():
-        usable = part.reference & ~np.isnan(part.predicted_time_s)
-        families = np.array([operation.row.family for operation in part.operations])
-        groups = {"all": usable, "host-bound": usable & part.host_bound, "GPU-bound": usable & ~part.host_bound}
-        groups |= {f"family {family}": usable & (families == family) for family in sorted(set(families.tolist()))}
-        for group, chosen in groups.items():
-            if chosen.sum() >= LEAST_ERRORS:
-                found.append(_coverage(split, group, part, widths[split], chosen))
-    return found
-
-
-def _coverage(
-    split: str, group: str, part: OperationErrors, widths: Mapping[str, FloatArray], chosen: NDArray[np.bool_]
-) -> Coverage:
-    within, width = {}, {}
-    for quantity in QUANTITIES:
-        error = np.abs(part.log_errors(quantity))[chosen]
-        half = widths[quantity][chosen]
-        known = ~np.isnan(error)
-        within[quantity] = float(np.mean(error[known] <= half[known])) if known.any() else float("nan")
-        width[quantity] = float(np.expm1(np.median(half)))
-    return Coverage(split, group, int(chosen.sum()), within, width)
-
-
-def network_coverage(
-    calibration: Calibration, splits: Mapping[str, Sequence[NetworkError]], level: float
-) -> list[Coverage]:
-    """Make intervals for the networks of each name from the errors on the others, and count what they cover.
-
-    Args:
-        calibration: Of the operations.
-        splits: How they were left out -> errors.
-        level: Of the interval.
-    """
-    found = []
-    names = {e.measurement.network for errors in splits.values() for e in errors}
-    halves: dict[str, list[tuple[NetworkError, dict[str, float]]]] = {split: [] for split in splits}
-    for name in sorted(names):
-        others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
-        made = fit_networks(calibration, others, "")
-        if made is None:
-            continue
-        count = len(made.scores["overlap"]["time"])
-        if conformal_rank(level, count) > count:
-            continue
-        for split, errors in splits.items():
-            for e in errors:
-                if e.measurement.network == name:
-                    unit = made.difficulty(calibration, e.parts)
-                    half = {
-                        q: unit[q] * conformal_error(made.scores["overlap"][q], level, "networks")
-                        for q in NETWORK_QUANTITIES
-                    }
-                    halves[split].append((e, half))
-    for split, cases in halves.items():
-        if cases:
-            within = {
-                q: float(np.mean([abs(_log_error(e, "overlap", q)) <= half[q] for e, half in cases]))
-                for q in NETWORK_QUANTITIES
-            }
-            width = {q: float(np.expm1(np.median([half[q] for _, half in cases]))) for q in NETWORK_QUANTITIES}
-            found.append(Coverage(f"networks left out by {split}", "all", len(cases), within, width))
-    return found

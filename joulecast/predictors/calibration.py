@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 QUANTITIES: tuple[str, ...] = ("time", "power", "energy")
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
+SCALED_POWER = "scaled power"
+"""Errors of power over what is usual for powers like it (`PowerUnits`); only where such units are known."""
+
 MEASURED, STAND_IN = "measured", "kind never measured"
 """Groups beside the families: operations of the training data, and kinds that another one stands in for."""
 
@@ -74,6 +78,42 @@ class ErrorGroup:
 
 
 @dataclass(frozen=True, eq=False)
+class PowerUnits:
+    """How far powers usually are off, by how large they were predicted.
+
+    A loop that draws all that the cap allows draws just that, and one that waits for the host little more than the idle
+    board, whatever the operation; in between, power tells how busy the GPU is, which is hard to know.
+
+    Args:
+        watts: Predicted powers, ascending.
+        units: Errors of the logarithm that are usual there.
+    """
+
+    watts: FloatArray
+    units: FloatArray
+
+    def of(self, power_w: FloatArray) -> FloatArray:
+        """The unit at each predicted power; between those that are known, along a straight line of its logarithm."""
+        return np.exp(np.interp(power_w, self.watts, np.log(self.units)))
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Both as lists."""
+        return {"watts": self.watts.round(4).tolist(), "units": self.units.round(6).tolist()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: Lists that are no such units.
+        """
+        watts, units = (np.array([number(each) for each in value[name]], dtype=float) for name in ("watts", "units"))
+        if len(watts) != len(units) or len(watts) == 0 or np.any(np.diff(watts) < 0) or np.any(units <= 0):
+            raise ValueError("units of power that are none")
+        return cls(watts, units)
+
+
+@dataclass(frozen=True, eq=False)
 class Calibration:
     """What the errors of a predictor say about those of new operations.
 
@@ -81,15 +121,32 @@ class Calibration:
         closeness: The operations that it was trained on; without any, distance plays no part.
         groups: Name -> errors, nearest first. Names are "family host" and "family GPU"; coarser ones ("family", "host",
             "GPU", "") are there for what has no group of its own.
+        power_units: What errors of power are counted in; None where they count as they are.
     """
 
     closeness: Closeness
     groups: Mapping[str, tuple[ErrorGroup, ...]]
+    power_units: PowerUnits | None = None
 
     @classmethod
-    def of_device_errors(cls, errors: Mapping[str, Sequence[float]]) -> Self:
-        """From family ("" for all) -> sorted absolute log errors of time, wherever the operations lie."""
-        groups = {family: (ErrorGroup(math.inf, {"time": sorted_errors(values)}),) for family, values in errors.items()}
+    def of_device_errors(
+        cls, errors: Mapping[str, Sequence[float]], of_power: Mapping[str, Mapping[str, Sequence[float]]] | None = None
+    ) -> Self:
+        """From errors on chips that were left out, wherever the operations lie.
+
+        Args:
+            errors: Family ("" for all) -> sorted absolute log errors of time.
+            of_power: "power" and "energy" -> the same; of loops that are bound by the GPU, and known for no others.
+        """
+        time = {family: {"time": sorted_errors(values)} for family, values in errors.items()}
+        groups = {family: (ErrorGroup(math.inf, known),) for family, known in time.items()}
+        bound: dict[str, dict[str, FloatArray]] = {}
+        for quantity in ("power", "energy") if of_power else ():
+            for family, values in (of_power or {})[quantity].items():
+                bound.setdefault(family, {})[quantity] = sorted_errors(values)
+        for family, known in bound.items():
+            in_time = time.get(family, time.get("", {}))
+            groups[f"{family} GPU".strip()] = (ErrorGroup(math.inf, {**in_time, **known}),)
         return cls(Closeness({}), _complete(groups))
 
     def log_errors(
@@ -118,17 +175,43 @@ class Calibration:
             InputError: The level is not between 0 and 1, or higher than all errors together support.
         """
         found = np.full(len(operations), np.nan)
-        everything = self.groups[""][-1].errors.get(quantity)
-        if everything is None:
+        if not any(quantity in group.errors for bins in self.groups.values() for group in bins):
             return found
+        everything = self.groups[""][-1].errors.get(quantity, np.empty(0))
         widths: dict[tuple[str, int], float] = {}
         for i, (name, place) in enumerate(self._places(operations, host_bound, measured, distances)):
             if (name, place) not in widths:
-                errors = self.groups[name][place].errors.get(quantity, everything)
+                errors = self._errors(quantity, name, place)
                 enough = conformal_rank(level, len(errors)) <= len(errors)
-                widths[name, place] = conformal_error(errors if enough else everything, level, "held-out operations")
+                widths[name, place] = (
+                    conformal_error(errors if enough else everything, level, "held-out operations")
+                    if len(errors)
+                    else math.nan
+                )
             found[i] = widths[name, place]
         return found
+
+    def _errors(self, quantity: str, name: str, place: int) -> FloatArray:
+        """Of a group, or of all together; none where the quantity is known in other groups only."""
+        bins = self.groups[name]
+        nothing: FloatArray = np.empty(0)
+        known: FloatArray = bins[place].errors.get(quantity, self.groups[""][-1].errors.get(quantity, nothing))
+        return known
+
+    def power_errors(
+        self,
+        level: float,
+        operations: Sequence[Operation],
+        host_bound: NDArray[np.bool_],
+        measured: NDArray[np.bool_],
+        distances: FloatArray,
+        power_w: FloatArray,
+    ) -> FloatArray:
+        """Half widths of the logarithm of power, for powers that were predicted; see `log_errors`."""
+        asked = (level, operations, host_bound, measured, distances)
+        if self.power_units is None:
+            return self.log_errors("power", *asked)
+        return self.log_errors(SCALED_POWER, *asked) * self.power_units.of(power_w)
 
     def _places(
         self,
@@ -142,8 +225,10 @@ class Calibration:
         columns = (host_bound.tolist(), measured.tolist(), distances.tolist())
         for operation, host, seen, distance in zip(operations, *columns, strict=True):
             bound = "host" if host else "GPU"
-            family = MEASURED if seen else STAND_IN if math.isinf(distance) else operation.row.family
-            name = next(n for n in (f"{family} {bound}", family, bound, "") if n in self.groups)
+            family = operation.row.family
+            kin = [MEASURED] if seen else [f"{STAND_IN}, {family}", STAND_IN] if math.isinf(distance) else [family]
+            names = [name for each in kin for name in (f"{each} {bound}", each)]
+            name = next(n for n in (*names, bound, "") if n in self.groups)
             place = min(int(np.searchsorted(edges[name], distance)), len(edges[name]) - 1)
             yield name, place
 
@@ -179,16 +264,19 @@ class Calibration:
                 name: [{"farthest": round(g.farthest, 4), "errors": _rounded(g.errors)} for g in bins]
                 for name, bins in self.groups.items()
             },
+            "power_units": None if self.power_units is None else self.power_units.to_json(),
         }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote."""
+        units = value.get("power_units")
         groups = {
             name: tuple(ErrorGroup(number(g["farthest"]), _arrays(g["errors"])) for g in bins)
             for name, bins in value["groups"].items()
         }
-        return cls(Closeness.from_json(value["closeness"]), _complete(groups))
+        known = None if units is None else PowerUnits.from_json(units)
+        return cls(Closeness.from_json(value["closeness"]), _complete(groups), known)
 
 
 def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:
@@ -252,18 +340,19 @@ class Parts:
             measured: Of each operation; see `Calibration.log_errors`.
             distances: The same.
         """
-        device_s = np.nan_to_num(counts * predictions.device_time_s)
-        known = np.flatnonzero(~np.isnan(predictions.device_time_s))
-        return cls(
-            tuple(predictions.operations[i] for i in known),
-            device_s[known] / max(float(device_s.sum()), 1e-30),
-            measured[known],
-            distances[known],
-        )
+        shares, known = shares_of(counts, predictions)
+        return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
 
     def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
         """See `variances`."""
         return variances(self.shares, calibration.sigma(quantity, self.operations, self.measured, self.distances))
+
+
+def shares_of(counts: FloatArray, predictions: OperationPredictions) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Shares of a network's device time of the operations that are known, and which those are."""
+    known = ~np.isnan(predictions.device_time_s)
+    device_s = counts[known] * predictions.device_time_s[known]
+    return device_s / max(float(device_s.sum()), 1e-30), known
 
 
 @dataclass(frozen=True)
@@ -312,10 +401,25 @@ class NetworkCalibration:
 
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
         """The difficulty of a network, quantity by quantity; 1 where none was learned."""
+        known = np.ones(len(parts.operations), dtype=bool)
+        of_parts = parts.operations, parts.measured, parts.distances
+        sigmas = {quantity: calibration.sigma(quantity, *of_parts) for quantity in self.difficulties}
+        return self.difficulty_of(parts.shares, known, sigmas)
+
+    def difficulty_of(
+        self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
+    ) -> dict[str, float]:
+        """The same of operations whose standard deviations were looked up.
+
+        Args:
+            shares: Of the network's device time, of the operations that are known.
+            known: Which of all operations those are.
+            sigmas: Quantity -> see `Calibration.sigma`, of all operations.
+        """
         if not self.difficulties:
             return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
         found = {
-            quantity: float(difficulty.of(parts.variances(calibration, quantity)))
+            quantity: float(difficulty.of(variances(shares, sigmas[quantity][known])))
             for quantity, difficulty in self.difficulties.items()
         }
         return {**found, "edp": found["time"] + found["energy"]}

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..errors import InputError, MissingDependencyError
 from ..hardware import GPU
+from ..notebook import Picture
 from ..operations import Operation
 from .closeness import coordinates
 from .features import features, roofline
@@ -101,6 +102,17 @@ class Explanation:
     def efficiency(self) -> float:
         """Least time by the data sheet over predicted time of the GPU; above 1 where Winograd saves FLOPs."""
         return max(self.compute_s, self.memory_s) / max(self.device_time_s, 1e-15)
+
+    def _repr_html_(self) -> str:
+        from .operation_html import explanation_html
+
+        return explanation_html(self)
+
+    def plot(self) -> Picture:
+        """The times behind what bounds it, as a picture that Jupyter shows and `save` writes."""
+        from .operation_html import explanation_plot
+
+        return explanation_plot(self)
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as plain lists and dictionaries; quantities in SI units."""

@@ -21,7 +21,7 @@ from .composition import HostModel, Totals
 from .features import roofline
 from .filled import FilledPredictor
 from .predictor import OperationPredictions, PredictsOperations, Source
-from .spread import FAR_SHARE, NetworkSpread
+from .spread import FAR_SHARE, NetworkSpread, power_range_w, within_range
 
 if TYPE_CHECKING:
     from .prepared import PreparedNetwork
@@ -101,6 +101,7 @@ class Prediction:
         operations: Each with its share, in the order of the network.
         spread: What is known of errors on networks like this; None where nothing is.
         notes: What to keep in mind about this prediction.
+        idle_power_w: What the board draws without any work; 0 where nobody knows.
     """
 
     network: str
@@ -119,6 +120,7 @@ class Prediction:
     operations: tuple[OperationCost, ...]
     spread: NetworkSpread | None
     notes: tuple[str, ...] = ()
+    idle_power_w: float = 0.0
 
     @property
     def power_w(self) -> float:
@@ -162,7 +164,9 @@ class Prediction:
             return None
         values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j, "edp": self.edp_js}
         found = {name: self.spread.around(name, value, level, self.held_clock_mhz) for name, value in values.items()}
-        return Interval(level, found["time"], found["power"], found["energy"], found["edp"])
+        low_w, high_w = found["power"]
+        low_w, high_w = within_range(low_w, self.power_w, high_w, (self.idle_power_w, self.power_limit_w))
+        return Interval(level, found["time"], (float(low_w), float(high_w)), found["energy"], found["edp"])
 
     @property
     def interval_basis(self) -> str:
@@ -174,10 +178,14 @@ class Prediction:
         """Whether much of the device time is in operations that are far from all that were measured."""
         return self.spread is not None and self.spread.far_outside
 
-    def to_json(self) -> dict[str, Any]:
-        """The prediction as plain lists and dictionaries; quantities in SI units."""
+    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+        """The prediction as plain lists and dictionaries; quantities in SI units.
+
+        Args:
+            details: Whether to list the operations.
+        """
         interval = self.interval() if self.supports(0.9) else None
-        return {
+        value = {
             "network": self.network,
             "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
@@ -195,7 +203,11 @@ class Prediction:
             "host_time_s": self.host_time_s,
             "interval": None if interval is None else {**interval.to_json(), "basis": self.interval_basis},
             "far_outside": self.far_outside,
-            "operations": [
+            "uncovered": [repr(cost.operation) for cost in self.uncovered],
+            "notes": list(self.notes),
+        }
+        if details:
+            value["operations"] = [
                 {
                     **cost.operation.to_json(),
                     "count": cost.count,
@@ -207,10 +219,8 @@ class Prediction:
                     "bound_by": cost.bound_by,
                 }
                 for cost in self.operations
-            ],
-            "uncovered": [repr(cost.operation) for cost in self.uncovered],
-            "notes": list(self.notes),
-        }
+            ]
+        return value
 
     def supports(self, level: float) -> bool:
         """Whether enough errors are known for an interval of this level."""
@@ -345,6 +355,7 @@ class NetworkPredictor:
             operations=(),
             spread=spread,
             notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w, spread)),
+            idle_power_w=power_range_w(gpu, power_limit_w)[0],
         )
 
     def _spread(

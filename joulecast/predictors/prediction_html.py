@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..inputs import shape_text
-from ..notebook import Bar, Picture, bars, document, notes, table
+from ..notebook import Bar, Picture, bars, document, notes, short, table
 from ..operations import operation_text
 from ..units import si
 
@@ -68,7 +68,7 @@ def plot(prediction: Prediction) -> Picture:
     """The operations that cost most energy, in the colour of what bounds them: compute, memory, launch."""
     items = [
         Bar(
-            _cut(operation_text(cost.operation)),
+            short(operation_text(cost.operation)),
             cost.energy_j or 0.0,
             f"{si(cost.energy_j, 'J')}, {cost.bound_by}",
             colour=_BOUNDS.index(cost.bound_by),
@@ -81,7 +81,3 @@ def plot(prediction: Prediction) -> Picture:
 def _costs(prediction: Prediction) -> list[OperationCost]:
     known = [cost for cost in prediction.operations if cost.energy_j is not None]
     return sorted(known, key=lambda cost: -(cost.energy_j or 0.0))
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..notebook import Picture
 from ..operation_list import OperationList
 from ..operations import Operation
 from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
@@ -20,7 +22,7 @@ from .calibration import Calibration
 from .clock import Work, measured_work
 from .features import FEATURE_NAMES, FloatArray, Roofline, features, numbers_of
 from .physics import PRIOR_ENERGY, static_power_w
-from .spread import OperationIntervals, OperationSpread
+from .spread import OperationIntervals, OperationSpread, power_range_w, within_range
 
 Source = Literal["measured", "modelled", "missing"]
 
@@ -91,6 +93,7 @@ class OperationPredictions:
         held_clock_mhz: The clock that each runs at: the one asked for, or less where the power cap bites.
         work: What takes them to other clocks and caps, NaN where missing; None where the predictor knows no such law.
         spread: What is known of their errors; None where nothing is.
+        power_range_w: Least and most that the board can draw.
     """
 
     operations: tuple[Operation, ...]
@@ -105,6 +108,7 @@ class OperationPredictions:
     held_clock_mhz: FloatArray
     work: Work | None = None
     spread: OperationSpread | None = None
+    power_range_w: tuple[float, float] = (0.0, math.inf)
 
     def interval(self, level: float = 0.9) -> OperationIntervals | None:
         """Intervals of time, power and energy from errors on operations that were held out; None if none are known.
@@ -124,7 +128,9 @@ class OperationPredictions:
         factors = {quantity: np.exp(half) for quantity, half in self.spread.log_errors(self, level).items()}
         values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j}
         low_high = {name: (value / factors[name], value * factors[name]) for name, value in values.items()}
-        return OperationIntervals(level, low_high["time"], low_high["power"], low_high["energy"])
+        low, high = low_high["power"]
+        power_w = within_range(low, self.power_w, high, self.power_range_w)
+        return OperationIntervals(level, low_high["time"], power_w, low_high["energy"])
 
     @property
     def far_outside(self) -> NDArray[np.bool_]:
@@ -137,6 +143,17 @@ class OperationPredictions:
     def host_bound(self) -> NDArray[np.bool_]:
         """Where launching takes longer than the GPU's work."""
         return self.device_time_s < self.host_time_s
+
+    def _repr_html_(self) -> str:
+        from .operation_html import predictions_html
+
+        return predictions_html(self)
+
+    def plot(self) -> Picture:
+        """The energy of each operation, as a picture that Jupyter shows and `save` writes."""
+        from .operation_html import predictions_plot
+
+        return predictions_plot(self)
 
     def times(self, device: float, energy: float) -> OperationPredictions:
         """The same with device times and dynamic energies times a factor each; loops stay as they are."""
@@ -268,6 +285,7 @@ class OperationPredictor:
             held_clock_mhz=held_mhz,
             work=work,
             spread=self.spread,
+            power_range_w=power_range_w(self.gpu, cap_w),
         )
 
     def covers(self, operation: Operation) -> bool:

@@ -1,8 +1,10 @@
-"""Regressors through ONNX Runtime: small, quick to import, and loading one runs no code."""
+"""Regressors of zoo entries: trees through ONNX Runtime, which is small and quick to import. Loading runs no code."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +19,14 @@ from .trees_fitted import trees_of
 from .trees_onnx import INPUT, trees_from_onnx, trees_to_onnx
 from .xgboost_model import BoostedRegressor
 
+_FEW_ROWS = 256
+"""Rows up to which walking the trees takes less than getting ONNX Runtime ready for them."""
 
-class OnnxRegressor:
-    """Trees that are evaluated by ONNX Runtime.
+
+class StoredTrees:
+    """Trees of an entry, evaluated by ONNX Runtime once there is much to evaluate.
+
+    Loading an entry, or a command that predicts one network, would take longer to get that ready than to do without.
 
     Args:
         trees: As they were stored.
@@ -30,33 +37,55 @@ class OnnxRegressor:
     """
 
     def __init__(self, trees: Trees, columns: int = len(INPUT_NAMES)) -> None:
-        # Here, because collecting measurements imports joulecast on machines that do without it.
-        import onnxruntime
-
         if trees.columns != columns:
             raise ZooError("a stored regressor wants other inputs than these", given=trees.columns, allowed=columns)
-        options = onnxruntime.SessionOptions()
-        # One thread: a network has tens of operations, and threads that wait for each other cost more than they gain.
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 3
-        try:
-            self._session = onnxruntime.InferenceSession(
-                trees_to_onnx(trees), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
-            raise ZooError(
-                "ONNX Runtime does not take these trees",
-                given=f"onnxruntime {onnxruntime.__version__}",
-                allowed="1.20 or newer",
-                hint=str(error).splitlines()[0],
-            ) from error
+        self._trees: Trees | None = trees
         self._base = np.float32(trees.base)
+        self._session: Any = None
+        self._walked = 0
+        self._lock = Lock()
 
     def __call__(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """One value per row of inputs."""
+        """One value per row of inputs.
+
+        Raises:
+            ZooError: ONNX Runtime does not take these trees.
+        """
+        trees = self._trees_for(len(inputs))
+        if trees is not None:
+            return trees.sums(inputs).astype(np.float64)
         (values,) = self._session.run(None, {INPUT: inputs})
         column: NDArray[np.float64] = (values + self._base).astype(np.float64).reshape(-1)
         return column
+
+    def _trees_for(self, rows: int) -> Trees | None:
+        """The trees while they are walked; None once ONNX Runtime has them."""
+        if self._trees is None:
+            return None
+        with self._lock:
+            self._walked += rows
+            if self._trees is not None and self._walked > _FEW_ROWS:
+                self._session, self._trees = _session(self._trees), None
+            return self._trees
+
+
+def _session(trees: Trees) -> Any:
+    # Here, because collecting measurements imports joulecast on machines that do without it.
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # One thread: a network has tens of operations, and threads that wait for each other cost more than they gain.
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(trees_to_onnx(trees), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
+        raise ZooError(
+            "ONNX Runtime does not take these trees",
+            given=f"onnxruntime {onnxruntime.__version__}",
+            allowed="1.20 or newer",
+            hint=str(error).splitlines()[0],
+        ) from error
 
 
 def regressor_file(name: str) -> str:
@@ -64,7 +93,7 @@ def regressor_file(name: str) -> str:
     return f"{name}.safetensors"
 
 
-def stored_regressor(files: Mapping[str, bytes], name: str, columns: int = len(INPUT_NAMES)) -> OnnxRegressor:
+def stored_regressor(files: Mapping[str, bytes], name: str, columns: int = len(INPUT_NAMES)) -> StoredTrees:
     """The regressor of an entry: trees as arrays, or in entries of format 1 as ONNX.
 
     Args:
@@ -76,9 +105,9 @@ def stored_regressor(files: Mapping[str, bytes], name: str, columns: int = len(I
         ZooError: There is none, it is damaged, or it wants other inputs.
     """
     if regressor_file(name) in files:
-        return OnnxRegressor(Trees.from_bytes(files[regressor_file(name)]), columns)
+        return StoredTrees(Trees.from_bytes(files[regressor_file(name)]), columns)
     if f"{name}.onnx" in files:
-        return OnnxRegressor(trees_from_onnx(files[f"{name}.onnx"]), columns)
+        return StoredTrees(trees_from_onnx(files[f"{name}.onnx"]), columns)
     raise ZooError("a zoo entry lacks a regressor", given=name, hint="pull the entry again, or train it again")
 
 

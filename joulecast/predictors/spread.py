@@ -7,14 +7,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError
+from ..hardware import GPU
 from ..operations import Operation
-from .calibration import Calibration, NetworkCalibration, Parts, conformal_error, conformal_rank
+from .calibration import QUANTITIES, Calibration, NetworkCalibration, conformal_error, conformal_rank, shares_of
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .features import FloatArray
 
@@ -23,6 +24,20 @@ if TYPE_CHECKING:
 
 FAR_SHARE = 0.2
 """Share of a network's device time in operations far outside the training data, from where the network is, too."""
+
+
+def power_range_w(gpu: GPU, power_limit_w: float) -> tuple[float, float]:
+    """Least and most watts that a board can draw under a cap."""
+    idle_w = gpu.idle_power_w
+    if idle_w is None:
+        idle_w = 0.0 if gpu.idle_curve is None else float(gpu.idle_curve.at(float(gpu.min_clock_mhz)))
+    return min(idle_w, power_limit_w), power_limit_w
+
+
+def within_range(low: Any, value: Any, high: Any, power_range_w: tuple[float, float]) -> tuple[Any, Any]:
+    """An interval of power around a value, without what the board cannot draw."""
+    least, most = power_range_w
+    return np.minimum(np.maximum(low, least), value), np.maximum(np.minimum(high, most), value)
 
 
 @dataclass(frozen=True)
@@ -63,10 +78,15 @@ class OperationSpread:
             InputError: The level is not between 0 and 1, or higher than the errors support.
         """
         operations = predictions.operations
-        measured, distances = _looked_up(self.calibration, self.trained_on, operations)
+        looked_up = _looked_up(self.calibration, self.trained_on, operations)
+        measured, distances = looked_up.measured, looked_up.distances
         found = {}
         for quantity in ("time", "power", "energy"):
-            half = self.calibration.log_errors(quantity, level, operations, predictions.host_bound, measured, distances)
+            asked = (level, operations, predictions.host_bound, measured, distances)
+            if quantity == "power":
+                half = self.calibration.power_errors(*asked, predictions.power_w)
+            else:
+                half = self.calibration.log_errors(quantity, *asked)
             if self.measured_mhz is not None:
                 half = np.hypot(
                     half, clock_error(quantity, level, octaves(predictions.held_clock_mhz, self.measured_mhz))
@@ -88,8 +108,7 @@ class OperationSpread:
 
     def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
         """See `Calibration.far_outside`."""
-        _, distances = _looked_up(self.calibration, self.trained_on, tuple(operations))
-        return self.calibration.far_outside(operations, distances)
+        return _looked_up(self.calibration, self.trained_on, tuple(operations)).far
 
 
 @dataclass(frozen=True)
@@ -122,14 +141,39 @@ class ToldOperationSpread:
         return np.array(self.far, dtype=bool)
 
 
+@dataclass(frozen=True, eq=False)
+class _LookedUp:
+    """What a calibration says of some operations whatever the clock.
+
+    Args:
+        calibration: Which.
+        operations: Of what.
+        measured: Which of them were measured.
+        distances: How far each is from those that were.
+    """
+
+    calibration: Calibration
+    operations: tuple[Operation, ...]
+    measured: NDArray[np.bool_]
+    distances: FloatArray
+
+    @cached_property
+    def far(self) -> NDArray[np.bool_]:
+        """See `Calibration.far_outside`."""
+        return self.calibration.far_outside(self.operations, self.distances)
+
+    @cached_property
+    def sigmas(self) -> dict[str, FloatArray]:
+        """Quantity -> see `Calibration.sigma`."""
+        known = self.operations, self.measured, self.distances
+        return {quantity: self.calibration.sigma(quantity, *known) for quantity in QUANTITIES}
+
+
 # A network is asked about at one clock after the other.
-@lru_cache(maxsize=64)
-def _looked_up(
-    calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]
-) -> tuple[NDArray[np.bool_], FloatArray]:
-    """Which operations were measured, and how far each is from those that were."""
+@lru_cache(maxsize=256)
+def _looked_up(calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]) -> _LookedUp:
     measured = np.array([operation.digest in trained_on for operation in operations], dtype=bool)
-    return measured, calibration.closeness.distances(operations)
+    return _LookedUp(calibration, operations, measured, calibration.closeness.distances(operations))
 
 
 def clock_error(quantity: str, level: float, octaves_away: FloatArray) -> FloatArray:
@@ -180,7 +224,7 @@ class NetworkSpread:
             return dict.fromkeys(self.networks.scores[self.composition], 1.0)
         spread = self.operations
         looked_up = _looked_up(spread.calibration, spread.trained_on, self.predictions.operations)
-        return self.networks.difficulty(spread.calibration, Parts.of(self.counts, self.predictions, *looked_up))
+        return self.networks.difficulty_of(*shares_of(self.counts, self.predictions), looked_up.sigmas)
 
     @cached_property
     def missing_share(self) -> float:

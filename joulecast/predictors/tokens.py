@@ -1,9 +1,10 @@
 """An operation on a GPU as a short sequence of tokens, as a transformer reads it.
 
-Ten tokens, each in a role: what runs (kind), where (machine), how much (work, waves), how large (batch, rows, columns,
-reduction), and what convolutions and poolings add (window, channels). A token is a vector of numbers; everything that
-depends on the GPU is relative to it, and to its default clock, where operations were measured, as in relative.py: what
-is learned of them there holds at other clocks, where only the least time changes.
+Eleven tokens, each in a role: what runs (kind), where (machine), how much (work, waves), how large (batch, rows,
+columns, reduction), what convolutions and poolings add (window, channels), and what boosted trees see of it (physics).
+A token is a vector of numbers; everything that depends on the GPU is relative to it, and to its default clock, where
+operations were measured, as in relative.py: what is learned of them there holds at other clocks, where only the least
+time changes.
 
 A size stands in a token several times: as a logarithm, as its place between powers of two (so that each octave can be
 learned apart; Gorishniy et al., NeurIPS 2022, call it piecewise linear encoding), by how well it fills tiles, and by
@@ -15,17 +16,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..hardware import GPU
+from ..operation_list import OperationList
 from ..operations import Operation
 from ..rules import size
 from .features import FAMILIES, FloatArray, numbers_of
 from .physics import LeastTimes
-from .relative import _generation
+from .relative import RELATIVE_NAMES, _generation, relative_features
 
 ROLES: tuple[str, ...] = (
     "kind",
@@ -38,10 +41,17 @@ ROLES: tuple[str, ...] = (
     "reduction",
     "window",
     "channels",
+    "physics",
 )
 """The tokens of an operation, in their order."""
 
-WIDTH = 36
+# What other tokens tell: the kind and the GPU.
+_TOLD = ("family_", "kind_", "generation", "log_ridge", "log_sms", "log_watts_per_tflops")
+_PHYSICS = [place for place, name in enumerate(RELATIVE_NAMES) if not name.startswith(_TOLD)]
+PHYSICS_NAMES: tuple[str, ...] = tuple(RELATIVE_NAMES[place] for place in _PHYSICS)
+"""The numbers of the token `physics`: features of relative.py, in units that training finds."""
+
+WIDTH = max(36, len(PHYSICS_NAMES))
 """Numbers per token; what a role does not use is zero."""
 
 IN_NETWORK = 4
@@ -55,6 +65,7 @@ _FILLS = (32.0, 64.0, 128.0)
 _DIVISORS = (2, 4, 8, 16, 32, 64, 128)
 _ELEMENTS_PER_BLOCK = 1024.0
 _LEAST_S = 1e-12
+_KEPT = 20_000  # Operations whose attributes are read once, for all GPUs.
 _LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it only one of them matters.
 
 
@@ -87,13 +98,17 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
+    operations = OperationList.of(operations)  # Whose numbers are read off once.
+    default_mhz = float(gpu.boost_clock_mhz)
+    at_default = LeastTimes.of(operations, gpu, default_mhz)
     columns = {
         "kind": _kind(operations, gpu),
         "machine": np.tile(_machine(gpu), (len(operations), 1)),
-        "work": _work(operations, gpu),
+        "work": _work(operations, gpu, at_default),
         **_sizes(operations, gpu),
         "window": np.array([_window(operation) for operation in operations]),
         "channels": np.array([_channels(operation) for operation in operations]),
+        "physics": _physics(operations, gpu),
     }
     values = np.zeros((len(operations), len(ROLES), WIDTH), dtype=np.float32)
     for position, role in enumerate(ROLES):
@@ -103,7 +118,7 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
         values,
         np.array([FAMILIES.index(operation.row.family) for operation in operations]),
         np.array([known.get(operation.kind, 0) for operation in operations]),
-        LeastTimes.of(operations, gpu, clock_mhz),
+        at_default if clock_mhz == default_mhz else LeastTimes.of(operations, gpu, clock_mhz),
     )
 
 
@@ -166,11 +181,9 @@ def _machine(gpu: GPU) -> tuple[float, ...]:
     )
 
 
-def _work(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
-    clock_mhz = float(gpu.boost_clock_mhz)
-    least = LeastTimes.of(operations, gpu, clock_mhz)
+def _work(operations: Sequence[Operation], gpu: GPU, least: LeastTimes) -> FloatArray:
     balance = np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S))
-    cycles = np.log(least.time_s * clock_mhz * 1e6)
+    cycles = np.log(least.time_s * gpu.boost_clock_mhz * 1e6)
     n = numbers_of(operations)
     touched = n.element_bytes * (n.input_size + n.output_size + n.parameters)
     moved = n.bytes_read + n.bytes_written
@@ -185,6 +198,13 @@ def _work(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
             _between(cycles, 6, 19),
         ]
     )
+
+
+def _physics(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+    seen = relative_features(operations, gpu)[:, _PHYSICS]
+    # What is no logarithm yet may be a thousand for one operation and one for the next.
+    logs = [name.startswith("log_") for name in PHYSICS_NAMES]
+    return np.where(logs, seen, np.arcsinh(seen))
 
 
 def _sizes(operations: Sequence[Operation], gpu: GPU) -> dict[str, FloatArray]:
@@ -226,6 +246,7 @@ def _pair(value: Any) -> tuple[float, float]:
     return (float(value), float(value)) if isinstance(value, int) else (0.0, 0.0)
 
 
+@lru_cache(maxsize=_KEPT)
 def _window(operation: Operation) -> tuple[float, ...]:
     attributes, inputs, out = operation.attributes, operation.input_shapes[0], operation.output_shape
     kernel = _pair(attributes.get("kernel_size") or 1)
@@ -240,6 +261,7 @@ def _window(operation: Operation) -> tuple[float, ...]:
     )
 
 
+@lru_cache(maxsize=_KEPT)
 def _channels(operation: Operation) -> tuple[float, ...]:
     inputs, attributes = operation.input_shapes[0], operation.attributes
     channels = inputs[1] if len(inputs) > 2 else inputs[-1]

@@ -13,6 +13,7 @@ What ONNX Runtime computes in its place is written in transformer_onnx.py: chang
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -99,6 +100,20 @@ class OperationTransformer(nn.Module):
         self.operation_head = nn.Linear(width, 2)
         nn.init.zeros_(self.operation_head.weight)
         nn.init.zeros_(self.operation_head.bias)
+
+    def matrices(self) -> Iterator[Tensor]:
+        """The weights that read tokens, and those of the layers, without biases."""
+        yield self.read
+        for layer in (module for module in self.modules() if isinstance(module, _Layer)):
+            yield from (part.weight for part in (layer.attend, layer.gather, layer.widen, layer.narrow))
+
+    @torch.no_grad()
+    def read_as_they_are(self, centre: Tensor, unit: Tensor) -> None:
+        """Read tokens as they are, after (tokens - centre) / unit were learned from; both of shape (roles, WIDTH)."""
+        self.read.div_(unit[:, :, None])
+        self.roles.sub_((centre[:, None] @ self.read)[:, 0])
+        for bound in (self.lowest, self.highest):
+            bound.mul_(unit).add_(centre)
 
     def forward(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
         """Predict.

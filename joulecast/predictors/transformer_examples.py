@@ -16,6 +16,8 @@ from .features import FloatArray
 from .physics import PRIOR_ENERGY, static_power_w
 from .tokens import UNKNOWN, tokens
 
+_LEAST_SPREAD = 1e-3
+
 MADE_UP_LENGTH = 12
 """Operations in a network that is put together from measured ones."""
 
@@ -88,6 +90,20 @@ class Examples:
             cap_w=cap_w,
             groups=tuple(np.split(np.arange(len(weight)), np.cumsum(sizes)[:-1])),
         )
+
+    def normalize(self, role: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Put the values of one role in units of twice their spread around their mean.
+
+        Returns:
+            Centre and unit of all values, of shape (len(ROLES), WIDTH): 0 and 1 where they stay as they are.
+        """
+        centre, unit = np.zeros_like(self.values[0]), np.ones_like(self.values[0])
+        spread = self.values[:, role].std(axis=0)
+        varies = spread > _LEAST_SPREAD
+        centre[role] = np.where(varies, self.values[:, role].mean(axis=0), 0.0)
+        unit[role] = np.where(varies, 2 * spread, 1.0)
+        self.values[:, role] = (self.values[:, role] - centre[role]) / unit[role]
+        return centre, unit
 
     def made_up(self, draw: np.random.Generator, networks: int) -> NDArray[np.int64]:
         """Places of operations of one GPU and mode as networks, shape (networks, MADE_UP_LENGTH)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -21,6 +22,7 @@ from .physics import PRIOR_ENERGY
 from .tokens import ROLES, WIDTH
 from .transformer import OperationTransformer
 from .transformer_examples import MADE_UP_LENGTH, Examples, thinned, vocabulary_of
+from .transformer_optimizer import Muon
 from .transformer_recipe import TransformerRecipe
 
 _WARM_UP = 0.1  # Share of the steps until the learning rate is at its highest.
@@ -29,7 +31,7 @@ _DECAY = 1e-4
 _RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind; predictions stay within.
 # Noise on what a GPU is, which is a handful of points: between them and beyond, predictions change slowly.
 _BLUR = 0.1
-_MACHINE = ROLES.index("machine")
+_MACHINE, _PHYSICS = ROLES.index("machine"), ROLES.index("physics")
 _POWERS = 16  # Operations with power that join each step: they are one in two hundred.
 _AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
 
@@ -87,6 +89,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     vocabulary = vocabulary_of(rows)
     examples = Examples.of(rows, vocabulary)
+    centre, unit = examples.normalize(_PHYSICS)
     # With more threads, sums differ in the last bits between runs.
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -97,6 +100,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
         model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
         model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
         curves = _fit(model, examples, recipe)
+        model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
     finally:
         torch.set_num_threads(threads)
     reader = Reader(TorchEncoder(model, recipe, curves), vocabulary, _ranges(examples))
@@ -120,12 +124,11 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
     batch = min(recipe.batch, len(examples.weight))
     per_epoch = len(examples.weight) // batch
     steps = recipe.epochs * per_epoch
-    optimizer = torch.optim.AdamW(
-        model.parameters(), lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True
-    )
-    schedule = torch.optim.lr_scheduler.OneCycleLR(
-        optimizer, recipe.learning_rate, total_steps=steps + 1, pct_start=_WARM_UP
-    )
+    optimizers = _optimizers(model, recipe)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate(step / steps))
+        for optimizer in optimizers
+    ]
     losses = _Losses(model, examples, recipe, draw)
     together = draw.permutation(np.arange(steps) < recipe.together * steps)
     lost = np.empty(steps)
@@ -134,17 +137,33 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
             order = draw.permutation(len(examples.weight))
         first = number % per_epoch * batch
         loss = losses.together(batch) if in_sequences else losses.alone(order[first : first + batch])
-        optimizer.zero_grad(set_to_none=True)
+        model.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         nn.utils.clip_grad_norm_(model.parameters(), _MOST_GRADIENT)
-        optimizer.step()
-        schedule.step()
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            schedule.step()
         lost[number] = loss.item()
     names = {"loss_alone": ~together, "loss_together": together}
     by_epoch = {name: np.where(steps, lost, np.nan).reshape(-1, per_epoch) for name, steps in names.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # Of epochs without such a step.
         return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
+
+
+def _optimizers(model: OperationTransformer, recipe: TransformerRecipe) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices that read tokens and those of layers, AdamW for embeddings, biases and heads."""
+    matrices = [*model.matrices()] if recipe.matrix_learning_rate else []
+    apart = {id(matrix) for matrix in matrices}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in apart]
+    adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True)
+    return [adam, Muon(matrices, recipe.matrix_learning_rate)] if matrices else [adam]
+
+
+def _learning_rate(done: float) -> float:
+    """Share of the highest rate when a share of the steps is done: a warm-up, then a cosine that ends at zero."""
+    after = max(0.0, (done - _WARM_UP) / (1 - _WARM_UP))
+    return min(1.0, done / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * after))
 
 
 class _Losses:

@@ -31,7 +31,9 @@ class TransformerRecipe:
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
         epochs: Passes over the operations.
         batch: Operations per step.
-        learning_rate: At its highest.
+        learning_rate: At its highest, of embeddings, biases and heads, which are moved by AdamW.
+        matrix_learning_rate: The same of what reads tokens and of layers, moved by Muon (transformer_optimizer.py); 0
+            leaves them to AdamW, too.
         most_rows: Device times to learn from; more are thinned out, kind by kind and GPU by GPU.
         unknown_kinds: Share of the operations whose kind is hidden, so that kinds that nobody measured have a vector.
         together: Share of the steps in which operations are read in made-up networks instead of alone.
@@ -50,9 +52,10 @@ class TransformerRecipe:
     stacks: Literal["three", "one"] = "three"
     layer_norm: bool = False
     distance_weighting: bool = True
-    epochs: int = 28
-    batch: int = 512
+    epochs: int = 20
+    batch: int = 256
     learning_rate: float = 3e-3
+    matrix_learning_rate: float = 0.01
     most_rows: int = 150_000
     unknown_kinds: float = 0.02
     together: float = 0.15
@@ -72,7 +75,13 @@ class TransformerRecipe:
                 raise InputError(
                     f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}"
                 )
-        for name, most in (("learning_rate", 1.0), ("unknown_kinds", 0.5), ("together", 1.0), ("shrinkage", math.inf)):
+        for name, most in (
+            ("learning_rate", 1.0),
+            ("matrix_learning_rate", 1.0),
+            ("unknown_kinds", 0.5),
+            ("together", 1.0),
+            ("shrinkage", math.inf),
+        ):
             value = getattr(self, name)
             if not isinstance(value, float) or not 0 <= value <= most:
                 raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=f"0.0 to {most}")

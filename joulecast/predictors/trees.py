@@ -113,6 +113,40 @@ class Trees:
             level = np.concatenate([inner + 1, otherwise[inner]])
         raise _no_trees("a tree that is deeper than any can be", None, f"{_MOST_LEVELS} levels")
 
+    def sums(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
+        """What the trees come to for rows of inputs, base and all.
+
+        The same to the last bit as ONNX Runtime's sums, and quicker for some hundred rows than getting that ready.
+        """
+        is_leaf, number = self.is_leaf, self.numbers
+        rows = len(inputs)
+        # Tree by tree, so that a sum over trees adds them in their order.
+        found = np.empty(len(self.starts) * rows, np.float32)
+        place, node = np.arange(len(found)), np.repeat(self.starts, rows)
+        flat = np.ascontiguousarray(inputs).reshape(-1)
+        first = np.tile(np.arange(rows) * self.columns, len(self.starts))
+        while len(node):
+            ends = is_leaf[node]
+            found[place[ends]] = self.values[number[node[ends]]]
+            place, node = place[~ends], node[~ends]
+            inner = number[node]
+            value, threshold = flat[first[place] + self.inputs[inner]], self.thresholds[inner]
+            holds = value < threshold if self.below else value <= threshold
+            node = np.where(holds, node + 1, self.otherwise[inner])
+        by_tree = found.reshape(-1, rows)
+        total: NDArray[np.float32] = (
+            # (numpy would add a single row's in pairs)
+            np.add.accumulate(by_tree, axis=0, dtype=np.float32)[-1]
+            if rows == 1
+            else np.add.reduce(by_tree, axis=0, dtype=np.float32)
+        )
+        return total + np.float32(self.base)
+
+    @cached_property
+    def numbers(self) -> NDArray[np.int64]:
+        """Of each node, which inner node or which leaf it is; they are numbered apart from each other."""
+        return np.where(self.is_leaf, np.cumsum(self.is_leaf), np.cumsum(~self.is_leaf)) - 1
+
     def to_bytes(self) -> bytes:
         """The trees as arrays in the safetensors format."""
         arrays: dict[str, NDArray[Any]] = {

@@ -153,8 +153,7 @@ def trees_to_onnx(trees: Trees) -> bytes:
     """
     is_leaf, starts = trees.is_leaf, trees.starts
     at = np.flatnonzero(~is_leaf)
-    # Inner nodes and leaves are numbered apart from each other.
-    number = np.where(is_leaf, np.cumsum(is_leaf), np.cumsum(~is_leaf)) - 1
+    number = trees.numbers
     children = [at + 1, trees.otherwise]
     numbers, leaves = [number[child] for child in children], [is_leaf[child].astype(np.int64) for child in children]
     inputs, thresholds, roots = trees.inputs.astype(np.int64), trees.thresholds, number[starts]

@@ -10,14 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..datasets import Dataset, NetworkMeasurement
+from ..hardware import find_gpu
 from ..networks import Network
-from .calibrating import Coverage, calibrate, fit_networks, network_coverage, operation_coverage
+from .calibrating import calibrate, fit_networks
 from .calibration import Calibration, NetworkCalibration
 from .closeness import Closeness
+from .coverage import Coverage, network_coverage, operation_coverage
 from .fitting import LEAST_OPERATIONS
 from .network_validation import NetworkError, NetworksLeftOut, leave_networks_out, network_summary
 from .operation_validation import OperationErrors, cross_validate, leave_kinds_out
 from .recipe import OwnRecipe
+from .spread import power_range_w
 
 SPLITS = (
     "Operations: k-fold over unique operations within one campaign, trained on that campaign only; an operation lies "
@@ -72,7 +75,9 @@ class Validation:
 
     def coverage(self, level: float = 0.9) -> list[Coverage]:
         """How well intervals cover cases that they were not made from."""
-        found = operation_coverage(self.held_out, level, self.seed)
+        gpu = find_gpu(self.gpu)
+        power_w = power_range_w(gpu, gpu.power_limit_w)
+        found = operation_coverage(self.held_out, level, self.seed, power_range_w=power_w)
         calibration = calibrate(Closeness({}), list(self.held_out.values()), None)
         if calibration is not None and self.networks:
             found += network_coverage(calibration, {"name": self.networks, "family": self.families}, level)

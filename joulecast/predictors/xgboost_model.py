@@ -25,7 +25,7 @@ class BoostedRegressor:
     """
 
     model: Any
-    curves: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
 
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """One value per row of inputs."""

@@ -153,3 +153,14 @@ class Choices(list[Choice]):
     def __init__(self, choices: Iterable[Choice] = (), left_out: tuple[LeftOut, ...] = ()) -> None:
         super().__init__(choices)
         self.left_out = left_out
+
+    def _repr_html_(self) -> str:
+        from .choice_html import choices_html
+
+        return choices_html(self)
+
+    def plot(self) -> Picture:
+        """The objective of each choice with its interval, as a picture that Jupyter shows and `save` writes."""
+        from .choice_html import choices_plot
+
+        return choices_plot(self)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..notebook import Bar, Line, Picture, bars, document, lines_over, notes, table
+from ..notebook import Bar, Line, Picture, bars, document, lines_over, notes, short, table
 from ..predictors.prediction_html import QUANTITIES, quantity_table
 from ..units import si
+from .objectives import OBJECTIVES
 
 if TYPE_CHECKING:
-    from .choice import Choice
+    from .choice import Choice, Choices, LeftOut
     from .sweep import Sweep
 
 _LINES, _ROWS = 4, 12
@@ -35,6 +36,78 @@ def choice_plot(choice: Choice) -> Picture:
     return Picture(bars(items, _title(choice)))
 
 
+def choices_html(choices: Choices) -> str:
+    """The best clock of each GPU, best first, and who was left out."""
+    if not choices:
+        return document("no choice", notes(left_out_notes(choices.left_out)))
+    words, unit = _objective(choices)
+    # (time and energy have their columns anyway)
+    has_value = words not in ("time", "energy")
+    rows = [
+        [
+            row.alias,
+            f"{row.clock_mhz:g}",
+            row.precision,
+            "" if row.batch_size is None else str(row.batch_size),
+            *([si(row.value, unit)] if has_value else []),
+            si(row.time_s, "s"),
+            si(row.power_w, "W"),
+            si(row.energy_j, "J"),
+            ", ".join(said for said, is_so in (("tied", row.tied), ("never measured", not row.measured)) if is_so),
+        ]
+        for row in choices[:_ROWS]
+    ]
+    told = [f"and {len(choices) - _ROWS} more"] if len(choices) > _ROWS else []
+    header = ["GPU", "clock MHz", "precision", "batch", *([words] if has_value else []), "time", "power", "energy", ""]
+    return document(
+        f"{choices[0].mode}, least {words} first",
+        table(header, rows, frozenset({1, *range(3, len(header) - 1)})),
+        notes([*told, *left_out_notes(choices.left_out)]),
+    )
+
+
+def choices_plot(choices: Choices) -> Picture:
+    """The objective of each choice, with its interval where there is one; GPUs that were measured in another colour."""
+    words, unit = _objective(choices) if choices else ("", "")
+    items = []
+    for choice in choices[:_ROWS]:
+        whiskers = None
+        if choice.interval is not None and (whole := _WHOLE.get(choice.objective)):
+            # (a value per sample has the same relative interval as that of the iteration)
+            scale = choice.value / getattr(choice, whole)
+            low, high = getattr(choice.interval, whole)
+            whiskers = (scale * low, scale * high)
+        name = f"{_name(choice)}, {choice.clock_mhz:g} MHz"
+        told = si(choice.value, unit) + ("" if choice.measured else ", never measured")
+        items.append(Bar(short(name), choice.value, told, whiskers, int(choice.measured)))
+    return Picture(bars(items, f"Least {words} first"))
+
+
+def _objective(choices: Choices) -> tuple[str, str]:
+    """What choices were compared by, in words, and its unit."""
+    objective = OBJECTIVES[choices[0].objective]
+    per_sample = len({choice.batch_size for choice in choices}) > 1 and not objective.words.endswith("per sample")
+    return objective.words + (" per sample" if per_sample else ""), objective.unit
+
+
+_WHOLE = {
+    "energy": "energy_j",
+    "energy_per_sample": "energy_j",
+    "time": "time_s",
+    "time_per_sample": "time_s",
+    "edp": "edp_js",
+}
+"""Objective -> what it is, or follows from, in a choice and in its interval."""
+
+
+def left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
+    """Who was left out, and why: a line for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for out in left_out:
+        by_reason.setdefault(out.reason, []).append(out.gpu)
+    return [f"left out: {', '.join(dict.fromkeys(gpus))}: {reason}" for reason, gpus in by_reason.items()]
+
+
 def sweep_html(sweep: Sweep) -> str:
     """Energy and time over the clock of the best GPUs, and the best clock of each."""
     curves = sweep.curves()
@@ -51,7 +124,7 @@ def sweep_html(sweep: Sweep) -> str:
         for row in sweep.best_of_each()[:_ROWS]
     ]
     told = [f"and {len(curves) - _ROWS} more"] if len(curves) > _ROWS else []
-    told += [f"left out: {out.gpu}, which {out.reason}" for out in sweep.left_out[:_ROWS]]
+    told += left_out_notes(sweep.left_out)
     return document(
         f"{sweep.job}: least {sweep.objective}",
         _over_clocks(curves, "energy_j", "J", "Energy over the clock"),

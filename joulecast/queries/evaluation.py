@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..hardware import GPU
+from ..networks import Network
+from ..predictors.any_gpu import AnyGpuPredictor, Learned
 from ..predictors.features import FloatArray
 from ..predictors.over_clocks import OverClocks, predict_over_clocks
 from ..predictors.prediction import NetworkPredictor
@@ -53,6 +56,17 @@ class Curve:
     def power_w(self) -> FloatArray:
         """Mean board power over an iteration."""
         return self.energy_j / self.time_s
+
+
+def foresee(predictors: Iterable[NetworkPredictor], network: Network) -> None:
+    """Let predictors for any GPU look at a network on all their GPUs at once, before it is asked for on each."""
+    by_learned: dict[int, tuple[Learned, list[GPU]]] = {}
+    for predictor in predictors:
+        operations = predictor.operations
+        if isinstance(operations, AnyGpuPredictor) and isinstance(operations.learned, Learned):
+            by_learned.setdefault(id(operations.learned), (operations.learned, []))[1].append(operations.gpu)
+    for learned, gpus in by_learned.values():
+        learned.foresee(network.operations, gpus)
 
 
 def curve(

@@ -10,13 +10,13 @@ import numpy as np
 from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.features import FloatArray
-from ..predictors.prediction import Interval, Prediction
+from ..predictors.prediction import Interval, NetworkPredictor, Prediction
 from ..zoo import find_predictor
 from ..zoo.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
-from .evaluation import Curve, curve
+from .evaluation import Curve, curve, foresee
 from .memory import MemoryNeed, memory_need, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
@@ -96,6 +96,7 @@ class _Candidates:
         left_out: list[LeftOut] = []
         needs = [memory_need(variant.network) for variant in question.variants]
         mode = question.variants[0].network.mode
+        jobs: list[tuple[NetworkPredictor, Variant, MemoryNeed, FloatArray]] = []
         for gpu in question.gpus:
             clocks = held_clocks_mhz(gpu, question.clocks, refuse=question.named)
             predictor = None
@@ -103,15 +104,21 @@ class _Candidates:
                 reason = _reason_against(gpu, clocks, variant, need, question, tariff)
                 if reason is None:
                     predictor = predictor or find_predictor(gpu, mode, question.predictor)
-                    found = curve(predictor, variant, need, clocks, question.power_limit_w)
-                    missing = found.over.missing
-                    if not missing:
-                        curves.append(found)
-                        continue
-                    # (its totals would be too low, and it would win for what it does not count)
-                    name = found.over.predictor.name
-                    reason = f"{name} does not cover {missing} of {len(variant.network)} operations"
-                left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
+                    jobs.append((predictor, variant, need, clocks))
+                else:
+                    left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
+        for variant in question.variants:
+            foresee([predictor for predictor, mine, _, _ in jobs if mine is variant], variant.network)
+        for predictor, variant, need, clocks in jobs:
+            found = curve(predictor, variant, need, clocks, question.power_limit_w)
+            missing = found.over.missing
+            if not missing:
+                curves.append(found)
+                continue
+            # (its totals would be too low, and it would win for what it does not count)
+            reason = f"{predictor.name} does not cover {missing} of {len(variant.network)} operations"
+            gpu = predictor.operations.gpu
+            left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
         if not curves:
             raise _nothing_runs(question, left_out)
         per_sample = question.has_several_batches

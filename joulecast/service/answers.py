@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 import time
@@ -9,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ..api import explain, predict, predict_operations
+from ..api import explain, predict_operations, prepare
 from ..csv_tables import table_csv
 from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError
-from ..hardware import gpus
+from ..hardware import GPU, gpus
 from ..inputs import InputShape, shape_from_json, shape_to_json
 from ..networks import Dropped, Entry, Network
 from ..predictors.explanation import Explanation
@@ -27,6 +28,7 @@ from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
 from .caches import BoundedCache
 from .guards import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere
+from .known import KnownNetwork, Predicted
 from .problems import problem_of, too_large, too_long
 from .questions import (
     BatchQuestion,
@@ -46,6 +48,8 @@ Found = TypeVar("Found", Network, Entry)
 
 # An operation of this many FLOPs or bytes would take a GPU weeks, and its figures leave what a float can add up.
 _LARGEST_WORK = 1e21
+_QUICK_OPERATIONS = 300
+_OF_A_CLOCK = {"clock_mhz", "composition", "strict"}
 _MODELS = "/v1/models lists them; of any other model send the operations, as `joulecast extract --json` lists them"
 
 
@@ -53,8 +57,13 @@ _MODELS = "/v1/models lists them; of any other model send the operations, as `jo
 class BatchItem:
     """One of a batch: a prediction, or why there is none."""
 
-    prediction: Prediction | None
+    predicted: Predicted | None
     error: JoulecastError | None
+
+    @property
+    def prediction(self) -> Prediction | None:
+        """As the library gives it."""
+        return None if self.predicted is None else self.predicted.prediction
 
 
 class Answers:
@@ -67,28 +76,49 @@ class Answers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.networks: BoundedCache[str, Network] = BoundedCache(settings.cached_networks)
+        self.known: BoundedCache[bytes, KnownNetwork] = BoundedCache(settings.cached_operations, len)
+        self.generation = ""
+        """Says which predictors answer; what others have found out is not looked at again."""
         self._tracing = threading.Lock()
 
     def extract(self, question: ExtractQuestion) -> Network:
         """See `joulecast.extract`."""
         return self._network(question, question.precision, question.optimizer)
 
-    def predict(self, question: PredictQuestion) -> Prediction:
+    def predict(self, question: PredictQuestion) -> Predicted:
         """See `joulecast.predict`."""
         gpu = checked_gpu(question.gpu)
-        network = self._network(question, question.precision)
-        predictor = checked_predictor(question.predictor, gpu, network.mode)
-        return predict(
-            network,
-            None,
-            gpu,
-            _clock(question.clock_mhz),
-            power_limit_w=question.power_limit_w,
-            mode=network.mode,
-            predictor=predictor,
-            composition=question.composition,
-            strict=question.strict,
+        gpu.checked_clock_mhz(_clock(question.clock_mhz))
+        return self._of_known(self._known(question, gpu), question)
+
+    def predict_at_once(self, question: PredictQuestion) -> Predicted | None:
+        """The same, if it takes about a millisecond: a network that is known and not huge; None for others."""
+        known = self.known.get(self._key(question))
+        if known is None or len(known) > _QUICK_OPERATIONS:
+            return None
+        return self._of_known(known, question)
+
+    def _of_known(self, known: KnownNetwork, question: PredictQuestion) -> Predicted:
+        told, costs = known.prepared.told(
+            _clock(question.clock_mhz), composition=question.composition, strict=question.strict
         )
+        return Predicted(told, costs, known)
+
+    def _key(self, question: PredictQuestion) -> bytes:
+        # (by the predictors that there were when it began: what is found out with others must not stay)
+        text = self.generation + question.model_dump_json(exclude=_OF_A_CLOCK)
+        return hashlib.sha256(text.encode()).digest()
+
+    def _known(self, question: PredictQuestion, gpu: GPU) -> KnownNetwork:
+        key = self._key(question)
+        known = self.known.get(key)
+        if known is None:
+            gpu.checked_power_limit_w(question.power_limit_w)
+            network = self._network(question, question.precision)
+            predictor = checked_predictor(question.predictor, gpu, network.mode)
+            known = KnownNetwork(prepare(network, gpu, question.power_limit_w, predictor))
+            self.known.put(key, known)
+        return known
 
     def predict_operations(self, question: OperationsQuestion) -> OperationPredictions:
         """See `joulecast.predict_operations`."""
@@ -272,9 +302,8 @@ def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
 
 
 def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
-    prediction = None if item.prediction is None else item.prediction.to_json()
-    if prediction is not None and not details:
-        del prediction["operations"]
+    told = item.predicted
+    prediction = None if told is None else told.to_json(details=details)
     return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
 
 

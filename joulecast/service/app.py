@@ -29,7 +29,7 @@ from .following import follow, generation, watch
 from .gate import OPEN_PATHS, Gate
 from .logs import log
 from .metrics import Metrics, resident_bytes
-from .problems import ServiceError, not_found, problem_response, validation_problem
+from .problems import RefusalError, not_found, problem_response, validation_problem
 from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
@@ -81,11 +81,17 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
             "joulecast_answer_bytes": ("Memory of finished answers", lambda: state.cache.finished.size),
             "joulecast_cached_networks": ("Networks in memory", lambda: len(state.answers.networks)),
+            "joulecast_known_networks": (
+                "Networks on a GPU of which other clocks are answered at once",
+                lambda: len(state.answers.known),
+            ),
+            "joulecast_known_hits_total": ("Predictions of known networks", lambda: state.answers.known.hits),
             "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
             "joulecast_resident_bytes": ("Memory of this process", resident_bytes),
         },
         __version__,
     )
+    app.include_router(routes.predictions)
     app.include_router(routes.questions)
     app.include_router(routes.system)
     app.include_router(page.router)
@@ -140,26 +146,27 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 async def _no_route(request: Request, error: Exception) -> Response:
     error = cast(HTTPException, error)
-    refused: ServiceError
+    refused: RefusalError
     if error.status_code == 404:
         refused = not_found(request.url.path)
     elif error.status_code == 405:
         # Starlette names the methods of the first route of the path alone.
-        known = [*routes.questions.routes, *routes.system.routes, *page.router.routes]
+        known = [*routes.predictions.routes, *routes.questions.routes, *routes.system.routes, *page.router.routes]
         here = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
         allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
-        refused = ServiceError(405, "method", "this path is asked otherwise", given=request.method, allowed=allowed)
+        refused = RefusalError(405, "method", "this path is asked otherwise", given=request.method, allowed=allowed)
         refused.headers["Allow"] = allowed
     else:
-        refused = ServiceError(error.status_code, "http", str(error.detail))
+        refused = RefusalError(error.status_code, "http", str(error.detail))
     return problem_response(refused, _request_id(request))
 
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    app.state.cache.generation = generation()
-    running = [_warm(app), watch(settings, app.state.cache, functools.partial(_count, app))]
+    first = generation()
+    _renew(app, first)
+    running = [_warm(app), watch(settings, first, functools.partial(_reloaded, app))]
     running += [follow(settings)] if settings.follow else []
     tasks = [asyncio.create_task(each) for each in running]
     yield
@@ -169,8 +176,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.workers.close()
 
 
-def _count(app: FastAPI) -> None:
+def _reloaded(app: FastAPI, now: str) -> None:
+    _renew(app, now)
     app.state.reloads += 1
+
+
+def _renew(app: FastAPI, now: str) -> None:
+    app.state.cache.generation = app.state.answers.generation = now
 
 
 async def _warm(app: FastAPI) -> None:

@@ -18,7 +18,6 @@ from ..errors import ZooError
 from ..resources import shipped
 from ..zoo.files import MANIFEST
 from ..zoo.store import pulled
-from .caching import AnswerCache
 from .logs import log
 from .settings import Settings
 
@@ -34,13 +33,13 @@ def generation() -> str:
     return hashlib.sha256(repr((__version__, entries, names)).encode()).hexdigest()[:16]
 
 
-async def watch(settings: Settings, cache: AnswerCache, reloaded: Callable[[], None]) -> None:
+async def watch(settings: Settings, seen: str, reloaded: Callable[[str], None]) -> None:
     """Look at the predictors every few seconds; answers of those that were replaced are forgotten.
 
     Args:
         settings: How often.
-        cache: Of answers.
-        reloaded: Called after each change.
+        seen: The generation to begin with.
+        reloaded: Called with each new generation.
     """
     while True:
         await asyncio.sleep(settings.watch_seconds)
@@ -50,9 +49,9 @@ async def watch(settings: Settings, cache: AnswerCache, reloaded: Callable[[], N
             # Somebody is writing there, or damaged it: what is loaded answers on.
             log(logging.WARNING, "zoo unreadable", error=str(error))
             continue
-        if now != cache.generation:
-            cache.generation = now
-            reloaded()
+        if now != seen:
+            seen = now
+            reloaded(now)
             log(logging.INFO, "reloaded", generation=now)
 
 

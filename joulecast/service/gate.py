@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .logs import LOGGER, log
-from .problems import ServiceError, problem_response
+from .problems import RefusalError, problem_response
 from .settings import Settings
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json"})
@@ -58,7 +58,7 @@ class Gate:
             self._refuse_stranger(_path(scope), headers)
             self._refuse_large(headers)
             await self._app(scope, self._limited(receive), answer.send)
-        except ServiceError as error:
+        except RefusalError as error:
             await answer.respond(error, scope, receive)
         except Exception:  # noqa: BLE001  # the last resort: nobody else will tell anyone
             LOGGER.exception("error", extra={"fields": {"request_id": request_id, "path": scope["path"]}})
@@ -87,7 +87,7 @@ class Gate:
         # All are compared, each in constant time, so that how long it takes tells nothing.
         known = [hmac.compare_digest(token, each) for each in self._tokens]
         if kind.lower() != "bearer" or not any(known):
-            error = ServiceError(
+            error = RefusalError(
                 401,
                 "token",
                 "this service needs a token",
@@ -102,8 +102,8 @@ class Gate:
         if length.isdigit() and int(length) > self._settings.max_body_bytes:
             raise self._too_large(int(length))
 
-    def _too_large(self, size: int) -> ServiceError:
-        return ServiceError(
+    def _too_large(self, size: int) -> RefusalError:
+        return RefusalError(
             413,
             "too-large",
             "the body is too large",
@@ -127,7 +127,7 @@ class Gate:
             try:
                 message = await asyncio.wait_for(receive(), max(0.0, deadline_s - time.monotonic()))
             except TimeoutError:
-                raise ServiceError(
+                raise RefusalError(
                     408, "slow", "the body did not come in time", allowed=f"{self._settings.body_seconds:g} s"
                 ) from None
             size += len(message.get("body", b""))
@@ -139,7 +139,7 @@ class Gate:
         return limited
 
 
-_OUR_FAULT = ServiceError(
+_OUR_FAULT = RefusalError(
     500, "internal", "something is wrong with the service", hint="its log says what, under this request's id"
 )
 
@@ -166,7 +166,7 @@ class _Answer:
             self.size_bytes += len(message.get("body", b""))
         await self._send(message)
 
-    async def respond(self, error: ServiceError, scope: Scope, receive: Receive) -> None:
+    async def respond(self, error: RefusalError, scope: Scope, receive: Receive) -> None:
         """Answer with a problem, unless an answer has begun."""
         if not self.status:
             await problem_response(error, self._request_id)(scope, receive, self.send)

@@ -16,8 +16,8 @@ from ..problems import ERROR_CLASSES, TYPE_PREFIX
 MEDIA_TYPE = "application/problem+json"
 
 
-class ServiceError(JoulecastError):
-    """What only a service can refuse: too much, too long, without a token."""
+class RefusalError(JoulecastError):
+    """What only a service can refuse: too much, too long, without a token. A client sees it as a ServiceError."""
 
     def __init__(self, status: int, kind: str, what: str, *, retry_after_s: int | None = None, **parts: Any) -> None:
         super().__init__(what, **parts)
@@ -32,7 +32,7 @@ _OURS = (DatasetError, ZooError)
 
 def problem_of(error: JoulecastError) -> dict[str, Any]:
     """An error of the library as the object that stands in a response."""
-    if isinstance(error, ServiceError):
+    if isinstance(error, RefusalError):
         kind, status = error.kind, error.status
     else:
         kind = next((name for name, known in ERROR_CLASSES.items() if isinstance(error, known)), "refused")
@@ -53,18 +53,18 @@ def problem_response(error: JoulecastError, request_id: str | None = None, **cha
     problem = {**problem_of(error), **changed}
     if request_id is not None:
         problem["instance"] = f"urn:joulecast:request:{request_id}"
-    headers = error.headers if isinstance(error, ServiceError) else {}
+    headers = error.headers if isinstance(error, RefusalError) else {}
     return Response(json.dumps(problem), problem["status"], headers, MEDIA_TYPE)
 
 
-def too_large(what: str, given: int, allowed: int) -> ServiceError:
+def too_large(what: str, given: int, allowed: int) -> RefusalError:
     """More than the service is set to take."""
-    return ServiceError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
+    return RefusalError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
 
 
-def too_long(most_seconds: float) -> ServiceError:
+def too_long(most_seconds: float) -> RefusalError:
     """The answer was not there in time."""
-    return ServiceError(
+    return RefusalError(
         408,
         "too-long",
         "the answer takes too long",
@@ -73,9 +73,9 @@ def too_long(most_seconds: float) -> ServiceError:
     )
 
 
-def not_found(path: str) -> ServiceError:
+def not_found(path: str) -> RefusalError:
     """No such path."""
-    return ServiceError(
+    return RefusalError(
         404, "not-found", "nothing lies at this path", given=path, hint="/v1/openapi.json lists what there is"
     )
 
@@ -86,18 +86,18 @@ def validation_problem(error: RequestValidationError) -> JoulecastError:
     first = faults[0]
     where = _place(first)
     if first["type"] == "json_invalid":
-        return ServiceError(400, "json", "the body is no JSON", given=str(first.get("ctx", {}).get("error", "")))
+        return RefusalError(400, "json", "the body is no JSON", given=str(first.get("ctx", {}).get("error", "")))
     # One value that fits none of the forms of a field is one fault, however many forms there are.
     others = len({_place(fault) for fault in faults} - {where})
     more = f"; {others} more like this" if others else ""
     if first["type"] == "extra_forbidden":
-        return ServiceError(422, "input", f"there is no field {where!r}{more}", given=where, hint=_LISTED)
+        return RefusalError(422, "input", f"there is no field {where!r}{more}", given=where, hint=_LISTED)
     if first["type"] == "missing":
-        return ServiceError(422, "input", f"the field {where!r} is missing{more}", hint=_LISTED)
+        return RefusalError(422, "input", f"the field {where!r} is missing{more}", hint=_LISTED)
     place = where or "body"
     shape = where == "input_shape" or where.startswith("input_shape.")
     allowed = _SHAPES if shape else first["msg"].removeprefix("Value error, ")
-    return ServiceError(
+    return RefusalError(
         422, "input", f"{place} is not as it should be{more}", given=_shown(first.get("input")), allowed=allowed
     )
 

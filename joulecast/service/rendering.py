@@ -8,10 +8,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import orjson
+
 from .. import wire
 from ..csv_tables import table_csv
 from ..predictors.predictor import OperationPredictions
 from ..queries import Choices
+from .known import Predicted
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
@@ -37,7 +40,7 @@ def rendered(
         to_csv: Makes a table of it; None where there is none, and JSON is given instead.
     """
     if media_type == wire.MEDIA_TYPE:
-        return json_bytes(wire.pack(value))
+        return json_bytes(wire.pack(value.prediction if isinstance(value, Predicted) else value))
     if media_type == CSV and to_csv is not None:
         return to_csv(value).encode()
     return json_bytes(to_json(value))
@@ -46,10 +49,9 @@ def rendered(
 def json_bytes(value: Any) -> bytes:
     """Strict JSON: what is no number is null."""
     try:
-        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
-    return text.encode()
+        return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+    except orjson.JSONEncodeError:  # (integers of more than 64 bits)
+        return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False).encode()
 
 
 def _finite(value: Any) -> Any:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from .. import __version__
@@ -16,15 +17,15 @@ from ..csv_tables import network_csv
 from ..errors import UnknownNameError
 from ..networks import Network
 from ..predictors.explanation import Explanation
-from ..predictors.prediction import Prediction
 from ..queries import Sweep
 from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
-from .caching import CachedRoute
+from .caching import CachedRoute, Handler
 from .guards import checked_gpu
-from .problems import MEDIA_TYPE, ServiceError
+from .known import Predicted
+from .problems import MEDIA_TYPE, RefusalError
 from .questions import (
     BatchQuestion,
     BestQuery,
@@ -75,6 +76,27 @@ def _answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
     return {"responses": {**PROBLEMS, **_NOT_MODIFIED, 200: ok}, "response_class": Response, "response_model": None}
 
 
+class _PredictRoute(CachedRoute):
+    """Answers known networks here and now: handing the question to FastAPI and to a thread would double the time."""
+
+    async def answered(self, handler: Handler, request: Request, body: bytes) -> Response:
+        """See `CachedRoute.answered`."""
+        plain = not request.scope["query_string"]
+        if not plain or not request.headers.get("content-type", "").startswith("application/json"):
+            return await handler(request)
+        try:
+            question = PredictQuestion.model_validate_json(body)
+        except ValidationError:  # FastAPI says what is wrong
+            return await handler(request)
+        found = request.app.state.answers.predict_at_once(question)
+        if found is None:
+            return await handler(request)
+        media_type = media_type_of(request.headers.get("accept", ""))
+        content = rendered(found, media_type, Predicted.to_json, Predicted.to_csv)
+        return Response(content, media_type=media_type)
+
+
+predictions = APIRouter(prefix="/v1", route_class=_PredictRoute)
 questions = APIRouter(prefix="/v1", route_class=CachedRoute)
 system = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -103,13 +125,13 @@ async def _ask(
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
     """Predict time, power and energy of one iteration of a model that has a name."""
     question = PredictQuestion(**query.fields())
-    return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    return await _ask(request, query.format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
 
 
-@questions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
+@predictions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    return await _ask(request, format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    return await _ask(request, format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
@@ -225,7 +247,7 @@ async def _found(answer: Answered) -> Response:
     try:
         return await answer
     except UnknownNameError as error:
-        raise ServiceError(
+        raise RefusalError(
             404, "unknown-name", error.what, given=error.given, allowed=error.allowed, hint=error.hint
         ) from error
 
@@ -240,7 +262,7 @@ async def health() -> dict[str, str]:
 async def ready(request: Request) -> dict[str, str]:
     """Whether the predictors are loaded; 503 until then."""
     if not request.app.state.ready:
-        raise ServiceError(503, "starting", "the predictors are being loaded", retry_after_s=1)
+        raise RefusalError(503, "starting", "the predictors are being loaded", retry_after_s=1)
     return {"status": "ready"}
 
 

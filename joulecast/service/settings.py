@@ -29,6 +29,8 @@ class Settings:
         threads: That compute.
         cached_answers_bytes: Memory for finished answers.
         cached_networks: How many networks stay in memory.
+        cached_operations: How many operations of networks that were asked for on a GPU stay in memory, with what no
+            clock changes about them.
         extraction: Whether models without a template are looked into with torch, where it is installed.
         follow: Where predictors come from that may change, as `joulecast zoo pull` takes them, such as
             "models:/joulecast-a30-inference@champion": they stand for their names, whatever is there by then.
@@ -56,6 +58,7 @@ class Settings:
     threads: int = 2
     cached_answers_bytes: int = 64_000_000
     cached_networks: int = 512
+    cached_operations: int = 20_000
     extraction: bool = True
     follow: tuple[str, ...] = ()
     follow_seconds: float = 60.0

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from .problems import ServiceError, too_long
+from .problems import RefusalError, too_long
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
@@ -36,10 +36,10 @@ class Workers:
         """Compute in a thread.
 
         Raises:
-            ServiceError: Too many wait already, or it takes too long.
+            RefusalError: Too many wait already, or it takes too long.
         """
         if self.waiting >= self._most_waiting:
-            raise ServiceError(
+            raise RefusalError(
                 429,
                 "busy",
                 "too many requests are waiting",

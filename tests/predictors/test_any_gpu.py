@@ -12,6 +12,7 @@ from joulecast import Network, Operation
 from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
+from joulecast.operation_list import OperationList
 from joulecast.predictors.any_gpu import AnyGpuPredictor, Learned
 from joulecast.predictors.any_gpu_fitting import quicker
 from joulecast.predictors.any_gpu_validation import ALL, validate_any_gpu
@@ -52,6 +53,19 @@ def test_chips_that_were_not_measured_have_trees_of_their_own(learned, name, rat
     two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
     told_apart = replace(learned, time=two, elsewhere=three, ranges={}, half=None)
     assert told_apart.ratio(simulated_operations(), find_gpu(name)) == pytest.approx(ratio)
+
+
+def test_many_gpus_at_once_are_one_after_the_other(learned):
+    names = ("A30", "A40", "T4", "RTX4090")
+    alone = {name: learned.ratio(simulated_operations(), find_gpu(name)) for name in names}
+    asked = []
+    told = replace(learned, elsewhere=lambda inputs: (asked.append(len(inputs)), learned.elsewhere(inputs))[1])
+    operations = OperationList(simulated_operations())
+    told.foresee(operations, map(find_gpu, names))
+    told.foresee(operations, map(find_gpu, names))
+    for name in names:
+        assert told.ratio(operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
+    assert asked == [len(operations)]  # of the RTX 4090, the one chip of which nothing was measured
 
 
 def test_energies_are_found_again(learned):
@@ -176,6 +190,10 @@ def test_what_is_not_covered_is_missing(learned):
         t4.predict([Operation("relu", [(8, 8)], mode="training")])
 
 
+def without_power(dataset):
+    return tuple(replace(m, power_w=None, energy_j=None) for m in dataset.measurements)
+
+
 def test_a_gpu_is_left_out_with_its_chip():
     datasets = [simulated_gpu(name) for name in ("A30", "A100-PCIE-40GB", "T4")]
     found = validate_any_gpu(datasets, (), RECIPE)
@@ -184,6 +202,14 @@ def test_a_gpu_is_left_out_with_its_chip():
     by_kind = {(e.gpu, e.kind): e for e in found.folds}
     assert by_kind["Tesla T4", "relu"].operations == 25
     assert by_kind["Tesla T4", "relu"].median < 0.1
+    assert set(found.power_errors) == {"power", "energy"}
+    for errors in found.power_errors.values():
+        assert {"", "elementwise"} <= set(errors)
+        assert 0 < np.median(errors[""]) < 0.5
+    one_chip = validate_any_gpu(
+        [datasets[0], replace(datasets[2], measurements=without_power(datasets[2]))], (), RECIPE
+    )
+    assert one_chip.power_errors == {}
 
 
 def test_a_quick_validation_is_one_fold():

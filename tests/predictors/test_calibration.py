@@ -12,7 +12,7 @@ from conftest import simulated_operations
 from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.calibrating import calibrate, fit_networks, network_coverage, operation_coverage, thinned
+from joulecast.predictors.calibrating import calibrate, fit_networks, thinned
 from joulecast.predictors.calibration import (
     Calibration,
     Difficulty,
@@ -25,6 +25,7 @@ from joulecast.predictors.calibration import (
 from joulecast.predictors.clock_errors import CLOCK_ERRORS
 from joulecast.predictors.closeness import COORDINATES, Closeness
 from joulecast.predictors.composition import HostModel
+from joulecast.predictors.coverage import chance_range, network_coverage, operation_coverage
 from joulecast.predictors.fitting import fit_own
 from joulecast.predictors.network_validation import NetworkError
 from joulecast.predictors.operation_validation import OperationErrors, errors_on_repeats
@@ -128,6 +129,63 @@ def test_far_and_foreign_operations_get_wider_intervals(calibration):
     assert calibration.far_outside([relu, relu], np.array([2.0, 20.0])).tolist() == [False, True]
 
 
+def test_powers_near_the_cap_have_narrow_intervals():
+    rng = np.random.default_rng(0)
+    part = _drawn("folds")
+    at_cap = np.arange(CASES) % 2 == 0
+    predicted = np.where(at_cap, 164.0, 100.0)
+    measured = predicted * np.exp(np.where(at_cap, 0.002, 0.1) * rng.standard_normal(CASES))
+    part = replace(part, predicted_power_w=predicted, power_w=measured)
+    (everything, *_) = operation_coverage({"folds": part}, 0.9, seed=0)
+    assert everything.within["power"] == pytest.approx(0.9, abs=0.02)
+    calibration = calibrate(Closeness({}), [part], None)
+    relu, no = [part.operations[0]] * 2, np.zeros(2, dtype=bool)
+    near, far = calibration.power_errors(0.9, relu, no, no, np.full(2, 2.0), np.array([164.0, 100.0]))
+    assert near == pytest.approx(1.645 * 0.002, rel=0.25)
+    assert far == pytest.approx(1.645 * 0.1, rel=0.25)
+
+
+def test_repeats_of_an_operation_are_one_case():
+    # The first hundred operations are off by a half, and were measured nine times each; the others are off by a tenth.
+    operations = [Operation("relu", [(n, 8)]) for n in range(1, 1001)]
+    repeated = tuple(o for i, o in enumerate(operations) for _ in range(9 if i < 100 else 1))
+    off = np.array([0.5 if i < 100 else 0.1 for i in range(1000) for _ in range(9 if i < 100 else 1)])
+    ones = np.ones(len(off))
+    part = OperationErrors(
+        campaign="folds",
+        mode="inference",
+        operations=repeated,
+        time_s=ones,
+        predicted_time_s=np.exp(off),
+        power_w=100 * ones,
+        predicted_power_w=100 * np.exp(off),
+        roofline_s=ones,
+        host_bound=np.zeros(len(off), dtype=bool),
+        distances=ones,
+        reference=ones > 0,
+    )
+    errors = calibrate(Closeness({}), [part], None).groups["elementwise GPU"][0].errors["time"]
+    assert np.mean(errors > 0.3) == pytest.approx(0.1, abs=0.011)
+    assert np.mean(off > 0.3) == 0.5
+
+
+def test_what_stands_in_errs_as_it_does_in_its_family():
+    part = replace(_drawn("kinds"), distances=np.full(CASES, np.inf))
+    calibration = calibrate(Closeness({}), [part], None)
+    relu, linear = Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})
+    pool = Operation("max_pool2d", [(4, 8, 8, 8)], {"kernel_size": 2})
+    no, far = np.zeros(3, dtype=bool), np.full(3, np.inf)
+    of_relu, of_linear, of_pool = calibration.log_errors("time", 0.9, [relu, linear, pool], no, no, far)
+    assert of_linear > 2 * of_relu
+    assert of_relu < of_pool < of_linear
+
+
+@pytest.mark.parametrize(("count", "low", "high"), [(20, 0.75, 1.0), (1000, 0.881, 0.918)])
+def test_what_chance_allows(count, low, high):
+    # 0.025 and 0.975 quantiles of the binomial distribution, from tables.
+    assert chance_range(count, 0.9) == pytest.approx((low, high))
+
+
 def test_calibration_comes_back_from_storage(calibration):
     again = Calibration.from_json(json.loads(json.dumps(calibration.to_json())))
     operations = simulated_operations()
@@ -136,6 +194,8 @@ def test_calibration_comes_back_from_storage(calibration):
     for quantity in ("time", "power", "energy"):
         asked = (quantity, 0.9, operations, nothing, nothing, distances)
         assert again.log_errors(*asked) == pytest.approx(calibration.log_errors(*asked), rel=1e-3)
+    asked = (0.9, operations, nothing, nothing, distances, np.linspace(90, 110, len(operations)))
+    assert again.power_errors(*asked) == pytest.approx(calibration.power_errors(*asked), rel=1e-3)
     assert len(json.dumps(calibration.to_json())) < 80_000
 
 
@@ -213,7 +273,10 @@ def test_intervals_of_operations(predictor):
         low, high = getattr(interval, name)
         assert (low < value).all()
         assert (value < high).all()
-        assert low * high == pytest.approx(value**2)
+        if name != "power_w":
+            assert low * high == pytest.approx(value**2)
+    assert (interval.power_w[0] >= 33.0).all()  # the A30 without work
+    assert (interval.power_w[1] <= A30.power_limit_w).all()
     other = predictor.operations.predict(operations, 720).interval(0.9)
     assert (other.time_s[1] / other.time_s[0] > interval.time_s[1] / interval.time_s[0]).all()
     with pytest.raises(InputError, match="between 0 and 1"):
@@ -260,3 +323,18 @@ def test_errors_of_devices_hold_for_their_family():
     assert calibration.log_errors("time", 0.9, operations, nothing, nothing, distances).tolist() == [0.1, 0.5]
     assert np.isnan(calibration.log_errors("power", 0.9, operations, nothing, nothing, distances)).all()
     assert not calibration.far_outside(operations, distances).any()
+
+
+def test_powers_of_devices_are_known_where_the_gpu_decides():
+    errors = {"": [0.5] * 9, "elementwise": [0.1] * 9}
+    powers = {"": [0.3] * 9, "elementwise": [0.2] * 9}
+    calibration = Calibration.of_device_errors(errors, {"power": powers, "energy": powers})
+    relu, linear = Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})
+    host, no, far = np.array([False, True, False]), np.zeros(3, dtype=bool), np.zeros(3)
+    for quantity, expected in (
+        ("time", [0.1, 0.1, 0.5]),
+        ("power", [0.2, np.nan, 0.3]),
+        ("energy", [0.2, np.nan, 0.3]),
+    ):
+        found = calibration.log_errors(quantity, 0.9, [relu, relu, linear], host, no, far)
+        assert found == pytest.approx(expected, nan_ok=True)

@@ -23,8 +23,9 @@ from joulecast.predictors.network_head import Example, NetworkHead
 from joulecast.predictors.over_clocks import predict_over_clocks
 from joulecast.predictors.physics import LeastTimes
 from joulecast.predictors.prediction import NetworkPredictor
-from joulecast.predictors.tokens import IN_NETWORK, ROLES, UNKNOWN, WIDTH, in_network, tokens
-from joulecast.predictors.transformer_examples import thinned
+from joulecast.predictors.relative import RELATIVE_NAMES, relative_features
+from joulecast.predictors.tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, in_network, tokens
+from joulecast.predictors.transformer_examples import Examples, thinned, vocabulary_of
 from joulecast.predictors.transformer_networks import read_networks
 from joulecast.predictors.transformer_recipe import TransformerRecipe
 from joulecast.predictors.transformer_weights import TransformerWeights
@@ -34,6 +35,7 @@ torch = pytest.importorskip("torch")
 from joulecast.predictors.transformer import OperationTransformer  # noqa: E402
 from joulecast.predictors.transformer_files import transformer_of, weights_of  # noqa: E402
 from joulecast.predictors.transformer_fit import TorchEncoder, fit_transformer  # noqa: E402
+from joulecast.predictors.transformer_optimizer import Muon, orthogonalized  # noqa: E402
 
 TINY = TransformerRecipe(width=16, heads=2, kind_layers=1, kind_feed_forward=2, epochs=40, batch=32, learning_rate=1e-2)
 QUICK = replace(TINY, epochs=1, together=0.5)
@@ -42,6 +44,7 @@ VARIANTS = {
     "standard encoder": {"layer_norm": True},
     "without weighting": {"distance_weighting": False},
     "without the three stacks": {"stacks": "one"},
+    "without Muon": {"matrix_learning_rate": 0.0},
 }
 A30, T4 = find_gpu("A30"), find_gpu("T4")
 
@@ -144,6 +147,34 @@ def test_clock_changes_the_least_time_only():
     assert slow.least.time_s > 2 * fast.least.time_s
 
 
+def test_token_of_physics_is_what_trees_see():
+    operations = [Operation("linear", [(32, 96)], {"out_features": 64}), Operation("relu", [(7, 5)])]
+    seen = relative_features(operations, A30)[:, [RELATIVE_NAMES.index(name) for name in PHYSICS_NAMES]]
+    values = tokens(operations, A30, 1440, (UNKNOWN,)).values[:, ROLES.index("physics")]
+    logs = np.array([name.startswith("log_") for name in PHYSICS_NAMES])
+    assert values[:, : len(logs)][:, logs] == pytest.approx(seen[:, logs], rel=1e-5)
+    assert np.sinh(values[:, : len(logs)][:, ~logs]) == pytest.approx(seen[:, ~logs], rel=1e-5)
+    assert "generation" not in PHYSICS_NAMES
+
+
+def test_tokens_in_units_are_read_as_they_are():
+    rows = rows_of(simulated_operations())
+    examples = Examples.of(rows, vocabulary_of(rows))
+    before, role = examples.values.copy(), ROLES.index("physics")
+    centre, unit = examples.normalize(role)
+    after = examples.values
+    varies = before[:, role].std(axis=0) > 1e-3
+    assert after[:, role][:, varies].std(axis=0) == pytest.approx(np.full(varies.sum(), 0.5), rel=1e-3)
+    assert np.array_equal(np.delete(before, role, axis=1), np.delete(after, role, axis=1))
+    model = random_model()
+    model.lowest.copy_(torch.from_numpy(np.quantile(after, 0.2, axis=0)))
+    model.highest.copy_(torch.from_numpy(np.quantile(after, 0.8, axis=0)))
+    others = examples.families[:, None], np.zeros_like(examples.kinds)[:, None], np.ones((len(rows), 1), np.float32)
+    expected = torch_encoder(model)(after[:, None], *others)[0]
+    model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
+    assert torch_encoder(model)(before[:, None], *others)[0] == pytest.approx(expected, abs=1e-4)
+
+
 def test_network_is_told_in_its_own_numbers_only():
     values = arrays(1, 3)[0][0]
     told = in_network(values, np.array([1.0, 2.0, 1.0]), np.array([1.0, 1.0, 1.0]), np.array([0.5, 0.5, 0.5]))
@@ -195,6 +226,46 @@ def test_what_lies_beyond_the_training_data_is_taken_for_its_edge():
     one, other, third = (torch_encoder(model)(each, families, kinds, shares)[0] for each in (inside, far, 0.5 * inside))
     assert np.array_equal(one, other)
     assert not np.allclose(one, third)
+
+
+def test_orthogonalized():
+    torch.manual_seed(0)
+    for shape in ((3, 8, 8), (2, 24, 8), (2, 8, 24)):
+        singular = torch.linalg.svdvals(orthogonalized(1e-3 * torch.randn(shape)))
+        # Its iterations do not converge, but reach this band from any value that is no smaller than a hundredth.
+        assert singular.median() > 0.65
+        assert singular.max() < 1.25
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (12, 4), (3, 12, 4)], ids=str)
+def test_a_step_of_muon_moves_all_directions_of_the_gradient_alike(shape):
+    torch.manual_seed(0)
+    matrices = torch.zeros(shape, requires_grad=True)
+    matrices.grad = torch.randn(shape)
+    Muon([matrices], 0.1).step()
+    left, _, right = torch.linalg.svd(matrices.grad, full_matrices=False)
+    moved = (left.mT @ -matrices.detach() @ right.mT) / (0.1 * (shape[-2] / shape[-1]) ** 0.5)
+    along = moved.diagonal(dim1=-2, dim2=-1)
+    assert (along - 1).abs().max() < 0.4
+    assert (moved - torch.diag_embed(along)).abs().max() < 1e-4
+
+
+def test_muon_goes_on_in_the_direction_of_the_last_steps():
+    matrix = torch.zeros(4, 4, requires_grad=True)
+    optimizer = Muon([matrix], 0.1)
+    for gradient in (torch.eye(4), torch.zeros(4, 4)):
+        before = matrix.detach().clone()
+        matrix.grad = gradient
+        optimizer.step()
+        assert (before - matrix.detach()).diagonal().min() > 0.05
+
+
+def test_muon_moves_what_reads_tokens_and_layers():
+    model = OperationTransformer(TINY, 4)
+    matrices = {id(matrix) for matrix in model.matrices()}
+    names = {name for name, parameter in model.named_parameters() if id(parameter) in matrices}
+    assert len(names) == 1 + 4 * 3
+    assert all(name == "read" or (name.startswith("over_") and name.endswith(".weight")) for name in names)
 
 
 def test_same_seed_same_weights(quick, dataset):

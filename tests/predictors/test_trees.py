@@ -9,9 +9,10 @@ import onnxruntime
 import pytest
 
 from joulecast.errors import ZooError
+from joulecast.predictors import serving
 from joulecast.predictors.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.forest import ForestRegressor
-from joulecast.predictors.serving import OnnxRegressor
+from joulecast.predictors.serving import StoredTrees
 from joulecast.predictors.trees import Trees
 from joulecast.predictors.trees_fitted import boosted_to_onnx, forest_to_onnx
 from joulecast.predictors.trees_onnx import trees_from_onnx, trees_to_onnx
@@ -53,7 +54,9 @@ def test_the_same_numbers_to_the_last_bit(model):
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     (expected,) = session.run(None, {"operations": INPUTS})
     trees = Trees.from_bytes(trees_from_onnx(model).to_bytes())
-    assert OnnxRegressor(trees, COLUMNS)(INPUTS).tolist() == expected[:, 0].tolist()
+    assert StoredTrees(trees, COLUMNS)(INPUTS).tolist() == expected[:, 0].tolist()
+    assert trees.sums(INPUTS).tolist() == expected[:, 0].tolist()
+    assert [float(trees.sums(row[None])[0]) for row in INPUTS[:40]] == expected[:40, 0].tolist()
 
 
 def test_what_is_written_is_onnx(model):
@@ -80,7 +83,17 @@ def test_trees_by_hand():
     assert trees.otherwise.tolist() == [2, 4]
     assert trees.levels() == 3
     inputs = np.array([[0, 0], [1, 1.9], [1, 2]], np.float32)
-    assert OnnxRegressor(trees, 2)(inputs).tolist() == [15.5, 25.5, 35.5]
+    assert StoredTrees(trees, 2)(inputs).tolist() == [15.5, 25.5, 35.5]
+
+
+def test_few_rows_get_no_session_ready(monkeypatch):
+    made = []
+    monkeypatch.setattr(serving, "_session", lambda trees, make=serving._session: made.append(1) or make(trees))
+    stored = StoredTrees(by_hand(), 2)
+    few, many = np.zeros((100, 2), np.float32), np.ones((300, 2), np.float32)
+    assert (stored(few).tolist(), made) == ([15.5] * 100, [])
+    assert (stored(many).tolist(), made) == ([25.5] * 300, [1])
+    assert (stored(few).tolist(), made) == ([15.5] * 100, [1])
 
 
 @pytest.mark.parametrize(

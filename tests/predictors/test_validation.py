@@ -118,12 +118,13 @@ def test_report(dataset, tmp_path):
     report = write_report([validation], RECIPE, tmp_path, command="joulecast evaluate").read_text()
     for text in (
         "### Intervals",
-        "folds over all campaigns | all | 100 |",
+        "folds over all campaigns | all | 100 (100) |",
         "| conv2d | 25 |",
         "| GPU |",
         "| host |",
         "10 to 100 us",
         "| family | host/device overlap | 3 |",
+        "within what chance allows",
     ):
         assert text in report
     for name in ("operations", "kinds", "networks"):

@@ -23,6 +23,17 @@ def test_predicts_as_the_library_does(service):
     assert answer.json == json.loads(json.dumps(expected))
 
 
+def test_other_clocks_of_a_known_network_are_those_of_the_library(service):
+    for clock in (900.0, 1111.25, 1440.0, 900.5):
+        for more in ({}, {"strict": True}, {"composition": "sum"}):
+            answer = service.ask("/v1/predict", {**RESNET, "clock_mhz": clock, **more})
+            expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", clock, **more).to_json()
+            assert answer.json == json.loads(json.dumps(expected))
+    assert service.ask("/v1/predict", {**RESNET, "clock_mhz": 5000.0}).status == 422
+    capped = service.ask("/v1/predict", {**RESNET, "clock_mhz": 900.0, "power_limit_w": 110}).json
+    assert capped["energy_j"] == joulecast.predict("resnet18", (8, 3, 224, 224), "A30", 900, power_limit_w=110).energy_j
+
+
 def test_get_and_post_say_the_same(service):
     path = "/v1/predict?model=resnet18&input_shape=8,3,224,224&gpu=A30"
     assert service.ask(path).json == service.ask("/v1/predict", RESNET).json
@@ -146,7 +157,7 @@ def test_a_file_beside_the_service_is_no_model(tmp_path, monkeypatch):
     network = joulecast.Network.of([(joulecast.Operation("relu", [(2, 2)]), 1)])
     network.save(tmp_path / "resnet18")
     monkeypatch.chdir(tmp_path)
-    prediction = Answers(Settings()).predict(PredictQuestion(**RESNET))
+    prediction = Answers(Settings()).predict(PredictQuestion(**RESNET)).prediction
     assert prediction.network == "resnet18"
     assert len(prediction.operations) > 10
 
