@@ -95,12 +95,15 @@ class AnyGpuValidation:
         networks: Each network twice, see `Known`.
         device_errors: Family, or "" for all -> sorted absolute log errors of device time on chips that were not seen;
             every chip counts as much as any other.
+        power_errors: The same of power and energy, quantity by quantity, of loops that are clearly bound by the GPU;
+            empty where less than two chips have powers, because one says nothing of others.
     """
 
     folds: tuple[KindErrors, ...]
     left_out: tuple[KindErrors, ...]
     networks: tuple[NetworkErrors, ...]
     device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
 
     def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
         """Sorted absolute log errors by quantity on networks of chips of which nothing was known, for intervals."""
@@ -129,6 +132,26 @@ def log_ratios(learned: Correction, rows: Sequence[DeviceRow]) -> FloatArray:
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
         predicted = least.time_s * learned.factors(operations, gpu)[0]
         found[places] = np.log(predicted / np.array([rows[i].device_s for i in places]))
+    return found
+
+
+def power_log_ratios(learned: Correction, rows: Sequence[DeviceRow]) -> dict[str, FloatArray]:
+    """Log of predicted over measured power and energy of a call, at default clocks and caps.
+
+    Args:
+        learned: By which to predict.
+        rows: All of them with powers.
+    """
+    found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}
+    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[row.gpu, row.operation.mode].append(i)
+    for (gpu, mode), places in groups.items():
+        p = AnyGpuPredictor(gpu, mode, learned).predict([rows[i].operation for i in places])
+        measured_w = np.array([rows[i].power_w for i in places], dtype=float)
+        measured_s = np.array([rows[i].device_s for i in places])
+        found["power"][places] = np.log(p.power_w / measured_w)
+        found["energy"][places] = np.log(p.power_w * p.device_time_s / (measured_w * measured_s))
     return found
 
 
@@ -181,6 +204,8 @@ def validate_any_gpu(
     tested: list[DeviceRow] = []
     log_ratio: list[float] = []
     errors: list[NetworkErrors] = []
+    powered: list[DeviceRow] = []
+    power_ratio: dict[str, list[float]] = {"power": [], "energy": []}
     chips = dict.fromkeys([row.gpu.chip for row in rows if not quick] + [gpu.chip for gpu, _, _ in networks])
     for chip in chips:
         mine = [row for row in rows if row.gpu.chip == chip]
@@ -190,13 +215,20 @@ def validate_any_gpu(
         tested += mine
         log_ratio += log_ratios(learned, mine).tolist()
         here, elsewhere = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
+        learn = network_learner(learned, others, recipe)
+        with_power = [row for row in mine if row.power_w is not None]
+        if with_power:
+            powered += with_power
+            for quantity, values in power_log_ratios(learn(elsewhere), with_power).items():
+                power_ratio[quantity] += values.tolist()
         if here:
-            learn = network_learner(learned, others, recipe)
             errors += _networks_left_out(here, elsewhere, "nothing", learn)
             errors += _networks_left_out(here, networks, "networks", learn)
     in_folds = cross_validate(rows, recipe, 1 if quick else None)
     of_devices = _device_errors(tested, log_ratio)
-    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices)
+    several = len({row.gpu.chip for row in powered}) > 1
+    of_powers = {quantity: _device_errors(powered, values) for quantity, values in power_ratio.items() if several}
+    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices, of_powers)
 
 
 def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dict[str, tuple[float, ...]]:

@@ -129,9 +129,24 @@ class Calibration:
     power_units: PowerUnits | None = None
 
     @classmethod
-    def of_device_errors(cls, errors: Mapping[str, Sequence[float]]) -> Self:
-        """From family ("" for all) -> sorted absolute log errors of time, wherever the operations lie."""
-        groups = {family: (ErrorGroup(math.inf, {"time": sorted_errors(values)}),) for family, values in errors.items()}
+    def of_device_errors(
+        cls, errors: Mapping[str, Sequence[float]], of_power: Mapping[str, Mapping[str, Sequence[float]]] | None = None
+    ) -> Self:
+        """From errors on chips that were left out, wherever the operations lie.
+
+        Args:
+            errors: Family ("" for all) -> sorted absolute log errors of time.
+            of_power: "power" and "energy" -> the same; of loops that are bound by the GPU, and known for no others.
+        """
+        time = {family: {"time": sorted_errors(values)} for family, values in errors.items()}
+        groups = {family: (ErrorGroup(math.inf, known),) for family, known in time.items()}
+        bound: dict[str, dict[str, FloatArray]] = {}
+        for quantity in ("power", "energy") if of_power else ():
+            for family, values in (of_power or {})[quantity].items():
+                bound.setdefault(family, {})[quantity] = sorted_errors(values)
+        for family, known in bound.items():
+            in_time = time.get(family, time.get("", {}))
+            groups[f"{family} GPU".strip()] = (ErrorGroup(math.inf, {**in_time, **known}),)
         return cls(Closeness({}), _complete(groups))
 
     def log_errors(
@@ -160,17 +175,28 @@ class Calibration:
             InputError: The level is not between 0 and 1, or higher than all errors together support.
         """
         found = np.full(len(operations), np.nan)
-        everything = self.groups[""][-1].errors.get(quantity)
-        if everything is None:
+        if not any(quantity in group.errors for bins in self.groups.values() for group in bins):
             return found
+        everything = self.groups[""][-1].errors.get(quantity, np.empty(0))
         widths: dict[tuple[str, int], float] = {}
         for i, (name, place) in enumerate(self._places(operations, host_bound, measured, distances)):
             if (name, place) not in widths:
-                errors = self.groups[name][place].errors.get(quantity, everything)
+                errors = self._errors(quantity, name, place)
                 enough = conformal_rank(level, len(errors)) <= len(errors)
-                widths[name, place] = conformal_error(errors if enough else everything, level, "held-out operations")
+                widths[name, place] = (
+                    conformal_error(errors if enough else everything, level, "held-out operations")
+                    if len(errors)
+                    else math.nan
+                )
             found[i] = widths[name, place]
         return found
+
+    def _errors(self, quantity: str, name: str, place: int) -> FloatArray:
+        """Of a group, or of all together; none where the quantity is known in other groups only."""
+        bins = self.groups[name]
+        nothing: FloatArray = np.empty(0)
+        known: FloatArray = bins[place].errors.get(quantity, self.groups[""][-1].errors.get(quantity, nothing))
+        return known
 
     def power_errors(
         self,

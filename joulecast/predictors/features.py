@@ -22,6 +22,7 @@ from ..kinds import KINDS
 from ..operation_list import OperationList
 from ..operations import ELEMENT_BYTES, PRECISIONS, Operation
 from ..rules import size
+from .convolutions import CONVOLUTION_NAMES, Convolutions
 from .tiles import TILE_NAMES, WINOGRAD, computed_flops, tile_features
 
 FloatArray = NDArray[np.float64]
@@ -140,6 +141,26 @@ def _tiled_roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
     return _roofline(n._replace(computed_flops=computed_flops(n, gpu, _on_tensor_cores(n, gpu))), gpu, clock_mhz)
 
 
+def dense_convolutions(operations: OperationList) -> Convolutions:
+    """The convolutions among operations that are not grouped; to be derived from a list once."""
+    return Convolutions.among(numbers_of(operations))
+
+
+def convolution_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
+    """Features of the ways to compute convolutions, at any clock.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    dense = operations.derived(dense_convolutions)
+    return dict(zip(CONVOLUTION_NAMES, dense.features(gpu, peak_flops(dense.precision, gpu)), strict=True))
+
+
+def peak_flops(precision: FloatArray, gpu: GPU) -> FloatArray:
+    """FLOPs per second of the precision that each operation runs in, at the boost clock."""
+    return by_precision(precision, lambda p: gpu.peak_flops[gpu.running_precision(p)])
+
+
 def _on_tensor_cores(n: Any, gpu: GPU) -> Any:
     return by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")) > 0
 
@@ -177,6 +198,9 @@ class _Numbers(NamedTuple):
     reduction: float
     is_product: float
     is_convolution: float
+    height: float
+    width: float
+    transforms: float
     winograd: float
     element_bytes: float
     is_identity: float
@@ -218,6 +242,9 @@ def _numbers(operation: Operation) -> _Numbers:
         reduction=reduction,
         is_product=family in PRODUCTS,
         is_convolution=family == "convolution",
+        height=out[-2] if len(out) > 3 else 1.0,
+        width=out[-1] if len(out) > 2 else 1.0,
+        transforms=_has_transforms(operation),
         winograd=_winograd(operation),
         element_bytes=ELEMENT_BYTES[operation.precision],
         is_identity=operation.is_identity,
@@ -250,6 +277,15 @@ def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArra
         values[place] = value(PRECISIONS[place])
     chosen: FloatArray = values[at]
     return chosen
+
+
+def _has_transforms(operation: Operation) -> bool:
+    """Whether transforms may compute it: a square window larger than one, moved step by step."""
+    if operation.kind != "conv2d" or operation.attributes["groups"] != 1:
+        return False
+    sides = {size for name in ("stride", "dilation") for size in _sizes(operation.attributes.get(name, 1))}
+    window = _sizes(operation.attributes["kernel_size"])
+    return sides == {1} and len(set(window)) == 1 and window[0] > 1
 
 
 def _winograd(operation: Operation) -> float:
@@ -291,6 +327,12 @@ def _as_product(operation: Operation) -> tuple[int, int, int, int]:
         return size(out[:-2]), out[-2], out[-1], operation.input_shapes[0][-1]
     reduction = operation.input_shapes[0][-1] if operation.kind == "linear" else 1
     return 1, size(out[:-1]), out[-1] if out else 1, reduction
+
+
+def _sizes(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    if value is None:
+        return (1,)
+    return (value,) if isinstance(value, int) else value
 
 
 def _mean_size(value: int | tuple[int, ...] | None) -> float:

@@ -23,18 +23,15 @@ from typing import Any, Self
 import numpy as np
 
 from ..hardware import GPU, find_gpu
+from ..operation_list import OperationList
 from ..operations import Operation
-from .features import FAMILIES, FloatArray, by_precision, numbers_of, roofline
+from .bandwidth import reached_bandwidth
+from .features import FAMILIES, FloatArray, by_precision, dense_convolutions, numbers_of, peak_flops, roofline
 from .numbers import numbers
 
 _LEAST_S = 1e-9
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
 _SM_BYTES = 36.0
-# What copies reach of the data sheet's bandwidth, from memory of what is published: BabelStream (Deakin et al.) on P100
-# 0.75, V100 0.92, A100 0.90; T4 0.69 to 0.75, where the memory holds its own error correction (Jia et al., arXiv
-# 1903.07486); GeForce boards, without it, 0.9; MI200 and MI300 about 0.85. NeuSight's element-wise operations agree
-# within 3 %, and were looked at: its GPUs are no independent test of these.
-_REACHED_HBM, _REACHED_FIRST_HBM, _REACHED_GDDR, _REACHED_CORRECTED_GDDR, _REACHED_AMD = 0.91, 0.76, 0.9, 0.76, 0.85
 # Rows and columns of the tiles that tensor cores compute half precision in, and what each reaches of the best:
 # libraries take the one that fills the multiprocessors best. The shares are round numbers, looked at on the A100's
 # networks.
@@ -85,7 +82,9 @@ class LeastTimes:
         if in_tiles.any():
             longer = np.where(in_tiles, _half_tiles(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
             compute_s, tiles_s, passed = compute_s * longer, tiles_s * longer, passed * longer
-        return cls(compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way)
+        parts = np.array([compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
+        _put_convolutions(parts, operations, gpu, clock_mhz, way)
+        return cls(*parts)
 
     def slowed(self, factor: FloatArray | float) -> Self:
         """The same at a clock that is lower by a factor."""
@@ -105,6 +104,22 @@ class LeastTimes:
     def times(self, ratio: FloatArray) -> Self:
         """Each of the three longer by a ratio, and so is their p-norm."""
         return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
+
+
+def _put_convolutions(
+    parts: FloatArray, operations: Sequence[Operation], gpu: GPU, clock_mhz: float, way: float
+) -> None:
+    """Put the least times of dense convolutions in the place of what their FLOPs alone say; way in bytes per second."""
+    dense = OperationList.of(operations).derived(dense_convolutions)
+    peak = peak_flops(dense.precision, gpu)
+    work = dense.least(gpu, peak)
+    compute_s, memory_s = work.flops / peak, work.bytes / reached_bandwidth(gpu)
+    cache_s = (work.bytes + work.flops * dense.element_bytes / _TILE) / way
+    together = np.cbrt(_cubed(compute_s) + _cubed(memory_s))
+    # At the boost clock, so that each part follows the clock as it does elsewhere.
+    longer = np.where(work.in_turn, (compute_s + memory_s) / np.maximum(together, _LEAST_S), 1.0)
+    slower = gpu.boost_clock_mhz / clock_mhz
+    parts[:, dense.places] = np.array([compute_s * slower, memory_s, cache_s]) * longer
 
 
 @cache
@@ -128,18 +143,6 @@ def _half_tiles(n: Any, gpu: GPU) -> FloatArray:
     ]
     least: FloatArray = np.min(longer, axis=0)
     return least
-
-
-def reached_bandwidth(gpu: GPU) -> float:
-    """Bytes per second of device memory that a copy reaches."""
-    kind = gpu.memory_type or "HBM"
-    if "AMD" in gpu.name:
-        share = _REACHED_AMD
-    elif "HBM" in kind:
-        share = _REACHED_FIRST_HBM if gpu.compute_capability.startswith("6.") else _REACHED_HBM
-    else:
-        share = _REACHED_GDDR if "GeForce" in gpu.name else _REACHED_CORRECTED_GDDR
-    return share * gpu.memory_bandwidth
 
 
 def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:

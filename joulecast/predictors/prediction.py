@@ -58,16 +58,6 @@ class OperationCost:
     source: Source
     bound_by: Bound
 
-    def costs_json(self) -> dict[str, Any]:
-        """What it costs, without what it is."""
-        return {
-            "device_time_s": self.device_time_s,
-            "power_w": self.power_w,
-            "energy_j": self.energy_j,
-            "source": self.source,
-            "bound_by": self.bound_by,
-        }
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -222,7 +212,11 @@ class Prediction:
                     **cost.operation.to_json(),
                     "count": cost.count,
                     "module_paths": list(cost.module_paths),
-                    **cost.costs_json(),
+                    "device_time_s": cost.device_time_s,
+                    "power_w": cost.power_w,
+                    "energy_j": cost.energy_j,
+                    "source": cost.source,
+                    "bound_by": cost.bound_by,
                 }
                 for cost in self.operations
             ]

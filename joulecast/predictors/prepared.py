@@ -7,9 +7,10 @@ network, as the service does, keeps this between them, and reads what `NetworkPr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -21,6 +22,49 @@ from .features import FloatArray
 from .physics import static_power_w
 from .prediction import COMPOSITIONS, Bound, NetworkPredictor, OperationCost, Prediction
 from .predictor import OperationPredictions, Source
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What the operations of a network cost, as columns in their order; see `OperationCost`."""
+
+    device_time_s: list[float | None]
+    power_w: list[float | None]
+    energy_j: list[float | None]
+    source: tuple[Source, ...]
+    bound_by: list[Bound]
+
+    @classmethod
+    def made(
+        cls, counts: FloatArray, predictions: OperationPredictions, totals: Totals, bounds: Iterable[Bound]
+    ) -> Self:
+        """Share what a network takes among its operations.
+
+        Args:
+            counts: Calls of each.
+            predictions: Of each.
+            totals: Of all.
+            bounds: What decides the time of each.
+        """
+        device_s = counts * predictions.device_time_s
+        dynamic_w = predictions.dynamic_energy_j / np.maximum(predictions.device_time_s, 1e-15)
+        # What is not dynamic is shared by device time, so that the parts sum up to the whole.
+        dynamic_j = counts * predictions.dynamic_energy_j
+        dynamic_sum_j = float(np.nansum(dynamic_j))
+        scale = min(1.0, totals.energy_j / max(dynamic_sum_j, 1e-300))
+        shared_j = totals.energy_j - scale * dynamic_sum_j
+        energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), 1e-300)
+        columns = [values.tolist() for values in (device_s, predictions.static_power_w + dynamic_w, energy_j)]
+        if "missing" in predictions.source:
+            missing = [source == "missing" for source in predictions.source]
+            columns = [[None if m else value for m, value in zip(missing, c, strict=True)] for c in columns]
+        return cls(columns[0], columns[1], columns[2], predictions.source, list(bounds))
+
+    def of(self, network: Network) -> Iterator[OperationCost]:
+        """The same, one for each operation of the network."""
+        columns = (self.device_time_s, self.power_w, self.energy_j, self.source, self.bound_by)
+        for entry, *values in zip(network, *columns, strict=True):
+            yield OperationCost(entry.operation, entry.count, entry.module_paths, *values)
 
 
 @dataclass(frozen=True)
@@ -69,6 +113,17 @@ class PreparedNetwork:
         Raises:
             InputError, UncoveredError: See `NetworkPredictor.predict`.
         """
+        told, costs = self.told(clock_mhz, composition=composition, strict=strict)
+        return replace(told, operations=tuple(costs.of(self.network)))
+
+    def told(
+        self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False
+    ) -> tuple[Prediction, Costs]:
+        """The same as a prediction without its operations, and their costs beside it; see `at`.
+
+        Raises:
+            InputError, UncoveredError: See `NetworkPredictor.predict`.
+        """
         predictor, counts, cap_w = self.predictor, self.counts, self.power_limit_w
         chosen = composition or predictor.composition
         if chosen not in COMPOSITIONS:
@@ -84,8 +139,8 @@ class PreparedNetwork:
             predictor.refuse_uncovered(predictions, strict)
             totals = plain_sum(counts, predictions)
         told = predictor.summary(self.network, predictions, totals, clock, cap_w, chosen)
-        costs = tuple(_costs(self.network, counts, predictions, totals, predictor.bounds(predictions, clock)))
-        return replace(told, held_clock_mhz=_held_mhz(counts, predictions, clock), operations=costs)
+        costs = Costs.made(counts, predictions, totals, predictor.bounds(predictions, clock))
+        return replace(told, held_clock_mhz=_held_mhz(counts, predictions, clock)), costs
 
     def _in_network(self, clock_mhz: float) -> OperationPredictions:
         """The operations before they settle at one clock; of loops, which networks do not ask for, those at default."""
@@ -106,29 +161,3 @@ def _held_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: 
         return clock_mhz
     # (rounded, or an average of equal clocks would not be that clock)
     return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)
-
-
-def _costs(
-    network: Network, counts: FloatArray, predictions: OperationPredictions, totals: Totals, bounds: Iterator[Bound]
-) -> Iterator[OperationCost]:
-    device_s = counts * predictions.device_time_s
-    active_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(predictions.device_time_s, 1e-15)
-    # What is not dynamic is shared by device time, so that the parts sum up to the whole.
-    dynamic_j = counts * predictions.dynamic_energy_j
-    scale = min(1.0, totals.energy_j / max(float(np.nansum(dynamic_j)), 1e-300))
-    shared_j = totals.energy_j - scale * float(np.nansum(dynamic_j))
-    energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), 1e-300)
-    for entry, seconds, watts, joules, source, bound_by in zip(
-        network, device_s.tolist(), active_w.tolist(), energy_j.tolist(), predictions.source, bounds, strict=True
-    ):
-        known = source != "missing"
-        yield OperationCost(
-            operation=entry.operation,
-            count=entry.count,
-            module_paths=entry.module_paths,
-            device_time_s=seconds if known else None,
-            power_w=watts if known else None,
-            energy_j=joules if known else None,
-            source=source,
-            bound_by=bound_by,
-        )

@@ -14,7 +14,16 @@ import numpy as np
 from ..hardware import GPU
 from ..operation_list import OperationList
 from ..operations import ELEMENT_BYTES, Operation
-from .features import FEATURE_NAMES, KIND_PLACES, FloatArray, gpu_features, numbers_of, size_features
+from .convolutions import CONVOLUTION_NAMES
+from .features import (
+    FEATURE_NAMES,
+    KIND_PLACES,
+    FloatArray,
+    convolution_features,
+    gpu_features,
+    numbers_of,
+    size_features,
+)
 from .physics import LeastTimes
 
 _SHARED = (
@@ -64,6 +73,7 @@ RELATIVE_NAMES: tuple[str, ...] = (
     *(f"kind_{kind}" for kind in _KINDS_APART),
     *(f"log_{side}_fill_{tile}" for tile in _FILLED_TILES for side in ("row", "column")),
     *(f"log_last_wave_{tile}" for tile in _WAVE_TILES),
+    *CONVOLUTION_NAMES,
     "log_compute_over_memory",
     "log_cycles",
     "generation",
@@ -92,12 +102,13 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     """
     listed = OperationList.of(operations)
     clock_mhz = float(gpu.boost_clock_mhz)
-    least = LeastTimes.of(listed, gpu, clock_mhz)
+    n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)
     peak = gpu.peak_flops["fp32"]
     matrix = listed.derived(_same_everywhere).copy()
     columns: dict[str, FloatArray | float] = {
         **gpu_features(listed, gpu),
-        **dict(_last_waves(numbers_of(listed), gpu)),
+        **dict(_last_waves(n, gpu)),
+        **convolution_features(listed, gpu),
         "log_compute_over_memory": np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
         "log_cycles": np.log(least.time_s * clock_mhz * 1e6),
         "generation": _generation(gpu),

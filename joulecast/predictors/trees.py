@@ -133,7 +133,13 @@ class Trees:
             value, threshold = flat[first[place] + self.inputs[inner]], self.thresholds[inner]
             holds = value < threshold if self.below else value <= threshold
             node = np.where(holds, node + 1, self.otherwise[inner])
-        total: NDArray[np.float32] = np.add.reduce(found.reshape(-1, rows), axis=0, dtype=np.float32)
+        by_tree = found.reshape(-1, rows)
+        total: NDArray[np.float32] = (
+            # (numpy would add a single row's in pairs)
+            np.add.accumulate(by_tree, axis=0, dtype=np.float32)[-1]
+            if rows == 1
+            else np.add.reduce(by_tree, axis=0, dtype=np.float32)
+        )
         return total + np.float32(self.base)
 
     @cached_property

@@ -87,16 +87,22 @@ class Answers:
 
     def predict(self, question: PredictQuestion) -> Predicted:
         """See `joulecast.predict`."""
-        gpu, clock = checked_gpu(question.gpu), _clock(question.clock_mhz)
-        gpu.checked_clock_mhz(clock)
-        known = self._known(question, gpu)
-        told = known.prepared.at(clock, composition=question.composition, strict=question.strict)
-        return Predicted(told, known)
+        gpu = checked_gpu(question.gpu)
+        gpu.checked_clock_mhz(_clock(question.clock_mhz))
+        return self._of_known(self._known(question, gpu), question)
 
-    def is_quick(self, question: PredictQuestion) -> bool:
-        """Whether it takes about a millisecond, less than a thread would cost: a network that is known and not huge."""
+    def predict_at_once(self, question: PredictQuestion) -> Predicted | None:
+        """The same, if it takes about a millisecond: a network that is known and not huge; None for others."""
         known = self.known.get(self._key(question))
-        return known is not None and len(known) <= _QUICK_OPERATIONS
+        if known is None or len(known) > _QUICK_OPERATIONS:
+            return None
+        return self._of_known(known, question)
+
+    def _of_known(self, known: KnownNetwork, question: PredictQuestion) -> Predicted:
+        told, costs = known.prepared.told(
+            _clock(question.clock_mhz), composition=question.composition, strict=question.strict
+        )
+        return Predicted(told, costs, known)
 
     def _key(self, question: PredictQuestion) -> bytes:
         # (by the predictors that there were when it began: what is found out with others must not stay)
@@ -297,7 +303,7 @@ def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
 
 def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
     told = item.predicted
-    prediction = None if told is None else told.to_json() if details else told.prediction.to_json(details=False)
+    prediction = None if told is None else told.to_json(details=details)
     return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -91,6 +92,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         },
         __version__,
     )
+    app.include_router(routes.predictions)
     app.include_router(routes.questions)
     app.include_router(routes.system)
     app.include_router(page.router)
@@ -150,7 +152,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
         refused = not_found(request.url.path)
     elif error.status_code == 405:
         # Starlette names the methods of the first route of the path alone.
-        known = [*routes.questions.routes, *routes.system.routes, *page.router.routes]
+        known = [*routes.predictions.routes, *routes.questions.routes, *routes.system.routes, *page.router.routes]
         here = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
         allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
         refused = RefusalError(405, "method", "this path is asked otherwise", given=request.method, allowed=allowed)
@@ -196,3 +198,6 @@ async def _warm(app: FastAPI) -> None:
         if not app.state.ready:
             app.state.ready = True
             log(logging.INFO, "ready")
+    # What is loaded by now stays: looking through all of it for garbage would stop all answers for tens of ms.
+    gc.collect()
+    gc.freeze()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from ..predictors.prediction import Prediction
-from ..predictors.prepared import PreparedNetwork
+from ..predictors.prepared import Costs, PreparedNetwork
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,39 @@ class Predicted:
     """A prediction, and the network that it is of.
 
     Args:
-        prediction: As the library gives it.
-        known: See `KnownNetwork`.
+        told: As the library gives it, without its operations.
+        costs: Of those.
+        known: The network.
     """
 
-    prediction: Prediction
+    told: Prediction
+    costs: Costs
     known: KnownNetwork
 
-    def to_json(self) -> dict[str, Any]:
-        """What `Prediction.to_json` says, with the rows that are known."""
-        rows = zip(self.known.rows, self.prediction.operations, strict=True)
-        value = self.prediction.to_json(details=False)
-        value["operations"] = [{**row, **cost.costs_json()} for row, cost in rows]
+    @cached_property
+    def prediction(self) -> Prediction:
+        """As the library gives it."""
+        return replace(self.told, operations=tuple(self.costs.of(self.known.prepared.network)))
+
+    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+        """What `Prediction.to_json` says, from the rows that are known."""
+        costs = self.costs
+        value = self.told.to_json(details=False)
+        if "missing" in costs.source:
+            value["uncovered"] = [repr(cost.operation) for cost in self.prediction.uncovered]
+        if details:
+            columns = (costs.device_time_s, costs.power_w, costs.energy_j, costs.source, costs.bound_by)
+            value["operations"] = [
+                {
+                    **row,
+                    "device_time_s": time_s,
+                    "power_w": power_w,
+                    "energy_j": energy_j,
+                    "source": source,
+                    "bound_by": by,
+                }
+                for row, time_s, power_w, energy_j, source, by in zip(self.known.rows, *columns, strict=True)
+            ]
         return value
 
     def to_csv(self) -> str:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
+from pydantic import ValidationError
 from starlette.responses import Response
 
 from .. import __version__
@@ -21,7 +22,7 @@ from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
-from .caching import CachedRoute
+from .caching import CachedRoute, Handler
 from .guards import checked_gpu
 from .known import Predicted
 from .problems import MEDIA_TYPE, RefusalError
@@ -63,6 +64,7 @@ _NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "You have
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
 
+_QUICK_BYTES = 100_000
 FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
 Answered = Coroutine[Any, Any, Response]
 
@@ -75,6 +77,27 @@ def _answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
     return {"responses": {**PROBLEMS, **_NOT_MODIFIED, 200: ok}, "response_class": Response, "response_model": None}
 
 
+class _PredictRoute(CachedRoute):
+    """Answers known networks here and now: handing the question to FastAPI and to a thread would double the time."""
+
+    async def answered(self, handler: Handler, request: Request, body: bytes) -> Response:
+        """See `CachedRoute.answered`."""
+        plain = not request.scope["query_string"] and len(body) <= _QUICK_BYTES
+        if not plain or not request.headers.get("content-type", "").startswith("application/json"):
+            return await handler(request)
+        try:
+            question = PredictQuestion.model_validate_json(body)
+        except ValidationError:  # FastAPI says what is wrong
+            return await handler(request)
+        found = request.app.state.answers.predict_at_once(question)
+        if found is None:
+            return await handler(request)
+        media_type = media_type_of(request.headers.get("accept", ""))
+        content = rendered(found, media_type, Predicted.to_json, Predicted.to_csv)
+        return Response(content, media_type=media_type)
+
+
+predictions = APIRouter(prefix="/v1", route_class=_PredictRoute)
 questions = APIRouter(prefix="/v1", route_class=CachedRoute)
 system = APIRouter(prefix="/v1", responses=PROBLEMS)
 
@@ -85,9 +108,8 @@ async def _ask(
     answer: Callable[[Answers], Any],
     to_json: Callable[[Any], Any],
     to_csv: Callable[[Any], str] | None = None,
-    is_quick: Callable[[Answers], bool] | None = None,
 ) -> Response:
-    """Compute an answer, and its bytes, in a thread; or here where that is quick."""
+    """Compute an answer, and its bytes, in a thread."""
     media_type = media_type_of(request.headers.get("accept", ""), form)
     if to_csv is None and media_type.startswith("text/csv"):
         media_type = "application/json"
@@ -96,26 +118,21 @@ async def _ask(
     def body() -> bytes:
         return rendered(answer(answers), media_type, to_json, to_csv)
 
-    content = body() if is_quick is not None and is_quick(answers) else await request.app.state.workers.run(body)
+    content = await request.app.state.workers.run(body)
     return Response(content, media_type=media_type)
 
 
 @questions.get("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
     """Predict time, power and energy of one iteration of a model that has a name."""
-    return await _predicted(request, query.format, PredictQuestion(**query.fields()))
+    question = PredictQuestion(**query.fields())
+    return await _ask(request, query.format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
 
 
-@questions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
+@predictions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    return await _predicted(request, format, question)
-
-
-async def _predicted(request: Request, form: str | None, question: PredictQuestion) -> Response:
-    answer = functools.partial(Answers.predict, question=question)
-    is_quick = functools.partial(Answers.is_quick, question=question)
-    return await _ask(request, form, answer, Predicted.to_json, Predicted.to_csv, is_quick)
+    return await _ask(request, format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])

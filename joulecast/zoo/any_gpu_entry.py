@@ -43,6 +43,7 @@ class AnyGpuCard:
         log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
         device_errors: Family -> sorted absolute log errors of device time on chips that were left out, for intervals of
             operations; "" stands for all families.
+        power_errors: The same of power and energy, of loops that are bound by the GPU; empty where too few chips tell.
         limits: What it cannot do.
         created: Date.
         licence: Of the predictor.
@@ -59,6 +60,7 @@ class AnyGpuCard:
     host: Mapping[str, Mapping[str, Any]]
     log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
     device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
@@ -140,7 +142,9 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
             if quantities
         }
         device_errors = card.get("device_errors")
-        calibration = Calibration.of_device_errors(device_errors) if device_errors else None
+        calibration = (
+            None if not device_errors else Calibration.of_device_errors(device_errors, card.get("power_errors") or {})
+        )
         golden = manifest["golden"]
         if len(golden) > _MOST_GOLDEN_GPUS:
             raise ZooError("a golden prediction is larger than any can be", given=len(golden))

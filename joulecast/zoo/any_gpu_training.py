@@ -81,6 +81,7 @@ def train_any_gpu(
         host={mode: host.to_json() for mode, host in hosts.items()},
         log_errors={mode: validation.log_errors(mode) for mode in hosts},
         device_errors=validation.device_errors,
+        power_errors=validation.power_errors,
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         provenance={"git_commit": git_commit()},

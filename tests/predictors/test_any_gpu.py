@@ -190,6 +190,10 @@ def test_what_is_not_covered_is_missing(learned):
         t4.predict([Operation("relu", [(8, 8)], mode="training")])
 
 
+def without_power(dataset):
+    return tuple(replace(m, power_w=None, energy_j=None) for m in dataset.measurements)
+
+
 def test_a_gpu_is_left_out_with_its_chip():
     datasets = [simulated_gpu(name) for name in ("A30", "A100-PCIE-40GB", "T4")]
     found = validate_any_gpu(datasets, (), RECIPE)
@@ -198,6 +202,14 @@ def test_a_gpu_is_left_out_with_its_chip():
     by_kind = {(e.gpu, e.kind): e for e in found.folds}
     assert by_kind["Tesla T4", "relu"].operations == 25
     assert by_kind["Tesla T4", "relu"].median < 0.1
+    assert set(found.power_errors) == {"power", "energy"}
+    for errors in found.power_errors.values():
+        assert {"", "elementwise"} <= set(errors)
+        assert 0 < np.median(errors[""]) < 0.5
+    one_chip = validate_any_gpu(
+        [datasets[0], replace(datasets[2], measurements=without_power(datasets[2]))], (), RECIPE
+    )
+    assert one_chip.power_errors == {}
 
 
 def test_a_quick_validation_is_one_fold():

@@ -323,3 +323,18 @@ def test_errors_of_devices_hold_for_their_family():
     assert calibration.log_errors("time", 0.9, operations, nothing, nothing, distances).tolist() == [0.1, 0.5]
     assert np.isnan(calibration.log_errors("power", 0.9, operations, nothing, nothing, distances)).all()
     assert not calibration.far_outside(operations, distances).any()
+
+
+def test_powers_of_devices_are_known_where_the_gpu_decides():
+    errors = {"": [0.5] * 9, "elementwise": [0.1] * 9}
+    powers = {"": [0.3] * 9, "elementwise": [0.2] * 9}
+    calibration = Calibration.of_device_errors(errors, {"power": powers, "energy": powers})
+    relu, linear = Operation("relu", [(4, 8)]), Operation("linear", [(4, 8)], {"out_features": 8})
+    host, no, far = np.array([False, True, False]), np.zeros(3, dtype=bool), np.zeros(3)
+    for quantity, expected in (
+        ("time", [0.1, 0.1, 0.5]),
+        ("power", [0.2, np.nan, 0.3]),
+        ("energy", [0.2, np.nan, 0.3]),
+    ):
+        found = calibration.log_errors(quantity, 0.9, [relu, relu, linear], host, no, far)
+        assert found == pytest.approx(expected, nan_ok=True)

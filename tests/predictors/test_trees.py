@@ -56,6 +56,7 @@ def test_the_same_numbers_to_the_last_bit(model):
     trees = Trees.from_bytes(trees_from_onnx(model).to_bytes())
     assert StoredTrees(trees, COLUMNS)(INPUTS).tolist() == expected[:, 0].tolist()
     assert trees.sums(INPUTS).tolist() == expected[:, 0].tolist()
+    assert [float(trees.sums(row[None])[0]) for row in INPUTS[:40]] == expected[:40, 0].tolist()
 
 
 def test_what_is_written_is_onnx(model):

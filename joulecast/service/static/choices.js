@@ -61,16 +61,16 @@ export function bestTable(choices, mine, question, all) {
   const valued = !["energy", "time"].includes(question.objective);
   const cost = question.objective === "cost";
   const value = (choice) => (cost ? `${Number((1e6 * choice.value).toPrecision(3))}` : si(choice.value, unit));
-  const head = ["", "GPU", "clock", ...(valued ? [cost ? "cost of a million" : question.objectiveName] : []), "time", "power", "energy", "memory", ""];
+  // What is asked for most stands first: a phone shows the first columns.
+  const head = ["", "GPU", ...(valued ? [cost ? "cost of a million" : question.objectiveName] : []), "energy", "time", "power", "clock", "memory", ""];
   byId("best").replaceChildren(
     h("caption", { class: "unseen" }, `The best clock of each GPU by least ${question.objectiveName}`),
     h("thead", {}, h("tr", {}, head.map((title, i) => (title
       ? h("th", { scope: "col", class: i > 1 ? "number" : null }, title) : h("td", {}))))),
     h("tbody", {}, shown.map((choice) => h("tr", { class: choice.gpu in mine ? "mine" : null, "--series": choice.gpu in mine ? series(mine[choice.gpu]) : null },
       h("td", { class: "number" }, `${choices.indexOf(choice) + 1}`),
-      h("th", { scope: "row" }, choice.alias), number(mhz(choice.clock_mhz)),
-      valued ? number(value(choice)) : null,
-      number(si(choice.time_s, "s")), number(si(choice.power_w, "W")), number(si(choice.energy_j, "J")), number(si(choice.memory_bytes, "B")),
+      h("th", { scope: "row" }, choice.alias), valued ? number(value(choice)) : null, number(si(choice.energy_j, "J")),
+      number(si(choice.time_s, "s")), number(si(choice.power_w, "W")), number(mhz(choice.clock_mhz)), number(si(choice.memory_bytes, "B")),
       h("td", {}, choice.tied ? h("span", { class: "badge known", title: "its value lies within the interval of the best" }, "tied") : null, " ",
         choice.measured ? null : h("span", { class: "pill" }, "never measured"))))));
   byId("best-more").textContent = shown.length < choices.length ? `Show all ${choices.length} GPUs` : "";

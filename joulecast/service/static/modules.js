@@ -99,17 +99,17 @@ function fitting(text, wide) {
 export function costTable(prediction, all) {
   const costs = prediction.operations.filter((c) => c.energy_j !== null).sort((a, b) => b.energy_j - a.energy_j);
   const shown = all ? costs : costs.slice(0, 10);
-  const head = ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"];
+  const head = ["operation", "share", "energy", "device time", "power", "calls", "bound by", "source"];
   const number = (text) => h("td", { class: "number" }, text);
   byId("costs").replaceChildren(
     h("caption", { class: "unseen" }, "Operations, most energy first"),
-    h("thead", {}, h("tr", {}, head.map((title, i) => h("th", { scope: "col", class: i > 0 && i < 5 ? "number" : null }, title)))),
+    h("thead", {}, h("tr", {}, head.map((title, i) => h("th", { scope: "col", class: i > 1 && i < 6 ? "number" : null }, title)))),
     h("tbody", {}, shown.map((cost) => {
       const share = cost.energy_j / prediction.energy_j;
       return h("tr", { class: `bound-${cost.bound_by}` },
-        h("th", { scope: "row" }, operationText(cost)), number(`${cost.count}`), number(si(cost.device_time_s, "s")),
-        number(si(cost.power_w, "W")), number(si(cost.energy_j, "J")),
+        h("th", { scope: "row" }, operationText(cost)),
         h("td", { class: "share" }, h("i", { "--share": cost.energy_j / costs[0].energy_j }), `${(100 * share).toFixed(1)} %`),
+        number(si(cost.energy_j, "J")), number(si(cost.device_time_s, "s")), number(si(cost.power_w, "W")), number(`${cost.count}`),
         h("td", {}, cost.bound_by), h("td", {}, cost.source));
     })),
   );

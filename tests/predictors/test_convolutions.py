@@ -1,0 +1,132 @@
+"""Convolutions as cuDNN computes them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast import Operation
+from joulecast.hardware import find_gpu
+from joulecast.operation_list import OperationList
+from joulecast.predictors.bandwidth import reached_bandwidth
+from joulecast.predictors.convolutions import CONVOLUTION_NAMES
+from joulecast.predictors.features import convolution_features, dense_convolutions, peak_flops
+from joulecast.predictors.physics import LeastTimes
+
+A30, V100, P4 = find_gpu("A30"), find_gpu("V100-PCIE-32GB"), find_gpu("Tesla P4")
+SMS, PEAK = 56, 10.3e12
+
+
+def conv(shape, channels, precision="fp32", mode="inference", **attributes):
+    settings = {"out_channels": channels, "kernel_size": 3, "padding": 1, "bias": False, **attributes}
+    return Operation("conv2d", [shape], settings, precision=precision, mode=mode)
+
+
+def least(operation, gpu=A30):
+    dense = dense_convolutions(OperationList([operation]))
+    return dense.least(gpu, peak_flops(dense.precision, gpu))
+
+
+def seen(operation, gpu=A30):
+    return {name: float(column[0]) for name, column in convolution_features(OperationList([operation]), gpu).items()}
+
+
+def test_winograd_in_one_kernel_computes_blocks_beyond_the_edge():
+    # NeuSight recorded a grid of 39 x 2 x 1 for 3 images of 12 x 12 and 400 channels: 13 x 3 blocks of 32 channels.
+    # 78 blocks, of which 80 multiprocessors compute one each in the time of two.
+    work = least(conv((3, 659, 12, 12), 400), V100)
+    assert work.flops == pytest.approx(2 * 80 * 2 * 16 * 32 * 32 * (659 + 8) / 0.5)
+    assert not work.in_turn
+    assert work.bytes == 4 * (3 * 659 * 144 + 3 * 400 * 144 + 659 * 400 * 9)
+
+
+def test_winograd_in_separate_kernels_moves_what_it_transforms():
+    # A grid of 18 x 3 for 46 images of 16 x 16, which count as 48 with 16 squares each: here in tiles of 128 x 128.
+    operation = conv((46, 256, 16, 16), 256)
+    squares = 48 * 16
+    work = least(operation)
+    assert work.in_turn
+    assert work.flops == pytest.approx(8 * SMS * 2 * 128 * 128 * (256 + 8) / 0.85)  # 36 x 6 x 2 tiles in 8 waves
+    moved = 4 * (2 * 46 * 256 * 256 + 9 * 256 * 256)
+    assert work.bytes == pytest.approx(moved + 2 * 4 * 36 * (squares * 512 + 256 * 256))
+    in_turn_s = work.flops / PEAK + work.bytes / reached_bandwidth(A30)
+    assert LeastTimes.of([operation], A30, 1440).time_s == pytest.approx(in_turn_s, rel=0.05)
+
+
+def test_fourier_is_for_large_windows():
+    # AlexNet's second convolution takes 0.29 of the time of its FLOPs on the A30: 407 us.
+    alexnet = conv((32, 64, 27, 27), 192, kernel_size=5, padding=2)
+    found = seen(alexnet)
+    assert found["log_fourier_over_implicit"] < -0.5
+    assert found["log_fused_over_implicit"] == found["log_separate_over_implicit"] == 2.0
+    assert 300e-6 < LeastTimes.of([alexnet], A30, 1440).time_s[0] < 800e-6
+    # Image and window no longer fit into 32 pixels.
+    assert seen(conv((32, 64, 29, 29), 192, kernel_size=5, padding=2))["log_fourier_over_implicit"] == 2.0
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        conv((32, 64, 56, 56), 64, stride=2),
+        conv((32, 64, 56, 56), 64, dilation=2, padding=2),
+        conv((32, 64, 56, 56), 64, kernel_size=1, padding=0),
+        conv((32, 64, 56, 56), 64, kernel_size=(1, 3)),
+        conv((32, 64, 56, 56), 64, precision="tf32"),
+    ],
+)
+def test_only_steps_of_one_are_transformed(operation):
+    found = seen(operation)
+    assert {found[name] for name in CONVOLUTION_NAMES if name.endswith("over_implicit")} == {2.0}
+
+
+def test_tensor_cores_read_transposed_images():
+    wide = conv((32, 64, 56, 56), 128, precision="tf32")
+    images, weights = 4 * 32 * 56 * 56 * (64 + 128), 4 * 9 * 64 * 128
+    assert least(wide).bytes == 3 * images + weights
+    point = conv((32, 64, 56, 56), 128, precision="tf32", kernel_size=1, padding=0)
+    assert least(point).bytes == images + weights / 9
+    # Three channels are not loaded four at once: fp32 pipes compute them, and take as long as in fp32.
+    first = conv((32, 3, 224, 224), 64, stride=2)
+    both = LeastTimes.of([first, first.replace(precision="tf32")], A30, 1440).compute_s
+    assert both[1] == pytest.approx(both[0])
+
+
+def test_gradients_are_products_of_the_same_size():
+    operation = conv((32, 64, 56, 56), 128, stride=2)
+    once, thrice = least(operation), least(operation.replace(mode="training"))
+    assert thrice.flops == pytest.approx(3 * once.flops)
+    # The gradient of the input has four times the positions, each meeting a quarter of the window.
+    found = seen(conv((32, 128, 56, 56), 128, stride=2))
+    assert found["log_least_way_back"] == pytest.approx(found["log_least_way"], abs=0.1)
+
+
+def test_alignment_counts_positions_not_sides():
+    assert [seen(conv((8, 64, n, n), 64))["position_alignment"] for n in (7, 14, 28)] == [0, 2, 3]
+
+
+def test_others_are_left_alone_wherever_they_stand():
+    grouped = conv((32, 64, 56, 56), 64, groups=64)
+    others = [Operation("relu", [(32, 64, 56, 56)]), grouped, Operation("linear", [(64, 64)], {"out_features": 64})]
+    dense = conv((32, 64, 56, 56), 64)
+    columns = np.array(list(convolution_features(OperationList([others[0], dense, *others[1:]]), A30).values()))
+    assert not columns[:, [0, 2, 3]].any()
+    assert columns[:, 1].tolist() == pytest.approx(list(seen(dense).values()))
+    assert not np.array(list(convolution_features(OperationList(others), A30).values())).any()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16"])
+def test_least_times_follow_the_clock(precision):
+    operations = [conv((32, 64, 56, 56), 64, precision=precision), conv((32, 64, 56, 56), 64, precision, groups=64)]
+    fast, slow = (LeastTimes.of(operations, A30, clock) for clock in (1440, 720))
+    assert slow.compute_s == pytest.approx(2 * fast.compute_s)
+    assert slow.memory_s[1] == fast.memory_s[1]
+    assert (slow.time_s > fast.time_s).all()
+
+
+def test_image_sizes_that_fill_blocks_cost_less_per_output():
+    # 8 x 16 outputs are one block of fused Winograd; 9 x 17 need four.
+    per_output = [
+        float(LeastTimes.of([conv((64, 64, side, 2 * side), 64)], P4, P4.boost_clock_mhz).time_s[0]) / (2 * side**2)
+        for side in (8, 9)
+    ]
+    assert per_output[1] > 1.5 * per_output[0]
