@@ -170,10 +170,11 @@ def main() -> None:
     started_s = time.perf_counter()
     command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--no-extraction", "--log-level", "info"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    port = None
+    port, is_ready = None, False
     for line in process.stderr or ():
         port = port or (re.search(r"http://127.0.0.1:(\d+)", line) or [None, None])[1]
-        if '"event": "ready"' in line:
+        is_ready = is_ready or '"event": "ready"' in line
+        if port and is_ready:
             break
     print(f"ready after {time.perf_counter() - started_s:.2f} s")
     # Its log is read, or it would wait for somebody who does.

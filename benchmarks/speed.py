@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 import platform
+import random
 import statistics
 import subprocess
 import sys
@@ -18,12 +19,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import joulecast
+from joulecast import Operation
 from joulecast.hardware import gpus
 from joulecast.kinds import KINDS
+from joulecast.predictors.batches import cores
 from joulecast.profiling.cache import recall, remember
 from joulecast.profiling.extraction import trace
 from joulecast.profiling.templates import store
 from joulecast.profiling.torchvision_models import build, import_torchvision, model_names
+from joulecast.resources import shipped
+from joulecast.zoo import find_predictor
+from joulecast.zoo.catalogue import load_any
 
 COLD_REPEATS = 9
 WARM_REPEATS = 50
@@ -47,6 +53,38 @@ import re, pathlib, joulecast
 joulecast.best("resnet50", (32, 3, 224, 224), precision=["default", "fp16"])
 print(re.search(r"VmHWM:\s+(\d+)", pathlib.Path("/proc/self/status").read_text())[1])
 """
+
+
+def unique_operations(count: int) -> list[Operation]:
+    """Convolutions, linear layers, products, relus and batch norms of random sizes, no two alike."""
+    draw, found = random.Random(0), {}
+    while len(found) < count:
+        batch, channels, side = draw.choice([1, 2, 4, 8, 16, 32, 64]), draw.randint(3, 1024), draw.randint(4, 112)
+        out = draw.randint(8, 1024)
+        image = (batch, channels, side, side)
+        convolution = {"out_channels": out, "kernel_size": draw.choice([1, 3]), "padding": 1}
+        for operation in (
+            Operation("conv2d", [image], convolution, precision="tf32"),
+            Operation("linear", [(batch * side, channels)], {"out_features": out}),
+            Operation("matmul", [(batch, side, channels), (batch, channels, out)]),
+            Operation("relu", [image]),
+            Operation("batch_norm", [image]),
+        ):
+            found[operation] = None
+    return list(found)[:count]
+
+
+def batch_per_s(count: int = 20_000) -> tuple[float, float]:
+    """Operations a second, time and power of each: of wall time, and of one core's."""
+    operations, predictor = unique_operations(count), find_predictor("A30", "inference").operations
+    predictor.predict(operations)
+    took = []
+    for _ in range(7):
+        start, busy = time.perf_counter(), time.process_time()
+        predictor.predict(operations)
+        took.append((time.perf_counter() - start, time.process_time() - busy))
+    wall, cpu = (min(column) for column in zip(*took, strict=True))
+    return count / wall, count / cpu
 
 
 def wall_s(command: list[str]) -> float:
@@ -120,6 +158,20 @@ def main() -> None:
         ("warm extraction of Llama-2-7B, one token after 2048", f"{1e3 * step:.0f} ms", "", "< 1500 ms"),
         ("extraction of all 80 classification models, built and traced", f"{all_models:.1f} s", "", "< 60 s"),
         ("peak memory of a process that extracts these", f"{float(peak) / 1024:.0f} MB", "", "< 1 GB"),
+    ]
+    per_s, per_core_s = batch_per_s()
+    loads = {
+        name: warm_s(lambda name=name: load_any(shipped("zoo") / name), 9)
+        for name in ("a30/blend-inference", "any-gpu/boosting")
+    }
+    rows += [
+        (
+            f"operations predicted in a second, 20,000 unique ones known to this process, {cores()} cores",
+            f"{per_s:,.0f}",
+            f"{per_core_s:,.0f} of one core's",
+            "300,000 on two cores",
+        ),
+        *((f"loading {name}", f"{1e3 * load_s:.0f} ms", "", "< 100 ms") for name, load_s in loads.items()),
     ]
     lines = [
         "# How quick it is",

@@ -20,6 +20,7 @@ Mode = Literal["inference", "training"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 MODES: tuple[str, ...] = get_args(Mode)
 ELEMENT_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+_to_text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # (json.dumps makes one for every call)
 _INDEX_BYTES = 8  # PyTorch's embeddings take int64 indices.
 
 
@@ -225,7 +226,7 @@ class Operation:
     @cached_property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that stay the same across machines and runs."""
-        text = json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+        text = _to_text(self.to_json())
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property

@@ -15,7 +15,8 @@ STORE=${STORE:-sqlite:///$ROOT/mlflow.db}
 USERS=${USERS:-sqlite:///$ROOT/users.db}
 ARTIFACTS=${ARTIFACTS:-$ROOT/artifacts}
 PORT=${PORT:-5000}
-if [ -f /.dockerenv ]; then HOST=${HOST:-0.0.0.0}; else HOST=${HOST:-127.0.0.1}; mkdir -p "$ROOT"; fi
+if [ -f /.dockerenv ]; then HOST=${HOST:-0.0.0.0}; else HOST=${HOST:-127.0.0.1}; fi
+mkdir -p "$ROOT"
 
 # Ten processes otherwise, where two do.
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false

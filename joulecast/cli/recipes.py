@@ -165,7 +165,7 @@ def tune(
             for trial in search(each.dataset, mode, recipe, trials):
                 found.append(trial)
                 if log is not None:
-                    log.trial(trial.settings, trial.metrics)
+                    log.trial(trial.settings, trial.metrics, trial.curves)
             best = min(found, key=lambda trial: trial.loss)
             if log is not None:
                 log.best(best.settings, best.metrics)

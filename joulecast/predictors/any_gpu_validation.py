@@ -17,12 +17,13 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
-from .any_gpu import AnyGpuPredictor
+from .any_gpu import AnyGpuPredictor, Learned
 from .any_gpu_fitting import LearnNetworks, fit_operations, network_learner, quicker
-from .boosting import device_rows
+from .boosting import device_rows, inputs_and_targets
 from .calibrating import KEPT, thinned
 from .composition import HostModel, plain_sum
 from .contract import Correction, Networks
+from .curves import Curves, error_by_trees
 from .device_row import DeviceRow
 from .features import FloatArray
 from .network_validation import counts_of
@@ -31,6 +32,7 @@ from .prediction import NetworkPredictor
 from .predictor import OperationPredictions
 from .recipe import AnyGpuRecipe
 from .splits import fold_of
+from .xgboost_model import BoostedRegressor
 
 SPLITS = (
     "Operations: k-fold over unique operations; one lies in one fold on all GPUs, in both modes and all precisions; "
@@ -97,6 +99,7 @@ class AnyGpuValidation:
             every chip counts as much as any other.
         power_errors: The same of power and energy, quantity by quantity, of loops that are clearly bound by the GPU;
             empty where less than two chips have powers, because one says nothing of others.
+        curves: Mean absolute log errors on operations of the first fold, as trees were added.
     """
 
     folds: tuple[KindErrors, ...]
@@ -104,6 +107,7 @@ class AnyGpuValidation:
     networks: tuple[NetworkErrors, ...]
     device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
     power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    curves: Curves = field(default_factory=dict)
 
     def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
         """Sorted absolute log errors by quantity on networks of chips of which nothing was known, for intervals."""
@@ -167,23 +171,32 @@ def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[
         yield KindErrors(gpu, kind, mode, len(errors), median, mean, p90)
 
 
-def cross_validate(rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, folds: int | None = None) -> tuple[KindErrors, ...]:
+def cross_validate(
+    rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, folds: int | None = None
+) -> tuple[tuple[KindErrors, ...], Curves]:
     """Predict operations by what was learned without them: on no GPU, in no mode and in no precision.
 
     Args:
         rows: Device times of any GPUs.
         recipe: Settings.
         folds: How many of the recipe's folds to predict; None for all.
+
+    Returns:
+        Errors, and see `AnyGpuValidation.curves`.
     """
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
     tested: list[DeviceRow] = []
     log_ratio: list[float] = []
+    curves: Curves = {}
     for held in range(folds or recipe.folds):
         mine = [row for row in rows if fold[row.operation] == held]
         others = [row for row in rows if fold[row.operation] != held]
-        log_ratio += log_ratios(fit_operations((), others, recipe), mine).tolist()
+        learned = fit_operations((), others, recipe)
+        log_ratio += log_ratios(learned, mine).tolist()
         tested += mine
-    return tuple(_by_kind(tested, log_ratio))
+        if not held and mine and isinstance(learned, Learned) and isinstance(learned.time, BoostedRegressor):
+            curves = {"time/held_out_error": error_by_trees(learned.time, *inputs_and_targets(mine))}
+    return tuple(_by_kind(tested, log_ratio)), curves
 
 
 def validate_any_gpu(
@@ -224,11 +237,11 @@ def validate_any_gpu(
         if here:
             errors += _networks_left_out(here, elsewhere, "nothing", learn)
             errors += _networks_left_out(here, networks, "networks", learn)
-    in_folds = cross_validate(rows, recipe, 1 if quick else None)
+    in_folds, curves = cross_validate(rows, recipe, 1 if quick else None)
     of_devices = _device_errors(tested, log_ratio)
     several = len({row.gpu.chip for row in powered}) > 1
     of_powers = {quantity: _device_errors(powered, values) for quantity, values in power_ratio.items() if several}
-    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices, of_powers)
+    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices, of_powers, curves)
 
 
 def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dict[str, tuple[float, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,10 +64,14 @@ def fit_boosted(
     fold = fold_of(set(operations), _STOPPING_FOLDS, recipe.seed)
     held = np.array([fold[operation] == 0 for operation in operations])
     trees = recipe.trees
+    curves: Mapping[str, Sequence[float]] = {}
     monotone = tuple(int(quantity == "time" and name in MORE_WORK) for name in INPUT_NAMES)
     if _LEAST_HELD <= held.sum() < len(operations):
         stopped = unfitted_trees(recipe, trees, monotone_constraints=monotone, early_stopping_rounds=recipe.patience)
-        stopped.fit(inputs[~held], targets[~held], eval_set=[(inputs[held], targets[held])], verbose=False)
+        seen, unseen = (inputs[~held], targets[~held]), (inputs[held], targets[held])
+        stopped.fit(*seen, eval_set=[seen, unseen], verbose=False)  # The last one is what it stops by.
         trees = int(stopped.best_iteration) + 1
+        rmse = [each["rmse"] for each in stopped.evals_result().values()]
+        curves = dict(zip(("fitted_rmse", "held_out_rmse"), rmse, strict=True))
     model = unfitted_trees(recipe, trees, monotone_constraints=monotone)
-    return BoostedRegressor(model.fit(inputs, targets))
+    return BoostedRegressor(model.fit(inputs, targets), curves)

@@ -122,6 +122,12 @@ def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
     return ordered, _Table(np.vstack(inputs), np.concatenate(log_ratio), weights / weights.mean())
 
 
+def inputs_and_targets(rows: Sequence[DeviceRow]) -> tuple[NDArray[np.float32], FloatArray]:
+    """What trees see of device times, and what they should say."""
+    _, table = _table(rows)
+    return table.inputs, table.log_ratio
+
+
 def _thinned(rows: Sequence[DeviceRow], table: _Table, seed: int) -> _Table:
     """No more than a thousand rows of a kind on a GPU in a mode, so that no kind or GPU is followed closely."""
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)

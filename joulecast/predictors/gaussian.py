@@ -7,8 +7,8 @@ Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
 
@@ -41,6 +41,7 @@ class GaussianProcess:
         points: Measured inputs, shifted and scaled, of shape (points, inputs).
         weights: What each point adds, times the correlation with it.
         mean: Far from all points.
+        curves: See `curves_of`; not stored.
 
     Raises:
         ZooError: Shapes that do not fit, or numbers that are none.
@@ -51,6 +52,7 @@ class GaussianProcess:
     points: NDArray[np.float32]
     weights: NDArray[np.float32]
     mean: float
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         count = len(self.weights)
@@ -119,7 +121,8 @@ class GaussianProcess:
             for name, dimension in zip(names, dimensions, strict=True):
                 if arrays[name].dtype != np.float32 or arrays[name].ndim != dimension:
                     raise ValueError(name)
-            return cls(**arrays, mean=float.fromhex(facts["mean"]))
+            shift, scale, points, weights = (arrays[name] for name in names)
+            return cls(shift, scale, points, weights, float.fromhex(facts["mean"]))
         except (KeyError, ValueError, OverflowError) as error:
             raise _no_process("other arrays than those of a Gaussian process", error) from error
 
@@ -169,6 +172,11 @@ def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> Gaussi
     wanted = (targets - mean) / deviation
     some = np.random.default_rng(seed).permutation(len(standard))[:_SUBSAMPLE]
     columns = standard.shape[1]
+    posterior: list[float] = []
+
+    def note(intermediate_result: Any) -> None:
+        posterior.append(float(intermediate_result.fun))
+
     found = minimize(
         _likelihood(standard[some], wanted[some]),
         np.r_[np.full(columns, _LOG_LENGTH), 0.0, _LOG_NOISE],
@@ -176,6 +184,7 @@ def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> Gaussi
         method="L-BFGS-B",
         bounds=[(np.log(0.05), np.log(200.0))] * columns + [(-4.0, 6.0), (np.log(1e-5), 0.0)],
         options={"maxiter": _STEPS},
+        callback=note,
     ).x
     lengths, variance, noise = np.exp(found[:columns]), np.exp(found[columns]), np.exp(found[columns + 1])
     points = standard / lengths
@@ -190,6 +199,7 @@ def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> Gaussi
         points=((matrix - shift) * scale).astype(np.float32),
         weights=(weights * variance * deviation).astype(np.float32),
         mean=mean,
+        curves={"negative_log_posterior": posterior},
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Self
@@ -125,11 +125,19 @@ def cross_validate(dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str
     Raises:
         DatasetError: Too few operations.
     """
+    title = campaign or "all campaigns"
+    return OperationErrors.joined(title, [errors for _, errors in cross_validated(dataset, mode, recipe, campaign)])
+
+
+def cross_validated(
+    dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str | None = None
+) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
+    """The same fold by fold, with the predictors."""
     if campaign is not None:
         rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
         dataset = replace(dataset, measurements=rows, networks=())
     fold = fold_of({m.operation for m in dataset.usable(mode)}, recipe.folds, recipe.seed)
-    return _held_out(dataset, mode, recipe, fold, campaign or "all campaigns")
+    yield from _held_out(dataset, mode, recipe, fold, campaign or "all campaigns")
 
 
 def leave_kinds_out(dataset: Dataset, mode: str, recipe: OwnRecipe) -> OperationErrors | None:
@@ -141,18 +149,19 @@ def leave_kinds_out(dataset: Dataset, mode: str, recipe: OwnRecipe) -> Operation
     of_kind = Counter(operation.kind for operation in operations)
     kinds = sorted(kind for kind, count in of_kind.items() if len(operations) - count >= 2 * LEAST_OPERATIONS)
     fold = {o: kinds.index(o.kind) for o in operations if o.kind in kinds}
-    return _held_out(dataset, mode, recipe, fold, "kinds left out") if fold else None
+    if not fold:
+        return None
+    title = "kinds left out"
+    return OperationErrors.joined(title, [errors for _, errors in _held_out(dataset, mode, recipe, fold, title)])
 
 
 def _held_out(
     dataset: Dataset, mode: str, recipe: OwnRecipe, fold: Mapping[Operation, int], title: str
-) -> OperationErrors:
-    parts = []
+) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
     for held in sorted(set(fold.values())):
         operations = variants([operation for operation, mine in fold.items() if mine == held])
         predictor = fit_own(dataset, mode, recipe, without=operations)
-        parts.append(errors_on(dataset, predictor, operations, title))
-    return OperationErrors.joined(title, parts)
+        yield predictor, errors_on(dataset, predictor, operations, title)
 
 
 def errors_on(

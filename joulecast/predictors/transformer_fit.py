@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
@@ -41,10 +42,16 @@ class TorchEncoder:
     Args:
         model: With its weights.
         recipe: That it was made by.
+        curves: See `curves_of`.
     """
 
-    def __init__(self, model: OperationTransformer, recipe: TransformerRecipe) -> None:
-        self.model, self.recipe = model, recipe
+    def __init__(
+        self,
+        model: OperationTransformer,
+        recipe: TransformerRecipe,
+        curves: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        self.model, self.recipe, self.curves = model, recipe, curves or {}
 
     def __call__(
         self,
@@ -92,11 +99,11 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
             model = OperationTransformer(recipe, len(vocabulary))
         model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
         model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
-        _fit(model, examples, recipe)
+        curves = _fit(model, examples, recipe)
         model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
     finally:
         torch.set_num_threads(threads)
-    reader = Reader(TorchEncoder(model, recipe), vocabulary, _ranges(examples))
+    reader = Reader(TorchEncoder(model, recipe, curves), vocabulary, _ranges(examples))
     return Attentive(reader, PRIOR_ENERGY, launch_times_s(datasets))
 
 
@@ -111,7 +118,8 @@ def _ranges(examples: Examples) -> dict[str, Range]:
     return ranges
 
 
-def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRecipe) -> None:
+def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRecipe) -> dict[str, list[float]]:
+    """Fit it, and return mean losses by epoch; NaN where an epoch had no such step."""
     draw = np.random.default_rng(recipe.seed)
     batch = min(recipe.batch, len(examples.weight))
     per_epoch = len(examples.weight) // batch
@@ -123,6 +131,7 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
     ]
     losses = _Losses(model, examples, recipe, draw)
     together = draw.permutation(np.arange(steps) < recipe.together * steps)
+    lost = np.empty(steps)
     for number, in_sequences in enumerate(together.tolist()):
         if number % per_epoch == 0:
             order = draw.permutation(len(examples.weight))
@@ -134,6 +143,12 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
         for optimizer, schedule in zip(optimizers, schedules, strict=True):
             optimizer.step()
             schedule.step()
+        lost[number] = loss.item()
+    names = {"loss_alone": ~together, "loss_together": together}
+    by_epoch = {name: np.where(steps, lost, np.nan).reshape(-1, per_epoch) for name, steps in names.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # Of epochs without such a step.
+        return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
 
 
 def _optimizers(model: OperationTransformer, recipe: TransformerRecipe) -> list[torch.optim.Optimizer]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from ..datasets import Dataset
-from .operation_validation import cross_validate
+from .curves import Curves, curves_of
+from .operation_validation import OperationErrors, cross_validated
 from .xgboost_recipe import XGBoostRecipe
 
 FOLDS = 3
@@ -23,11 +24,13 @@ class Trial:
         recipe: With these settings.
         settings: Those that differ between trials.
         metrics: Median and mean absolute errors of time and power, and "loss", which a search makes small.
+        curves: See `curves_of`; of the first fold.
     """
 
     recipe: XGBoostRecipe
     settings: Mapping[str, Any]
     metrics: Mapping[str, float]
+    curves: Curves = field(default_factory=dict)
 
     @property
     def loss(self) -> float:
@@ -61,8 +64,10 @@ def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> I
         tried.add(key)
         candidate = replace(recipe, **settings)
         # Folds that the evaluation does not use: what is chosen here must not have seen how it will be judged.
-        errors = cross_validate(dataset, mode, replace(candidate, folds=FOLDS, seed=recipe.seed + 1))
+        judged = replace(candidate, folds=FOLDS, seed=recipe.seed + 1)
+        predictors, parts = zip(*cross_validated(dataset, mode, judged), strict=True)
+        errors = OperationErrors.joined("all campaigns", parts)
         summary = errors.summary()
         metrics = {name: summary[name] for name in ("time_median", "time_mean", "power_median", "power_mean")}
         loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))
-        yield Trial(candidate, settings, {**metrics, "loss": loss})
+        yield Trial(candidate, settings, {**metrics, "loss": loss}, curves_of(predictors[0]))

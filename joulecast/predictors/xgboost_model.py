@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,15 @@ from .xgboost_recipe import XGBoostRecipe
 
 @dataclass(frozen=True)
 class BoostedRegressor:
-    """Fitted XGBoost trees behind the interface of a regressor."""
+    """Fitted XGBoost trees behind the interface of a regressor.
+
+    Args:
+        model: The trees.
+        curves: See `curves_of`.
+    """
 
     model: Any
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
 
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """One value per row of inputs."""

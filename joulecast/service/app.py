@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import gc
 import logging
 from collections.abc import AsyncIterator
 from typing import Any, cast
@@ -197,3 +198,6 @@ async def _warm(app: FastAPI) -> None:
         if not app.state.ready:
             app.state.ready = True
             log(logging.INFO, "ready")
+    # What is loaded by now stays: looking through all of it for garbage would stop all answers for tens of ms.
+    gc.collect()
+    gc.freeze()

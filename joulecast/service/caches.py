@@ -54,8 +54,5 @@ class BoundedCache(Generic[Key, Value]):
                 _, dropped = self._values.popitem(last=False)
                 self.size -= self._size_of(dropped)
 
-    def __contains__(self, key: Key) -> bool:
-        return key in self._values
-
     def __len__(self) -> int:
         return len(self._values)

@@ -36,8 +36,8 @@ def operations_left_out(validation: Validation) -> dict[str, dict[str, float]]:
     return found
 
 
-def left_out_of(folder: Path) -> tuple[str, Errors]:
-    """What an entry was compared by, and its errors: networks where any were measured, operations otherwise.
+def left_out_of(folder: Path) -> dict[str, Errors]:
+    """What an entry can be compared by: "networks" where any were measured, "operations", or both.
 
     Raises:
         ZooError: The entry is damaged, or stores no such errors.
@@ -45,11 +45,11 @@ def left_out_of(folder: Path) -> tuple[str, Errors]:
     _, files = checked_files(folder, {"card.json"})
     card = parsed_json(files["card.json"], "the card of this zoo entry")
     try:
-        networks = errors_of_networks(card)
-        if networks:
-            return "networks", _checked(networks)
+        found = {"networks": _checked(errors_of_networks(card))}
         if LEFT_OUT in files:
-            return "operations", _checked(parsed_json(files[LEFT_OUT], "the errors of this zoo entry"))
+            found["operations"] = _checked(parsed_json(files[LEFT_OUT], "the errors of this zoo entry"))
+        if any(found.values()):
+            return {what: errors for what, errors in found.items() if errors}
     except (AttributeError, TypeError, KeyError, ValueError) as error:
         raise ZooError("the errors of this zoo entry are damaged", given=str(folder), hint=str(error)[:200]) from error
     raise ZooError(

@@ -16,7 +16,11 @@ EXPERIMENT = "joulecast"
 
 # A server that is down would otherwise be asked for eight minutes.
 _BOUNDS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
-_QUIET = {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+_QUIET = {
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
 _SQLITE = "sqlite:///"
 _held: set[str] = set()  # Stores that this process has locked: who has a lock need not wait for it.
 

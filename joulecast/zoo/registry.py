@@ -21,7 +21,7 @@ from .entry import load_card
 from .files import MANIFEST, read_plain, sha256_of
 from .left_out import errors_of_networks, left_out_of
 from .mlflow_client import connected, default_uri, experiment
-from .promotion import Verdict, compare
+from .promotion import Verdict, decide
 from .provenance import git_commit
 from .registry_model import ENTRY, ENTRY_SHA256, entry_sha256, log_model, model_name
 from .store import admit, object_folder, pulled, pulled_folder
@@ -186,12 +186,7 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
 
 
 def _compared(champion: Path, challenger: Path) -> Verdict:
-    (what, before), (same, after) = left_out_of(champion), left_out_of(challenger)
-    if what != same:
-        return Verdict(
-            False, f"the champion was tested on {what}, the challenger on {same}; train both on the same data"
-        )
-    return compare(before, after)
+    return decide(left_out_of(champion), left_out_of(challenger))
 
 
 def _log_promotion(

@@ -15,6 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from ..predictors.any_gpu_validation import AnyGpuValidation
+from ..predictors.curves import Curves, curves_of
 from ..predictors.recipe import Recipe
 from ..predictors.report import write_report
 from ..predictors.validation import Validation
@@ -38,8 +39,6 @@ __all__ = [
 
 _AT_ONCE = 90  # MLflow takes 100 parameters and 1000 metrics in one request.
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
-Curves = Mapping[str, Sequence[float]]
-"""Name -> one value per step: losses by epoch, errors by number of trees."""
 
 
 def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
@@ -64,6 +63,7 @@ def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None,
     def fill(mlflow: Any, run_id: str) -> None:
         log_params(mlflow, {**recipe.to_json(), "dataset_sha256": card.data["sha256"]})
         log_metrics(mlflow, own_metrics(trained.validation))
+        log_curves(mlflow, curves_of(trained.predictor))
         _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
         with tempfile.TemporaryDirectory() as scratch:
             write_report([trained.validation], recipe, Path(scratch), command=command)  # type: ignore[arg-type]
@@ -81,6 +81,7 @@ def track_any_gpu(trained: TrainedAnyGpu, recipe: Recipe, entry: Path, uri: str 
     def fill(mlflow: Any, run_id: str) -> None:
         log_params(mlflow, recipe.to_json())
         log_metrics(mlflow, any_gpu_metrics(trained.validation))
+        log_curves(mlflow, {**curves_of(trained.learned), **trained.validation.curves})
         _log_datasets(mlflow, run_id, card.data)
         mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
         log_model(mlflow, entry)
@@ -235,14 +236,15 @@ def log_metrics(mlflow: Any, values: Mapping[str, float]) -> None:
 
 
 def log_curves(mlflow: Any, curves: Curves) -> None:
-    """Log learning curves: one metric per curve, one step per value."""
+    """Log learning curves: one metric per curve, one step per value; NaN is left out."""
     from mlflow.entities import Metric
 
     client, run = mlflow.MlflowClient(), mlflow.active_run()
     points = [
-        Metric(_metric_name(name), float(value), run.info.start_time + step, step)
+        Metric(_metric_name(f"curves/{name}"), float(value), run.info.start_time + step, step)
         for name, values in curves.items()
         for step, value in enumerate(values)
+        if value == value
     ]
     for i in range(0, len(points), 10 * _AT_ONCE):
         client.log_batch(run.info.run_id, metrics=points[i : i + 10 * _AT_ONCE])

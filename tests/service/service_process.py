@@ -77,7 +77,8 @@ def start(folder: Path, *options: str, **environment: str) -> Service:
     while time.monotonic() < deadline_s and process.poll() is None:
         events = [json.loads(line) for line in log.read_text().splitlines(keepends=True) if line.endswith("\n")]
         port = port or next((e["event"].split(":")[-1].split()[0] for e in events if "running on" in e["event"]), None)
-        if any(event["event"] == "ready" for event in events):
+        # (the predictors may be loaded before the port is open)
+        if port and any(event["event"] == "ready" for event in events):
             return Service(process, int(port), log)
         time.sleep(0.02)
     process.kill()

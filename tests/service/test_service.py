@@ -34,6 +34,18 @@ def test_other_clocks_of_a_known_network_are_those_of_the_library(service):
     assert capped["energy_j"] == joulecast.predict("resnet18", (8, 3, 224, 224), "A30", 900, power_limit_w=110).energy_j
 
 
+def test_a_known_list_of_operations_is_answered_at_other_clocks(service):
+    operation = joulecast.Operation("relu", [(32, 64, 56, 56)], precision="bf16")
+    item = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "precision": "bf16"}
+    for clock in (900, 1110, 1440):
+        question = {"operations": [item], "gpu": "H100 SXM", "clock_mhz": clock}
+        expected = joulecast.predict([(operation, 1)], None, "H100 SXM", clock)
+        assert service.ask("/v1/predict", question).json["time_s"] == expected.time_s
+        assert service.ask("/v1/predict", question, Accept="text/csv").text == expected.to_csv()
+    wrong = {"operations": [item], "gpu": "H100 SXM", "clock_mhz": True}
+    assert service.ask("/v1/predict", wrong).json["title"].startswith("clock_mhz")
+
+
 def test_get_and_post_say_the_same(service):
     path = "/v1/predict?model=resnet18&input_shape=8,3,224,224&gpu=A30"
     assert service.ask(path).json == service.ask("/v1/predict", RESNET).json

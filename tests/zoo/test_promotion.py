@@ -9,7 +9,7 @@ import pytest
 
 from joulecast.errors import ZooError
 from joulecast.zoo.left_out import left_out_of
-from joulecast.zoo.promotion import compare
+from joulecast.zoo.promotion import compare, decide
 
 
 def errors(spread, seed, *, networks=30, bias=0.0):
@@ -58,8 +58,54 @@ def test_the_same_twice_is_not_better():
     assert not compare(errors(0.1, 0), errors(0.1, 0)).better
 
 
+def operations(spread, seed, *, count=40):
+    rng = np.random.default_rng(seed)
+    draws = spread * rng.normal(size=count)
+    return {
+        f"relu {i:012d} ({campaign})": {"time": float(np.expm1(draw))}
+        for i, draw in enumerate(draws)
+        for campaign in ("a b 1x2 c", "d")
+    }
+
+
+FEW, FEWER_ERRORS = errors(0.1, 0, networks=6), errors(0.05, 0, networks=6)
+MANY, BETTER_MANY = operations(0.1, 0), operations(0.03, 1)
+
+
+@pytest.mark.parametrize(
+    ("champion", "challenger", "better", "why"),
+    [
+        ({"networks": FEW}, {"networks": FEWER_ERRORS}, False, "8 are needed"),
+        ({"operations": MANY}, {"operations": BETTER_MANY}, True, "in 40 groups"),
+        ({"networks": FEW, "operations": MANY}, {"networks": FEWER_ERRORS, "operations": BETTER_MANY}, True, "too few"),
+        ({"networks": FEWER_ERRORS, "operations": MANY}, {"networks": FEW, "operations": BETTER_MANY}, False, "worse"),
+        (
+            {"networks": FEW, "operations": BETTER_MANY},
+            {"networks": FEWER_ERRORS, "operations": MANY},
+            False,
+            "not better",
+        ),
+        ({"networks": errors(0.1, 0)}, {"networks": errors(0.03, 1), "operations": MANY}, True, "in 30 groups"),
+        ({"networks": FEW}, {"operations": MANY}, False, "not tested on the same"),
+    ],
+    ids=[
+        "few networks",
+        "operations",
+        "few networks and operations",
+        "worse networks",
+        "worse operations",
+        "many",
+        "other",
+    ],
+)
+def test_operations_decide_where_networks_are_too_few(champion, challenger, better, why):
+    verdict = decide(champion, challenger)
+    assert verdict.better == better
+    assert why in verdict.why
+
+
 def test_an_entry_stores_what_it_is_compared_by(small_entry, tmp_path):
-    what, found = left_out_of(small_entry)
+    ((what, found),) = left_out_of(small_entry).items()
     assert what == "operations"
     assert len(found) == 100
     assert set(next(iter(found.values()))) == {"time", "power"}

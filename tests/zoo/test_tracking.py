@@ -78,8 +78,8 @@ def test_trials_are_nested_runs(mlflow_at, client):
         run = client.get_run(trial)
         assert run.data.tags["mlflow.parentRunId"] == log.run_id
         assert run.data.params == {"depth": depth}
-        assert set(run.data.metrics) == {"error", "loss"}
-    assert [(m.step, m.value) for m in client.get_metric_history(trials[0], "loss")] == [(0, 3), (1, 2), (2, 1)]
+        assert set(run.data.metrics) == {"error", "curves/loss"}
+    assert [(m.step, m.value) for m in client.get_metric_history(trials[0], "curves/loss")] == [(0, 3), (1, 2), (2, 1)]
 
 
 def test_a_run_that_fails_says_so(mlflow_at, client):

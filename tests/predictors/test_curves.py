@@ -1,0 +1,90 @@
+"""Learning curves of everything that is fitted step by step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import simulated_dataset, simulated_gpu
+from joulecast.predictors.any_gpu_fitting import fit_on_all
+from joulecast.predictors.any_gpu_recipes import EnsembleRecipe, Member
+from joulecast.predictors.any_gpu_validation import cross_validate
+from joulecast.predictors.boosting import device_rows, inputs_and_targets
+from joulecast.predictors.curves import curves_of, error_by_trees
+from joulecast.predictors.fitting import fit_own
+from joulecast.predictors.recipe import BlendRecipe, BoostingRecipe, ForestRecipe
+from joulecast.predictors.transformer_recipe import TransformerRecipe
+from joulecast.predictors.tuning import search
+from joulecast.predictors.xgboost_model import BoostedRegressor, unfitted_trees
+from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+
+TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2)
+STOPPED = XGBoostRecipe(trees=60, patience=5, learning_rate=0.3)
+
+
+@pytest.fixture(scope="module")
+def dataset():
+    return replace(simulated_dataset(), networks=())
+
+
+def test_boosted_trees_have_the_errors_that_they_stopped_by(dataset):
+    pytest.importorskip("xgboost")
+    curves = curves_of(fit_own(dataset, "inference", STOPPED))
+    assert set(curves) == {f"{q}/{of}_rmse" for q in ("time", "power") for of in ("fitted", "held_out")}
+    for quantity in ("time", "power"):
+        seen, unseen = (curves[f"{quantity}/{of}_rmse"] for of in ("fitted", "held_out"))
+        assert len(seen) == len(unseen) > 5
+        assert seen[-1] < seen[0] / 2
+        assert min(unseen) < unseen[0]
+
+
+def test_a_blend_has_the_posterior_of_its_process(dataset):
+    curves = curves_of(fit_own(dataset, "inference", BlendRecipe(trees=4, folds=2)))
+    assert set(curves) == {f"{quantity}/process/negative_log_posterior" for quantity in ("time", "power")}
+    for values in curves.values():
+        assert len(values) > 1
+        assert np.all(np.diff(values) <= 0)
+
+
+def test_forests_have_none(dataset):
+    assert curves_of(fit_own(dataset, "inference", ForestRecipe(trees=4, folds=2))) == {}
+
+
+def test_a_transformer_has_its_losses_by_epoch():
+    pytest.importorskip("torch")
+    pytest.importorskip("xgboost")
+    tiny = TransformerRecipe(width=8, heads=2, kind_layers=1, kind_feed_forward=2, epochs=6, batch=32, together=0.3)
+    both = EnsembleRecipe((Member(TREES, 0.5), Member(tiny, 0.5)), folds=2)
+    curves = curves_of(fit_on_all([simulated_gpu("A30")], (), both).correction)
+    assert set(curves) == {f"member 1/transformer/loss_{how}" for how in ("alone", "together")}
+    alone = np.array(curves["member 1/transformer/loss_alone"])
+    assert len(alone) == 6
+    assert np.nanmean(alone[-2:]) < np.nanmean(alone[:2])
+
+
+def test_trees_for_any_gpu_are_judged_on_the_first_fold():
+    pytest.importorskip("xgboost")
+    rows = [row for gpu in ("A30", "T4", "L4") for row in device_rows(simulated_gpu(gpu))]
+    _, curves = cross_validate(rows, TREES)
+    (values,) = curves.values()
+    assert len(values) == 10
+    assert values[-1] < values[0]
+
+
+def test_the_last_error_by_trees_is_that_of_all():
+    pytest.importorskip("xgboost")
+    rows = device_rows(simulated_gpu("A30"))
+    inputs, targets = inputs_and_targets(rows)
+    regressor = BoostedRegressor(unfitted_trees(TREES, 150).fit(inputs[::2], targets[::2]))
+    values = error_by_trees(regressor, inputs[1::2], targets[1::2])
+    assert len(values) == 100
+    assert values[-1] == pytest.approx(np.abs(regressor(inputs[1::2]) - targets[1::2]).mean(), rel=1e-4)
+
+
+def test_trials_have_curves(dataset):
+    pytest.importorskip("xgboost")
+    recipe = replace(STOPPED, search={"trees": [20, 40]})
+    for trial in search(dataset, "inference", recipe, 2):
+        assert len(trial.curves["time/held_out_rmse"]) <= trial.settings["trees"]

@@ -1,0 +1,51 @@
+"""Training twice from the same data and seed gives the same files, so the same predictions to the last bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import simulated_gpu, train_small
+from joulecast.datasets import save
+from joulecast.predictors.recipe import BlendRecipe, BoostingRecipe
+from joulecast.predictors.transformer_recipe import TransformerRecipe
+from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+from joulecast.zoo.any_gpu_training import train_any_gpu
+
+OWN = {
+    "blend": BlendRecipe(trees=4, folds=2),
+    "xgboost": XGBoostRecipe(trees=20, patience=5, learning_rate=0.3, folds=2),
+}
+ANY_GPU = {
+    "boosting": BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2),
+    "transformer": TransformerRecipe(width=8, kind_layers=1, kind_feed_forward=2, epochs=3, batch=32, folds=2),
+}
+
+
+def quick_first(recipes):
+    """The first one always, the others with `pytest -m slow`."""
+    return [
+        pytest.param(recipe, id=name, marks=[pytest.mark.slow] if number else [])
+        for number, (name, recipe) in enumerate(recipes.items())
+    ]
+
+
+def contents(entry):
+    return {path.name: path.read_bytes() for path in entry.iterdir()}
+
+
+@pytest.mark.parametrize("recipe", quick_first(OWN))
+def test_of_one_gpu(recipe, tmp_path):
+    if isinstance(recipe, XGBoostRecipe):
+        pytest.importorskip("xgboost")
+    one, other = (contents(train_small(tmp_path / name, recipe).save(tmp_path / name)) for name in ("one", "other"))
+    assert one == other
+
+
+@pytest.mark.parametrize("recipe", quick_first(ANY_GPU))
+def test_for_any_gpu(recipe, tmp_path):
+    pytest.importorskip("torch" if isinstance(recipe, TransformerRecipe) else "xgboost")
+    datasets = [(save(data, tmp_path / data.card.gpu), data) for data in map(simulated_gpu, ("A30", "T4"))]
+    one, other = (
+        contents(train_any_gpu(datasets, (), recipe, quick=True).save(tmp_path / name)) for name in ("one", "other")
+    )
+    assert one == other
