@@ -14,8 +14,7 @@ whole waves of blocks, and bytes that are moved:
 The last three are for convolutions that move step by step and are neither dilated nor grouped. Their blocks, and that
 images of "separate" are taken by sixteens, are read off the grids of the kernels that NeuSight (Lee et al., ASPLOS
 2025) recorded on five GPUs from Pascal to Ampere. The shares of peak and the start-ups are round numbers that leave
-little spread there and on the A30 and the RTX 2080 Ti; with them alone the device time of half of the A30's fp32
-convolutions is met within 8 %. None of these GPUs is an independent test of them.
+little spread there and on the A30 and the RTX 2080 Ti: none of these GPUs is an independent test of them.
 
 Tensor cores read tensors whose channels lie side by side, so a window of more than one pixel is transposed before and
 after: three times the traffic. A window of one pixel is a product as it stands.

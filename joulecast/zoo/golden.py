@@ -18,7 +18,9 @@ from .files import disagreement
 GOLDEN_OPERATIONS = 8
 """How many are stored (per GPU, where there are several)."""
 _MOST_OPERATIONS = 64
-_TOLERANCE = 1e-4  # fp32 sums in another order differ by 1e-6; another forest by far more.
+# Sums in fp32 come out otherwise on another processor: those of trees by 1e-6, those of a Gaussian process, whose large
+# terms cancel, by up to 5e-4 (measured against fp64). Another forest differs by far more.
+_TOLERANCE = 2e-3
 
 
 def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
