@@ -86,15 +86,15 @@ class Learned:
             half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
         )
 
-    def ratio(self, operations: Sequence[Operation], gpu: GPU) -> FloatArray:
-        """Device time over least time, one value per operation."""
+    def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
+        """Device time over least time, one value per operation; see `Correction.factors`."""
         listed = OperationList.of(operations)
         lowest, highest = self._ranges(listed)
         regressor = self._regressor(gpu)
         log_ratio = listed.derived(_foreseen).get((regressor, gpu))
         if log_ratio is None:
             log_ratio = regressor(relative_features(listed, gpu).astype(np.float32))
-        ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu)
+        ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
     def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -127,9 +127,11 @@ class Learned:
     def _range(self, kind: str) -> Range:
         return self.ranges.get(kind) or self.ranges.get(KINDS[kind].family) or (-np.inf, np.inf)
 
-    def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
         """See `Correction.factors`; the trees leave energies as physics says."""
-        return self.ratio(operations, gpu), np.ones(len(operations))
+        return self.ratio(operations, gpu, capped), np.ones(len(operations))
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `Correction.in_network`; a network is its parts."""
@@ -198,7 +200,7 @@ class AnyGpuPredictor:
         work = None
         if covered.any():
             some = operations if covered.all() else OperationList(compress(operations, covered))
-            work = self.work(some)
+            work = self.work(some, capped=np.isfinite(cap_w))
             values[:, covered] = self._predict_covered(some, work, clock, cap_w)
             work = work.among(covered)
         time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
@@ -218,9 +220,9 @@ class AnyGpuPredictor:
             power_range_w=power_range_w(self.gpu, cap_w),
         )
 
-    def work(self, operations: Sequence[Operation]) -> Work:
-        """What operations cost at the default clock without a cap, all of them covered; see clock.py."""
-        ratio, energy_ratio = self.learned.factors(operations, self.gpu)
+    def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
+        """What operations cost at the default clock, all of them covered; see clock.py and `Correction.factors`."""
+        ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
         works = np.array([not operation.is_identity for operation in operations], dtype=float)
         clock = float(self.gpu.boost_clock_mhz)
         return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)

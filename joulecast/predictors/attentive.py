@@ -140,8 +140,10 @@ class Attentive:
     host_s: Mapping[str, Mapping[str, float]]
     head: NetworkHead | None = None
 
-    def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        """See `Correction.factors`."""
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Correction.factors`; what a cap costs is not told apart."""
         return self.reader.factors(tuple(operations), gpu)
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:

@@ -38,8 +38,17 @@ class Correction(Protocol):
         """Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed."""
         ...
 
-    def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        """Device time over the least time of physics, and dynamic energy over what physics says; one value each."""
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """Device time over the least time of physics, and dynamic energy over what physics says; one value each.
+
+        Args:
+            operations: What runs, each in a loop of its own.
+            gpu: Where.
+            capped: With what the default power cap is known to cost in such a loop; without it, whoever asks lets the
+                clock fall for that.
+        """
         ...
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:

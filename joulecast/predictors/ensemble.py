@@ -47,9 +47,11 @@ class Ensemble:
             host_s[mode] = dict(zip(kinds, np.exp(np.array(weights) @ logs).tolist(), strict=True))
         return cls(tuple(members), tuple(weights), energy, host_s)
 
-    def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
         """See `Correction.factors`."""
-        time, energy = self._mean(lambda member: np.array(member.factors(operations, gpu)))
+        time, energy = self._mean(lambda member: np.array(member.factors(operations, gpu, capped=capped)))
         return time, energy
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:

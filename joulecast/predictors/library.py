@@ -85,8 +85,13 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
     return least
 
 
-def expected_ratio(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
     """Device time that tiles and power let expect at the default clock, over the least time of physics.
+
+    Args:
+        operations: What runs.
+        gpu: Where.
+        capped: With what the board's power cap costs, or as if there was none.
 
     Returns:
         One value per operation; 1 for what is no fp32 product.
@@ -106,7 +111,8 @@ def expected_ratio(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     tiled_s = np.maximum(np.cbrt(compute_s**3 + least.memory_s**3 + least.cache_s**3), 1e-9)
     computing = np.minimum(compute_s / tiled_s, 1.0)
     exponent = _SHORT_SHARE * (1 + tiled_s / (tiled_s + _LONG_S)) * computing
-    ratio: FloatArray = np.where(product, tiled_s / least.time_s * wanted_power(gpu) ** exponent, 1.0)
+    throttled = wanted_power(gpu) ** exponent if capped else 1.0
+    ratio: FloatArray = np.where(product, tiled_s / least.time_s * throttled, 1.0)
     if kernel_generation(gpu) == _PASCAL:
         slower = _PASCAL_SLOWER * np.sqrt(1 + n.reduction / _PASCAL_STEPS)
         ratio = np.where(product & (n.kind == KIND_PLACES["linear"]), ratio * slower, ratio)

@@ -98,7 +98,7 @@ def _timed(learned: Learned, gpu: GPU, measurement: NetworkMeasurement, network:
     return _Network(
         counts=np.array([entry.count for entry in network], dtype=float),
         least_s=LeastTimes.of(operations, gpu, measurement.clock_mhz or float(gpu.boost_clock_mhz)).time_s * works,
-        ratio=learned.ratio(operations, gpu),
+        ratio=learned.ratio(operations, gpu, capped=False),
         host_s=launch_s(operations, measurement.mode, learned.host_s),
         groups=half_groups(operations),
         measured_s=measurement.time_s,
@@ -160,7 +160,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> 
         operations = [entry.operation for entry in network]
         counts = np.array([entry.count for entry in network], dtype=float)
         device_s = LeastTimes.of(operations, gpu, clock).time_s
-        device_s = device_s * learned.ratio(operations, gpu)
+        device_s = device_s * learned.ratio(operations, gpu, capped=False)
         # No more than was measured: what the GPU does in that time is what draws the power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock) / measurement.time_s

@@ -32,7 +32,9 @@ class Roofline:
         """One launch like another."""
         return launch_times_s(())
 
-    def factors(self, operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
         """One for everything."""
         return np.ones(len(operations)), np.ones(len(operations))
 

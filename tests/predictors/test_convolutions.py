@@ -85,10 +85,10 @@ def test_tensor_cores_read_transposed_images():
     assert least(wide).bytes == 3 * images + weights
     point = conv((32, 64, 56, 56), 128, precision="tf32", kernel_size=1, padding=0)
     assert least(point).bytes == images + weights / 9
-    # Three channels are not loaded four at once: fp32 pipes compute them, and take as long as in fp32.
-    first = conv((32, 3, 224, 224), 64, stride=2)
-    both = LeastTimes.of([first, first.replace(precision="tf32")], A30, 1440).compute_s
-    assert both[1] == pytest.approx(both[0])
+    # Least times are of FLOPs at the peak there: smaller blocks, of which nothing is known, fill the waves.
+    small = conv((1, 64, 14, 14), 64)
+    fp32, tf32 = LeastTimes.of([small, small.replace(precision="tf32")], A30, 1440).compute_s
+    assert fp32 / tf32 > A30.peak_flops["tf32"] / A30.peak_flops["fp32"]
 
 
 def test_gradients_are_products_of_the_same_size():
