@@ -178,17 +178,27 @@ class Attentive:
             InputError: The transformer reads other tokens than these.
             KeyError, TypeError, ValueError: It is something else.
         """
-        if value["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:
-            raise InputError(
-                "a stored transformer reads other tokens",
-                given=str(value["tokens"])[:200],
-                allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers of physics",
-                hint="train it again",
-            )
+        require_same_tokens(value)
         ranges = {name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()}
         return cls(
             reader=Reader(encoder, tuple(value["vocabulary"]), ranges),
             energy=EnergyConstants.from_json(value["energy"]),
             host_s=host_times(value["host_s"]),
             head=None if value["head"] is None else NetworkHead.from_json(value["head"]),
+        )
+
+
+def require_same_tokens(value: Mapping[str, Any]) -> None:
+    """Refuse what `to_json` wrote of a transformer that reads other tokens than are made here.
+
+    Raises:
+        InputError: They are others.
+        KeyError: It says nothing of tokens.
+    """
+    if value["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:
+        raise InputError(
+            "a stored transformer reads other tokens",
+            given=str(value["tokens"])[:200],
+            allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers of physics",
+            hint="train it again",
         )

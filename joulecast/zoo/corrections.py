@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..errors import ZooError, unknown_name
 from ..predictors.any_gpu import Learned
-from ..predictors.attentive import Attentive
+from ..predictors.attentive import Attentive, require_same_tokens
 from ..predictors.contract import Correction
 from ..predictors.encoder import OnnxEncoder
 from ..predictors.ensemble import Ensemble
@@ -86,6 +86,7 @@ def _write_transformer(learned: Attentive) -> tuple[dict[str, Any], dict[str, by
 
 
 def _read_transformer(facts: Mapping[str, Any], files: Files) -> Attentive:
+    require_same_tokens(facts)  # (before weights whose shapes follow from them)
     weights = TransformerWeights.from_bytes(files[TRANSFORMER])
     vocabulary = facts["vocabulary"]
     if len(vocabulary) != weights.kinds or not all(isinstance(kind, str) for kind in vocabulary):
