@@ -8,8 +8,9 @@ kernels and from the data sheet:
   128x32 on Volta and Turing, and ampere_sgemm_128x128 on Ampere. A multiprocessor holds 128 x 128 outputs at a time,
   in one tile or in several, and starts up for as long as some 20 steps of the reduction take. Hopper and Ada
   are assumed to run Ampere's kernels in fp32: none was measured.
-- Power. A product that keeps every multiprocessor busy wants more power than boards of 70 W have. What short calls
-  show of that is about the square root of what is wanted over the cap, and from a millisecond on all of it.
+- Power. A product that keeps every multiprocessor busy wants more power than boards of 70 W have. Short calls of
+  batched products show about the square root of what is wanted over the cap, and those from a millisecond on all
+  of it; linear layers show nothing of it, and the square root.
 - Long reductions. Pascal's kernels for linear layers reach less of the peak the longer the reduction is (P100: 0.65 at
   4,096 and 0.27 at 65,536; P4: half of that), those of later generations do not. Counted here, trees do not take it
   for a law of all GPUs: without it, V100 and T4 were predicted a third too slow.
@@ -40,7 +41,7 @@ _OUTPUTS = 128 * 128  # That a multiprocessor computes at a time.
 _START_UP = 20.0  # A100: 16 to 22 steps from reductions of 32 to 256.
 # A last wave that is one quarter full takes 0.58 of a full one, half full 0.9 (64 x 64 on V100).
 _LAST_WAVE = 3
-_SHORT_SHARE, _LONG_S = 0.5, 1e-3
+_SHARE, _LONG_S = 0.5, 1e-3
 _PASCAL, _PASCAL_SLOWER, _PASCAL_STEPS = 6, 1.2, 4096.0
 _CAPABILITIES = {"gfx90a": 8, "gfx942": 8}
 
@@ -110,7 +111,7 @@ def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = Tru
     compute_s = np.where(in_tiles, own_s * tile_ratio(n, gpu), least.compute_s)
     tiled_s = np.maximum(np.cbrt(compute_s**3 + least.memory_s**3 + least.cache_s**3), 1e-9)
     computing = np.minimum(compute_s / tiled_s, 1.0)
-    exponent = _SHORT_SHARE * (1 + tiled_s / (tiled_s + _LONG_S)) * computing
+    exponent = _SHARE * (in_tiles + tiled_s / (tiled_s + _LONG_S)) * computing
     throttled = wanted_power(gpu) ** exponent if capped else 1.0
     ratio: FloatArray = np.where(product, tiled_s / least.time_s * throttled, 1.0)
     if kernel_generation(gpu) == _PASCAL:
