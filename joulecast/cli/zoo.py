@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import InputError, ZooError
+from ..errors import InputError, JoulecastError, ZooError
 from .arguments import AsJson, table
 
 if TYPE_CHECKING:
@@ -126,14 +126,15 @@ def verify_entries(
     """Check every file and the golden prediction of predictors; exit code 5 if any is damaged."""
     from ..zoo import entries
     from ..zoo.catalogue import load_any
-    from ..zoo.store import pulled
+    from ..zoo.store import pulled, pulled_folder
 
     failed = 0
     for name in names or sorted({*entries(), *pulled()}):
         try:
-            load_any(_folder(name))
+            # (what is here is looked at, also of a registry that may be out of reach)
+            load_any(pulled_folder(name) or _folder(name))
             typer.echo(f"{name}: as it was made")
-        except ZooError as error:
+        except JoulecastError as error:
             failed += 1
             typer.echo(f"{name}: {error}", err=True)
     if failed:
