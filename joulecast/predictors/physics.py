@@ -81,7 +81,8 @@ class LeastTimes:
         in_tiles = is_half & (n.is_product > 0) & (n.family != _CONVOLUTION)
         if in_tiles.any():
             longer = np.where(in_tiles, _half_tiles(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
-            compute_s, tiles_s, passed = compute_s * longer, tiles_s * longer, passed * longer
+            # (only what tiles compute and read is padded: a weight that one row meets passes once, as any does)
+            compute_s, tiles_s = compute_s * longer, tiles_s * longer
         parts = np.array([compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
         _put_convolutions(parts, operations, gpu, clock_mhz, way)
         return cls(*parts)

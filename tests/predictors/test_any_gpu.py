@@ -234,3 +234,16 @@ def test_device_times_come_before_loops():
     assert device_rows(bare) == []
     with pytest.raises(DatasetError, match="too few device times"):
         fit_any_gpu([bare], (), RECIPE)
+
+
+@pytest.mark.parametrize("name", ["A100 PCIe 80GB", "H100 SXM", "L4"])
+@pytest.mark.parametrize("outputs", [14336, 1024])
+def test_fewer_rows_in_half_precision_take_no_longer(name, outputs):
+    gpu = find_gpu(name)
+    rows = [1, 2, 8, 64, 512]
+    operations = [Operation("linear", [(n, 4096)], {"out_features": outputs}, precision="bf16") for n in rows]
+    least_s = LeastTimes.of(operations, gpu, gpu.boost_clock_mhz).time_s
+    assert (np.diff(least_s) >= -1e-9).all()
+    # A step of decoding reads the weights once.
+    wide = Operation("linear", [(1, 4096)], {"out_features": 14336}, precision="bf16")
+    assert LeastTimes.of([wide], gpu, gpu.boost_clock_mhz).time_s[0] < 2 * wide.bytes_read / gpu.memory_bandwidth
