@@ -153,5 +153,10 @@ def shape_text(shape: InputShape | None) -> str:
     return ", ".join(_one(item.shape) for item in inputs.positional)
 
 
+def titled(name: str, shape: InputShape | None) -> str:
+    """A network's name and shapes as a heading begins: a list of operations has a name alone."""
+    return f"{name} {shape_text(shape)}".rstrip()
+
+
 def _one(shape: Iterable[int]) -> str:
     return " x ".join(map(str, shape))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from .errors import InputError
-from .inputs import InputShape, shape_from_json, shape_text, shape_to_json
+from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .notebook import document, notes, table
 from .operation_list import OperationList
 from .operations import Operation, operation_text, real_precision
@@ -271,7 +271,7 @@ class Network:
         told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
         told += [f"left out: {d.count} x {d.name}" for d in self.dropped if d.reason != BOOKKEEPING]
         return document(
-            f"{self.name} {shape_text(self.input_shape)}".rstrip() + f", {self.mode}: {len(self)} operations, "
+            f"{titled(self.name, self.input_shape)}, {self.mode}: {len(self)} operations, "
             f"{self.calls} calls, {si(self.flops, 'FLOP')}",
             table(["operation", "calls", "work"], rows, frozenset({1, 2})),
             notes(told),

@@ -158,7 +158,15 @@ class Operation:
             shape = self.row.output(self.input_shapes, self.attributes)
         except (TypeError, IndexError, ZeroDivisionError) as error:
             raise InputError(f"these inputs and attributes do not make a {self.kind}", given=repr(self)) from error
-        return normalized_shape(shape)
+        try:
+            return normalized_shape(shape)
+        except InputError as error:
+            raise InputError(
+                f"these inputs and attributes do not make a {self.kind}",
+                given=repr(self),
+                allowed="what has an output of positive sizes",
+                hint=f"the output would be {shape!r}",
+            ) from error
 
     @cached_property
     def parameters(self) -> int:

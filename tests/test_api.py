@@ -90,6 +90,14 @@ def test_modules_lists_and_files(tmp_path):
     assert joulecast.predict(tmp_path / "n.json", None, "A30").energy_j == listed.energy_j
 
 
+def test_a_prediction_prints_without_what_is_known_of_errors():
+    prediction = joulecast.predict([(CONV, 1)], gpu="A30")
+    alone = joulecast.predict_operations([CONV], "A30")
+    for found in (prediction, alone):
+        assert found.interval(0.9) is not None
+        assert len(repr(found)) < 2000
+
+
 def test_operations_alone():
     predictions = joulecast.predict_operations([CONV, CONV.replace(precision="fp32")], "A30")
     assert predictions.time_s.shape == (2,)

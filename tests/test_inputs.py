@@ -7,7 +7,7 @@ import torch
 
 from joulecast import Network, Operation
 from joulecast.errors import InputError
-from joulecast.inputs import Input, Inputs, shape_from_json, shape_text, shape_to_json
+from joulecast.inputs import Input, Inputs, shape_from_json, shape_text, shape_to_json, titled
 from joulecast.networks import Entry
 
 SHAPES = [
@@ -29,6 +29,8 @@ def test_shapes_survive_json_and_are_printed(shape, text):
 def test_no_shape():
     assert shape_from_json(shape_to_json(None)) is None
     assert shape_text(None) == ""
+    assert titled("net", None) == "net"
+    assert titled("net", (8, 3)) == "net 8 x 3"
 
 
 def test_example_tensors_give_shape_and_type():

@@ -221,6 +221,12 @@ def test_real_precision(requested, kind, real):
         (("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 5}), InputError, "larger than"),
         (("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 1, "groups": 2}), InputError, "groups"),
         (("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 1, "stride": 0}), InputError, "do not make"),
+        (
+            ("linear", [(4, 4)], {"out_features": "x"}),
+            InputError,
+            "do not make a linear(.|\n)*out_features=x(.|\n)*next:",
+        ),
+        (("linear", [(4, 4)], {"out_features": -3}), InputError, "do not make a linear"),
         (("matmul", [(2, 3), (4, 5)]), InputError, "inner dimensions"),
         (("add", [(2, 3), (2, 4)]), InputError, "broadcast"),
         (("cat", [(2, 3), (3, 4)], {"dim": 0}), InputError, "concatenate"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..inputs import parse_shapes, shape_text
+from ..inputs import parse_shapes, titled
 from ..units import si
 from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, table
 from .queries import (
@@ -84,7 +84,7 @@ def best(
     mode = "training" if training else "inference"
     per_sample = " per sample" if len({choice.batch_size for choice in choices}) > 1 else ""
     words = OBJECTIVES[objective].words.removesuffix(per_sample)
-    typer.echo(f"{model} {shape_text(shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
+    typer.echo(f"{titled(model, shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
     typer.echo(_choices_text(choices, top))
     for line in left_out_lines(choices.left_out):
         typer.echo(line)

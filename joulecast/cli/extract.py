@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..csv_tables import network_csv
-from ..inputs import parse_shapes, shape_text
+from ..inputs import parse_shapes, titled
 from ..operations import operation_text
 from ..units import si
 from .arguments import (
@@ -102,7 +102,7 @@ def _operation_table(network: Network, top: int) -> str:
 def _network_text(network: Network, body: str) -> str:
     moved = sum(e.count * (e.operation.bytes_read + e.operation.bytes_written) for e in network)
     parts = [
-        f"{network.name} {shape_text(network.input_shape)}, {network.mode}",
+        f"{titled(network.name, network.input_shape)}, {network.mode}",
         "",
         body,
         "",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from ..inputs import parse_shapes, shape_text
+from ..inputs import parse_shapes, titled
 from ..operations import operation_text
 from ..units import si
 from .arguments import (
@@ -99,7 +99,7 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
     parts = [
-        f"{prediction.network} {shape_text(prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
+        f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
         f"{prediction.clock_mhz:g} MHz{_throttled_text(prediction)}",
         "",
         table(header, totals, frozenset({1})),

@@ -176,7 +176,7 @@ class GPU:
         ):
             raise InputError(
                 f"{self.name} cannot hold this graphics clock",
-                given=f"{clock_mhz} MHz" if isinstance(clock_mhz, int | float) else repr(clock_mhz),
+                given=f"{clock_mhz:.10g} MHz" if isinstance(clock_mhz, int | float) else repr(clock_mhz),
                 allowed=f"{self.min_clock_mhz} to {self.max_clock_mhz} MHz",
                 hint=f"leave the clock out for the default, {self.boost_clock_mhz} MHz",
             )
@@ -201,7 +201,7 @@ class GPU:
         ):
             raise InputError(
                 f"{self.name} cannot be held to this power",
-                given=f"{power_limit_w} W" if isinstance(power_limit_w, int | float) else repr(power_limit_w),
+                given=f"{power_limit_w:.10g} W" if isinstance(power_limit_w, int | float) else repr(power_limit_w),
                 allowed=f"{lowest:g} to {highest:g} W",
                 hint=f"leave the power limit out for the default, {self.power_limit_w:g} W",
             )

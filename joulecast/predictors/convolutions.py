@@ -241,6 +241,8 @@ class Convolutions(NamedTuple):
     def least(self, gpu: GPU, peak_flops: FloatArray) -> Work:
         """What they cost at least, in all passes of their mode.
 
+        Physics (physics.py) takes this of convolutions on fp32 pipes; for tensor cores it is a feature alone.
+
         Args:
             gpu: Where.
             peak_flops: FLOPs per second of the precision of each, in terms of which its FLOPs are given.

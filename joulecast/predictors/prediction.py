@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -118,7 +118,7 @@ class Prediction:
     power_limit_w: float
     held_clock_mhz: float
     operations: tuple[OperationCost, ...]
-    spread: NetworkSpread | None
+    spread: NetworkSpread | None = field(repr=False)
     notes: tuple[str, ...] = ()
     idle_power_w: float = 0.0
 

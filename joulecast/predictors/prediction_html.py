@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ..inputs import shape_text
+from ..inputs import titled
 from ..notebook import Bar, Picture, bars, document, notes, short, table
 from ..operations import operation_text
 from ..units import si
@@ -56,7 +56,7 @@ def html(prediction: Prediction) -> str:
     if prediction.uncovered:
         told.insert(0, f"incomplete: {len(prediction.uncovered)} operations are not covered, and not in the totals")
     return document(
-        f"{prediction.network} {shape_text(prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
+        f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
         f"{prediction.clock_mhz:g} MHz",
         quantity_table(prediction, prediction.interval(LEVEL) if prediction.supports(LEVEL) else None),
         table(header, rows, frozenset({1, 2, 3, 4, 5})),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -106,8 +106,8 @@ class OperationPredictions:
     source: tuple[Source, ...]
     static_power_w: float
     held_clock_mhz: FloatArray
-    work: Work | None = None
-    spread: OperationSpread | None = None
+    work: Work | None = field(default=None, repr=False)
+    spread: OperationSpread | None = field(default=None, repr=False)
     power_range_w: tuple[float, float] = (0.0, math.inf)
 
     def interval(self, level: float = 0.9) -> OperationIntervals | None:

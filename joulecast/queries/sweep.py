@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, overload
 
 from ..csv_tables import table_csv
-from ..inputs import InputShape, shape_text, shape_to_json
+from ..inputs import InputShape, shape_to_json, titled
 from ..notebook import Picture
 from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
@@ -72,7 +72,7 @@ class Sweep:
     @property
     def job(self) -> str:
         """What is run, in a few words: "resnet50 32 x 3 x 224 x 224, inference"."""
-        return f"{self.network} {shape_text(self.input_shape)}".rstrip() + f", {self.mode}"
+        return f"{titled(self.network, self.input_shape)}, {self.mode}"
 
     def best(self, objective: str | None = None) -> Choice:
         """The row with the least of an objective; None for the sweep's own.

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from ..errors import InputError
 
 _LEAST = {"port": 0, "cached_answers_bytes": 0}
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class Settings:
                     given=value,
                     allowed=f"at least {least}" if field.type == "int" else "more than 0",
                 )
+        if self.port > _LAST_PORT:
+            raise InputError("there is no such port", given=self.port, allowed=f"0 to {_LAST_PORT}; 0 for any free one")
         if any(
             len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token for token in self.tokens
         ):

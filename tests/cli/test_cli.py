@@ -86,7 +86,12 @@ def test_what_is_not_covered_is_printed(call):
         (("predict", "resnet50", "1,1,224,224", "--gpu", "A30"), 3, "conv1"),
         (("predict", "resnet50", "0,3,224,224", "--gpu", "A30"), 2, "positive integers"),
         (("predict", "resnet50", "a,b", "--gpu", "A30"), 2, "32,3,224,224"),
-        (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--clock", "9999"), 2, "210 to 1440 MHz"),
+        (
+            ("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--clock", "9999"),
+            2,
+            "9999 MHz\nallowed: 210 to 1440 MHz",
+        ),
+        (("serve", "--port", "99999"), 2, "no such port"),
         (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--precision", "fp8"), 2, "fp32"),
         (("predict", "resnet50", "1,3,224,224", "--gpu", "A30", "--json", "--csv"), 2, "either"),
         (("predict", "nothere.json", "--gpu", "A30"), 2, "cannot be read"),

@@ -229,7 +229,14 @@ def test_a_promoted_predictor_answers_from_then_on(small_entry, tmp_path, stoppe
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"max_batch": 0}, {"tokens": ("short",)}, {"root_path": "x/"}, {"log_level": "loud"}, {"max_seconds": 0.0}],
+    [
+        {"max_batch": 0},
+        {"tokens": ("short",)},
+        {"root_path": "x/"},
+        {"log_level": "loud"},
+        {"max_seconds": 0.0},
+        {"port": 65536},
+    ],
 )
 def test_settings_are_checked(wrong):
     with pytest.raises(InputError):
