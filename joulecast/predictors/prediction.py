@@ -41,7 +41,7 @@ class OperationCost:
         count: Calls per iteration.
         module_paths: Where in the model.
         device_time_s: Seconds that the GPU works on it.
-        power_w: Board power while it does.
+        power_w: Board power while it does. Above the cap where others draw less: the cap holds for the network.
         energy_j: Joules, with its share of static energy; these sum up to the network's.
         source: measured, modelled or missing.
         bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
