@@ -238,8 +238,10 @@ class EnergyConstants:
         """How often each constant is paid: an array of shape (operations, 5) in the order of the fields."""
         n = numbers_of(operations)
         tensor = by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")) > 0
+        # What fills up the tiles of tensor cores is zeros, which switch nothing: a step of decoding has one row of 64.
+        done = np.where(n.element_bytes == _HALF, n.flops, n.computed_flops)
         # TF32 multiplies numbers of twice the width.
-        flops = n.computed_flops * by_precision(n.precision, lambda p: 1.0 + (gpu.running_precision(p) == "tf32"))
+        flops = done * by_precision(n.precision, lambda p: 1.0 + (gpu.running_precision(p) == "tf32"))
         moved = n.bytes_read + n.bytes_written
         hbm = "HBM" in (gpu.memory_type or "HBM")
         logic = process_factor(gpu) * relative_voltage(gpu, clock_mhz) ** 2

@@ -22,7 +22,14 @@ from joulecast.predictors.device_row import DeviceRow
 from joulecast.predictors.half_precision import HalfPrecision
 from joulecast.predictors.library import expected_ratio
 from joulecast.predictors.network_fits import learn_from_networks
-from joulecast.predictors.physics import PRIOR_ENERGY, LeastTimes, process_factor, relative_voltage, static_power_w
+from joulecast.predictors.physics import (
+    PRIOR_ENERGY,
+    EnergyConstants,
+    LeastTimes,
+    process_factor,
+    relative_voltage,
+    static_power_w,
+)
 from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipe import BoostingRecipe
 from joulecast.predictors.transformer_recipe import TransformerRecipe
@@ -247,3 +254,12 @@ def test_fewer_rows_in_half_precision_take_no_longer(name, outputs):
     # A step of decoding reads the weights once.
     wide = Operation("linear", [(1, 4096)], {"out_features": 14336}, precision="bf16")
     assert LeastTimes.of([wide], gpu, gpu.boost_clock_mhz).time_s[0] < 2 * wide.bytes_read / gpu.memory_bandwidth
+
+
+def test_decoding_computes_what_it_asks_for():
+    """One row of queries against 2,048 keys: the energy of its FLOPs, not of the rows that fill up its tile."""
+    gpu = find_gpu("A100 PCIe 80GB")
+    query, keys = (8, 32, 1, 128), (8, 8, 2049, 128)
+    step = Operation("attention", [query, keys, keys], precision="bf16")
+    paid = EnergyConstants.parts([step], np.array([1e-4]), gpu, gpu.boost_clock_mhz)
+    assert paid[0, 1] == pytest.approx(step.flops)
