@@ -102,8 +102,8 @@ class Blocks(NamedTuple):
         flops: FloatArray = np.maximum(np.ceil(self.number / sms), _LEAST_WAVES) * (sms * self.flops)
         return flops
 
-    def times_s(self, gpu: GPU, peak_flops: FloatArray) -> FloatArray:
-        """Seconds of each way, on tensor cores with a peak for each convolution."""
+    def times_s(self, gpu: GPU, peak_flops: FloatArray | float) -> FloatArray:
+        """Seconds of each way, on tensor cores with a peak for each convolution, or one for all."""
         compute_s = self.flops_on(gpu.sms)
         compute_s[:_TENSOR] /= gpu.peak_flops["fp32"]
         compute_s[_TENSOR] /= peak_flops
@@ -238,20 +238,13 @@ class Convolutions(NamedTuple):
         taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
         return taken
 
-    def least(self, gpu: GPU, peak_flops: FloatArray) -> Work:
-        """What they cost at least, in all passes of their mode.
-
-        Physics (physics.py) takes this of convolutions on fp32 pipes; for tensor cores it is a feature alone.
-
-        Args:
-            gpu: Where.
-            peak_flops: FLOPs per second of the precision of each, in terms of which its FLOPs are given.
-        """
-        taken = self._taken(self.forward.times_s(gpu, peak_flops), gpu, peak_flops)
+    def least(self, gpu: GPU) -> Work:
+        """What they cost at least on fp32 pipes, in all passes of their mode."""
+        peak_flops = gpu.peak_flops["fp32"]
+        taken = np.argmin(self.forward.times_s(gpu, peak_flops)[:_TENSOR], axis=0)
         each = np.arange(len(taken))
         flops = self.forward.flops_on(gpu.sms)[taken, each] * self.passes
-        on_pipes = np.where(taken == _TENSOR, 1.0, peak_flops / gpu.peak_flops["fp32"])
-        return Work(flops * on_pipes, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
+        return Work(flops, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
 
     def features(self, gpu: GPU, peak_flops: FloatArray) -> FloatArray:
         """Convolutions as each way sees them; 0 for other operations.

@@ -116,10 +116,9 @@ def _put_convolutions(
     small batches up to four times slower (with them, ResNet-101 on A100 and A10 was 40 % too slow).
     """
     dense = OperationList.of(operations).derived(dense_convolutions)
-    peak = peak_flops(dense.precision, gpu)
-    on_pipes = peak <= gpu.peak_flops["fp32"]
-    work = dense.least(gpu, peak)
-    compute_s, memory_s = work.flops / peak, work.bytes / reached_bandwidth(gpu)
+    on_pipes = peak_flops(dense.precision, gpu) <= gpu.peak_flops["fp32"]
+    work = dense.least(gpu)
+    compute_s, memory_s = work.flops / gpu.peak_flops["fp32"], work.bytes / reached_bandwidth(gpu)
     cache_s = (work.bytes + work.flops * dense.element_bytes / _TILE) / way
     together = np.cbrt(_cubed(compute_s) + _cubed(memory_s))
     # At the boost clock, so that each part follows the clock as it does elsewhere.
