@@ -23,7 +23,8 @@ from joulecast.zoo import find_predictor
     ],
 )
 def test_every_clock_is_as_if_its_operations_were_predicted_there(gpu, cap_w, precision):
-    network = joulecast.extract("resnet18", (32, 3, 224, 224), precision=precision)
+    # (without an fp32 product, of which networks take off what the cap costs it by itself)
+    network = joulecast.extract("squeezenet1_0", (32, 3, 224, 224), precision=precision)
     predictor = find_predictor(gpu, "inference")
     prepared = predictor.prepared(network, cap_w)
     cap = prepared.power_limit_w
@@ -62,3 +63,16 @@ def test_refuses_as_predict_does():
             prepared.at(**wrong)
     with pytest.raises(InputError):
         prepared.predictor.prepared(network, 10_000.0)
+
+
+def test_products_of_a_network_pay_for_the_cap_once():
+    """What a loop of fp32 products loses to a cap is in its own time; in a network the common clock falls for it."""
+    predictor = find_predictor("T4", "inference").operations
+    operations = [
+        joulecast.Operation("linear", [(8192, 4096)], {"out_features": 4096}),
+        joulecast.Operation("matmul", [(64, 512, 512), (64, 512, 512)]),
+        joulecast.Operation("relu", [(8192, 4096)]),
+    ]
+    alone, inside = predictor.predict(operations), predictor.uncapped(operations)
+    assert (inside.device_time_s[:2] < 0.9 * alone.device_time_s[:2]).all()
+    assert inside.device_time_s[2] == pytest.approx(alone.device_time_s[2])
