@@ -25,7 +25,7 @@ class Slower(Roofline):
 
     ratio: float = 1.0
 
-    def factors(self, operations, gpu):
+    def factors(self, operations, gpu, *, capped=True):
         return np.full(len(operations), self.ratio), np.ones(len(operations))
 
     def in_network(self, operations, counts, gpu):
