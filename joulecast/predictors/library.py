@@ -101,11 +101,11 @@ def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = Tru
         InputError: An operation's precision does not exist on the GPU.
     """
     n = numbers_of(operations)
-    least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
     in_fp32 = by_precision(n.precision, lambda p: float(gpu.running_precision(p) == "fp32")) > 0
     product = (n.is_product > 0) & (n.is_convolution == 0) & in_fp32
     if not product.any():
         return np.ones(len(product))
+    least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
     in_tiles = product & (n.kind == KIND_PLACES["matmul"])
     own_s = n.flops / gpu.peak_flops["fp32"]
     compute_s = np.where(in_tiles, own_s * tile_ratio(n, gpu), least.compute_s)

@@ -113,7 +113,7 @@ def _put_convolutions(
     """Put the least times of dense convolutions in the place of what their FLOPs alone say; way in bytes per second.
 
     Those on tensor cores stay as they are: their blocks and splits are not known, and whole waves of 128 x 64 make
-    small batches up to four times slower (with them, ResNet-101 on A100 and A10 was 40 % too slow).
+    small batches several times slower than FLOPs do (with them, ResNet-101 on A100 and A10 came out far too slow).
     """
     dense = OperationList.of(operations).derived(dense_convolutions)
     on_pipes = peak_flops(dense.precision, gpu) <= gpu.peak_flops["fp32"]

@@ -1,8 +1,6 @@
-"""From a transformer in torch to the weights that are stored, and back, to train on. Needs torch."""
+"""From a transformer in torch to the weights that are stored. Needs torch."""
 
 from __future__ import annotations
-
-import torch
 
 from ..errors import ZooError
 from .transformer import OperationTransformer
@@ -26,25 +24,3 @@ def weights_of(model: OperationTransformer, recipe: TransformerRecipe) -> Transf
     """The weights of a transformer that was made by a recipe."""
     arrays = {name: weights.detach().numpy() for name, weights in model.state_dict().items()}
     return TransformerWeights(arrays, recipe.heads, recipe.distance_weighting)
-
-
-def transformer_of(weights: TransformerWeights, recipe: TransformerRecipe) -> OperationTransformer:
-    """The transformer that has these weights.
-
-    Args:
-        weights: As stored.
-        recipe: That it was made by.
-
-    Raises:
-        ZooError: The recipe makes another transformer.
-    """
-    model = OperationTransformer(recipe, weights.kinds)
-    try:
-        model.load_state_dict({name: torch.tensor(array) for name, array in weights.arrays.items()})
-    except RuntimeError as error:
-        raise ZooError(
-            "these are not the weights of this transformer",
-            hint=str(error).splitlines()[0],
-            allowed=f"what a recipe with {recipe} stored",
-        ) from error
-    return model

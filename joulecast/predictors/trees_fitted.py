@@ -44,8 +44,7 @@ def forest_to_onnx(regressor: ForestRegressor) -> bytes:
     model: Any = convert_sklearn(
         regressor.model, initial_types=[(INPUT, FloatTensorType([None, columns]))], target_opset=_OPSET, name="forest"
     )
-    serialized: bytes = model.SerializeToString(deterministic=True)
-    return serialized
+    return _serialized(model)
 
 
 def boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
@@ -65,5 +64,9 @@ def boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
     model: Any = convert_xgboost(
         regressor.model, "boosting", [(INPUT, FloatTensorType([None, columns]))], target_opset=_XGBOOST_OPSET
     )
+    return _serialized(model)
+
+
+def _serialized(model: Any) -> bytes:
     serialized: bytes = model.SerializeToString(deterministic=True)
     return serialized

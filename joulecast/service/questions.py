@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
@@ -222,11 +222,35 @@ class ExplainQuestion(_Strict):
     )
 
 
+_WORDS: Mapping[str, Sequence[str | None]] = {
+    "mode": MODES,
+    "precision": get_args(RequestedPrecision),
+    "composition": (None, "overlap", "sum"),
+}
+_OPERATION_WORDS: Mapping[str, Sequence[str | None]] = {"mode": MODES, "precision": PRECISIONS}
+
+
+def _require(place: str, question: BaseModel, words: Mapping[str, Sequence[str | None]]) -> None:
+    for name, allowed in words.items():
+        if (given := getattr(question, name)) not in allowed:
+            listed = ", ".join(word for word in allowed if word)
+            raise ValueError(f"{place}.{name}: {given!r} is none of {listed}")
+
+
 class BatchQuestion(_Strict):
-    """Many predictions at once. Each is answered, or refused, for itself."""
+    """Many predictions at once. Each is answered, or refused, for itself, if all are as the document says."""
 
     requests: Annotated[list[PredictQuestion], Field(min_length=1)]
     details: bool = Field(False, description="Whether to list the operations of each.")
+
+    @model_validator(mode="after")
+    def _known_words(self) -> Self:
+        """Words are those that the document lists. (Asked alone, the library refuses others, and that is the answer.)"""
+        for place, request in enumerate(self.requests):
+            _require(f"requests.{place}", request, _WORDS)
+            for item in request.operations or ():
+                _require(f"requests.{place}.operations", item, _OPERATION_WORDS)
+        return self
 
     model_config = ConfigDict(
         json_schema_extra={

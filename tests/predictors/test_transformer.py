@@ -33,9 +33,8 @@ from joulecast.predictors.transformer_weights import TransformerWeights
 torch = pytest.importorskip("torch")
 
 from joulecast.predictors.transformer import OperationTransformer  # noqa: E402
-from joulecast.predictors.transformer_files import transformer_of, weights_of  # noqa: E402
+from joulecast.predictors.transformer_files import weights_of  # noqa: E402
 from joulecast.predictors.transformer_fit import TorchEncoder, fit_transformer  # noqa: E402
-from joulecast.predictors.transformer_optimizer import Muon, orthogonalized  # noqa: E402
 
 TINY = TransformerRecipe(width=16, heads=2, kind_layers=1, kind_feed_forward=2, epochs=40, batch=32, learning_rate=1e-2)
 QUICK = replace(TINY, epochs=1, together=0.5)
@@ -228,38 +227,6 @@ def test_what_lies_beyond_the_training_data_is_taken_for_its_edge():
     assert not np.allclose(one, third)
 
 
-def test_orthogonalized():
-    torch.manual_seed(0)
-    for shape in ((3, 8, 8), (2, 24, 8), (2, 8, 24)):
-        singular = torch.linalg.svdvals(orthogonalized(1e-3 * torch.randn(shape)))
-        # Its iterations do not converge, but reach this band from any value that is no smaller than a hundredth.
-        assert singular.median() > 0.65
-        assert singular.max() < 1.25
-
-
-@pytest.mark.parametrize("shape", [(6, 6), (12, 4), (3, 12, 4)], ids=str)
-def test_a_step_of_muon_moves_all_directions_of_the_gradient_alike(shape):
-    torch.manual_seed(0)
-    matrices = torch.zeros(shape, requires_grad=True)
-    matrices.grad = torch.randn(shape)
-    Muon([matrices], 0.1).step()
-    left, _, right = torch.linalg.svd(matrices.grad, full_matrices=False)
-    moved = (left.mT @ -matrices.detach() @ right.mT) / (0.1 * (shape[-2] / shape[-1]) ** 0.5)
-    along = moved.diagonal(dim1=-2, dim2=-1)
-    assert (along - 1).abs().max() < 0.4
-    assert (moved - torch.diag_embed(along)).abs().max() < 1e-4
-
-
-def test_muon_goes_on_in_the_direction_of_the_last_steps():
-    matrix = torch.zeros(4, 4, requires_grad=True)
-    optimizer = Muon([matrix], 0.1)
-    for gradient in (torch.eye(4), torch.zeros(4, 4)):
-        before = matrix.detach().clone()
-        matrix.grad = gradient
-        optimizer.step()
-        assert (before - matrix.detach()).diagonal().min() > 0.05
-
-
 def test_muon_moves_what_reads_tokens_and_layers():
     model = OperationTransformer(TINY, 4)
     matrices = {id(matrix) for matrix in model.matrices()}
@@ -332,9 +299,7 @@ def test_stored_weights_round_trip(quick):
     weights = weights_of(quick.reader.encoder.model, QUICK)
     again = TransformerWeights.from_bytes(weights.to_bytes())
     assert (again.heads, again.distance_weighting) == (2, True)
-    assert weights_of(transformer_of(again, QUICK), QUICK).to_bytes() == weights.to_bytes()
-    with pytest.raises(ZooError, match="not the weights of this"):
-        transformer_of(again, replace(QUICK, width=8))
+    assert again.to_bytes() == weights.to_bytes()
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)

@@ -83,6 +83,24 @@ def test_a_batch_keeps_its_order_and_its_faults(service):
     assert "unknown GPU" in table[1]["problem"]
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"mode": "learning"},
+        {"precision": "fp31"},
+        {"composition": "product"},
+        {"operations": [{"kind": "relu", "input_shapes": [[8]], "precision": "default"}], "model": None},
+    ],
+    ids=str,
+)
+def test_a_batch_with_a_word_that_the_document_does_not_list_is_refused(service, wrong):
+    request = {name: value for name, value in {**RESNET, **wrong}.items() if value is not None}
+    answer = service.ask("/v1/predict/batch", {"requests": [RESNET, request]})
+    assert answer.status == 422
+    assert "requests.1" in answer.text
+    assert "is none of" in answer.text
+
+
 def test_extracts(service):
     network = joulecast.extract("gpt2", (1, 32), mode="training", optimizer="adamw")
     question = {"model": "gpt2", "input_shape": [1, 32], "mode": "training", "optimizer": "adamw"}
