@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from ..inputs import parse_shapes
 from ..operations import MODES, PRECISIONS, RequestedPrecision
@@ -245,7 +246,7 @@ class BatchQuestion(_Strict):
 
     @model_validator(mode="after")
     def _known_words(self) -> Self:
-        """Words are those that the document lists. (Asked alone, the library refuses others, and that is the answer.)"""
+        """Words are those that the document lists. Asked alone, the library refuses others, and that is the answer."""
         for place, request in enumerate(self.requests):
             _require(f"requests.{place}", request, _WORDS)
             for item in request.operations or ():
@@ -266,6 +267,9 @@ class BatchQuestion(_Strict):
     )
 
 
+_Question = TypeVar("_Question", bound=Subject)
+
+
 class _Query(BaseModel):
     """A subject in a query string: a shape is a text such as 32,3,224,224; several, or name=shape, are repeated."""
 
@@ -280,11 +284,20 @@ class _Query(BaseModel):
     cache_length: TextSize | None = None
     format: Format | None = Field(None, description="json or csv; or ask by the header Accept.")
 
-    def fields(self) -> dict[str, Any]:
-        """What the body of the same question would say."""
+    def question(self, kind: type[_Question]) -> _Question:
+        """What the body of the same question would say.
+
+        Raises:
+            InputError: A text is no shape.
+            RequestValidationError: The body would be refused.
+        """
         shape = _plain(parse_shapes(self.input_shape))
         given = self.model_dump(exclude_none=True, exclude={"format", "input_shape"})
-        return {**given, "input_shape": shape}
+        try:
+            return kind(**given, input_shape=shape)
+        except ValidationError as error:
+            faults = [{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors()]
+            raise RequestValidationError(faults) from error
 
 
 class PredictQuery(_Query):

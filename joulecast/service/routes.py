@@ -125,7 +125,7 @@ async def _ask(
 @questions.get("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
     """Predict time, power and energy of one iteration of a model that has a name."""
-    question = PredictQuestion(**query.fields())
+    question = query.question(PredictQuestion)
     return await _ask(request, query.format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
 
 
@@ -161,7 +161,7 @@ async def explain(request: Request, question: ExplainQuestion) -> Response:
 @questions.get("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
 async def sweep_by_name(request: Request, query: Annotated[SweepQuery, Query()]) -> Response:
     """Predict a model that has a name on GPUs over their clocks."""
-    question = SweepQuestion(**query.fields())
+    question = query.question(SweepQuestion)
     return await _ask(request, query.format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
 
 
@@ -174,7 +174,7 @@ async def sweep(request: Request, question: SweepQuestion, format: FormatQuery =
 @questions.get("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
 async def best_by_name(request: Request, query: Annotated[BestQuery, Query()]) -> Response:
     """Choose the GPU and the clock for a model that has a name."""
-    question = BestQuestion(**query.fields())
+    question = query.question(BestQuestion)
     return await _ask(request, query.format, lambda a: a.best(question), choices_json, choices_csv)
 
 
@@ -187,7 +187,7 @@ async def best(request: Request, question: BestQuestion, format: FormatQuery = N
 @questions.get("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
 async def extract_by_name(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
     """List the operations of a model that has a name."""
-    question = ExtractQuestion(**query.fields())
+    question = query.question(ExtractQuestion)
     return await _ask(request, query.format, lambda a: a.extract(question), Network.to_json, network_csv)
 
 

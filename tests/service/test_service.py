@@ -83,6 +83,13 @@ def test_a_batch_keeps_its_order_and_its_faults(service):
     assert "unknown GPU" in table[1]["problem"]
 
 
+@pytest.mark.parametrize("question", ["predict?gpu=A30&", "best?", "sweep?", "extract?"])
+def test_a_query_is_held_to_what_a_body_is_held_to(service, question):
+    answer = service.ask(f"/v1/{question}model=resnet18&input_shape=9999999999999,3,224,224")
+    assert answer.status == 422
+    assert answer.json["title"].startswith("input_shape")
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
