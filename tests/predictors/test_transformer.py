@@ -361,11 +361,11 @@ def test_predicting_needs_no_torch(quick, tmp_path):
     (tmp_path / "weights").write_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
     script = (
         "import sys, joulecast as j\n"
-        "from joulecast.predictors.encoder import OnnxEncoder\n"
-        "from joulecast.predictors.any_gpu import AnyGpuPredictor\n"
-        "from joulecast.predictors.attentive import Attentive\n"
+        "from joulecast.predictors.transformer.encoder import OnnxEncoder\n"
+        "from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor\n"
+        "from joulecast.predictors.transformer.attentive import Attentive\n"
         "from joulecast.hardware import find_gpu\n"
-        "from joulecast.predictors.transformer_weights import TransformerWeights\n"
+        "from joulecast.predictors.transformer.weights import TransformerWeights\n"
         "weights = TransformerWeights.from_bytes(open(sys.argv[1], 'rb').read())\n"
         f"learned = Attentive.from_json({quick.to_json()!r}, OnnxEncoder(weights))\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
