@@ -98,12 +98,7 @@ class Learned:
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
     def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """Have operations looked at for many GPUs at once: an operation takes much the same way through trees on all.
-
-        Args:
-            operations: In precisions that all these GPUs have; the list remembers for `ratio`.
-            gpus: Where they will be asked for.
-        """
+        """See `Correction.foresee`: an operation takes much the same way through trees on all GPUs."""
         found = operations.derived(_foreseen)
         by_regressor: dict[Regressor, list[GPU]] = {}
         for gpu in gpus:

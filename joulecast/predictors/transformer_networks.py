@@ -18,6 +18,7 @@ import numpy as np
 from ..datasets import NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
+from ..operation_list import OperationList
 from ..operations import MODES
 from .any_gpu import AnyGpuPredictor
 from .attentive import Attentive
@@ -109,7 +110,7 @@ def _made_up(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Generat
         shape = (int(networks), MADE_UP_LENGTH)
         some = [group[place] for place in draw.choice(len(group), shape).ravel().tolist()]
         counts = draw.geometric(1 / _MEAN_COUNT, shape).astype(float)
-        operations = tuple(row.operation for row in some)
+        operations = OperationList(row.operation for row in some)
         device_s = base.reader.device_s(operations, gpu).reshape(shape)
         measured_s = np.array([row.device_s for row in some]).reshape(shape)
         launches_s = launch_s(operations, mode, base.host_s).reshape(shape)
