@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ..hardware import GPU
 from ..networks import Network
-from ..predictors.any_gpu import AnyGpuPredictor
+from ..predictors.any_gpu.predictor import AnyGpuPredictor
 from ..predictors.contract import Correction
-from ..predictors.features import FloatArray
 from ..predictors.over_clocks import OverClocks, predict_over_clocks
+from ..predictors.physics.features import FloatArray
 from ..predictors.prediction import NetworkPredictor
 from .memory import MemoryNeed
 from .question import Variant

@@ -1,0 +1,272 @@
+"""An operation on a GPU as a short sequence of tokens, as a transformer reads it.
+
+Eleven tokens, each in a role: what runs (kind), where (machine), how much (work, waves), how large (batch, rows,
+columns, reduction), what convolutions and poolings add (window, channels), and what boosted trees see of it (physics).
+A token is a vector of numbers; everything that depends on the GPU is relative to it, and to its default clock, where
+operations were measured, as in relative.py: what is learned of them there holds at other clocks, where only the least
+time changes.
+
+A size stands in a token several times: as a logarithm, as its place between powers of two (so that each octave can be
+learned apart; Gorishniy et al., NeurIPS 2022, call it piecewise linear encoding), by how well it fills tiles, and by
+what divides it. In a single run, places between powers of two lowered the mean error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...hardware import GPU
+from ...kinds import KINDS
+from ...operation_list import OperationList
+from ...operations import ELEMENT_BYTES, Operation
+from ...rules import size
+from ..physics.features import FloatArray, by_precision, numbers_of
+from ..physics.least_times import LeastTimes
+from ..physics.relative import RELATIVE_NAMES, _generation, relative_features
+
+ROLES: tuple[str, ...] = (
+    "kind",
+    "machine",
+    "work",
+    "waves",
+    "batch",
+    "rows",
+    "columns",
+    "reduction",
+    "window",
+    "channels",
+    "physics",
+)
+"""The tokens of an operation, in their order."""
+
+# What other tokens tell: the kind and the GPU.
+_TOLD = ("family_", "kind_", "generation", "log_ridge", "log_sms", "log_watts_per_tflops")
+_PHYSICS = [place for place, name in enumerate(RELATIVE_NAMES) if not name.startswith(_TOLD)]
+PHYSICS_NAMES: tuple[str, ...] = tuple(RELATIVE_NAMES[place] for place in _PHYSICS)
+"""The numbers of the token `physics`: features of relative.py, in units that training finds."""
+
+WIDTH = max(36, len(PHYSICS_NAMES))
+"""Numbers per token; what a role does not use is zero."""
+
+IN_NETWORK = 4
+"""Numbers at the end of the token `kind` that say what the operation is to its network; zero where it is alone."""
+
+# Where numbers stand in the tokens `kind` and `work`.
+_TENSOR_CORES = 2
+_AMOUNTS, _TOUCHED, _PARAMETERS, _PLACES = 2, 6, 7, 8
+
+UNKNOWN = ""
+"""The first kind of every vocabulary: all that were not in the training data."""
+
+_TILES = ((64, 64), (128, 64), (128, 128), (256, 128))  # Rows and columns per thread block in cuBLAS and cuDNN.
+_FILLS = (32.0, 64.0, 128.0)
+_DIVISORS = (2, 4, 8, 16, 32, 64, 128)
+_ELEMENTS_PER_BLOCK = 1024.0
+_LEAST_S = 1e-12
+_KEPT = 20_000  # Operations whose attributes are read once, for all GPUs.
+_LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it only one of them matters.
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Operations on one GPU.
+
+    Args:
+        values: Shape (operations, len(ROLES), WIDTH).
+        families: Index into FAMILIES, one per operation.
+        kinds: Index into a vocabulary, one per operation.
+        least: The least times that predictions relate to, at one clock.
+    """
+
+    values: NDArray[np.float32]
+    families: NDArray[np.int64]
+    kinds: NDArray[np.int64]
+    least: LeastTimes
+
+
+def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabulary: Sequence[str]) -> Tokens:
+    """Describe operations on a GPU.
+
+    Args:
+        operations: At least one.
+        gpu: Where they run.
+        clock_mhz: Graphics clock that the least times are for.
+        vocabulary: The kinds that are told apart, UNKNOWN first.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    operations = OperationList.of(operations)
+    default_mhz = float(gpu.boost_clock_mhz)
+    at_default = LeastTimes.of(operations, gpu, default_mhz)
+    n = numbers_of(operations)
+    values = operations.derived(_same_everywhere).copy()
+    kind, machine, work, waves, physics = (
+        values[:, ROLES.index(role)] for role in ("kind", "machine", "work", "waves", "physics")
+    )
+    kind[:, _TENSOR_CORES] = by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32"))
+    machine[:, : len(_machine(gpu))] = _machine(gpu)
+    _put_work(work, n, gpu, at_default)
+    _put_waves(waves, n, gpu)
+    physics[:, : len(PHYSICS_NAMES)] = _physics(operations, gpu)
+    known = {kind: index for index, kind in enumerate(vocabulary)}
+    indices = np.array([known.get(kind, 0) for kind in KINDS])
+    return Tokens(
+        values,
+        n.family.astype(np.int64),
+        indices[n.kind.astype(np.int64)],
+        at_default if clock_mhz == default_mhz else LeastTimes.of(operations, gpu, clock_mhz),
+    )
+
+
+def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
+    """Tokens with the numbers that are the same on all GPUs, zeros in the place of the others; to be read only."""
+    n = numbers_of(operations)
+    moved = n.bytes_read + n.bytes_written
+    amounts = [np.log(amount + 1) / 8 - 2 for amount in (n.flops, moved, n.bytes_written, n.input_size)]
+    values = np.zeros((len(operations), len(ROLES), WIDTH), dtype=np.float32)
+    for role, first, columns in (
+        ("kind", 0, np.column_stack([n.is_training, n.element_bytes == ELEMENT_BYTES["fp16"]])),
+        ("work", _AMOUNTS, np.column_stack(amounts)),
+        ("work", _PARAMETERS, np.log(n.parameters + 1)[:, None] / 8),
+        ("batch", 0, _one_size(n.batch)),
+        ("rows", 0, _one_size(n.rows)),
+        ("columns", 0, _one_size(n.columns)),
+        ("reduction", 0, _one_size(n.reduction)),
+        ("window", 0, np.array([_window(operation) for operation in operations])),
+        ("channels", 0, np.array([_channels(operation) for operation in operations])),
+    ):
+        values[:, ROLES.index(role), first : first + columns.shape[1]] = columns
+    values.flags.writeable = False
+    return values
+
+
+def in_network(
+    values: NDArray[np.float32], counts: FloatArray, device_s: FloatArray, host_s: FloatArray
+) -> NDArray[np.float32]:
+    """Tokens of a network's operations, told what each is to it.
+
+    Args:
+        values: Of its operations, each alone; shape (..., operations, len(ROLES), WIDTH).
+        counts: How often each runs; shape (..., operations), as all that follow.
+        device_s: Seconds of one call that the GPU works.
+        host_s: Seconds of one call that launching takes; zero where nothing waits for the host.
+    """
+    told = values.copy()
+    device, host = counts * device_s, counts * host_s
+    total = device.sum(axis=-1, keepdims=True)
+    told[..., 0, -IN_NETWORK] = np.log(counts) / 4
+    told[..., 0, -IN_NETWORK + 1] = device / total
+    told[..., 0, -IN_NETWORK + 2] = _log_ratio(host, device)
+    told[..., 0, -IN_NETWORK + 3] = _log_ratio(host.sum(axis=-1, keepdims=True), total)
+    return told
+
+
+def _log_ratio(host: FloatArray, device: FloatArray) -> FloatArray:
+    ratio = np.log((host + _LEAST_S) / (device + _LEAST_S))
+    clipped: FloatArray = np.clip(ratio, -_LONGEST, _LONGEST) / _LONGEST
+    return clipped
+
+
+def _between(values: FloatArray, low: int, high: int) -> FloatArray:
+    """Place of each value among the whole numbers from low to high: weights of the two that are next to it."""
+    centres = np.arange(low, high + 1)
+    weights: FloatArray = np.maximum(0.0, 1 - np.abs(np.clip(values, low, high)[:, None] - centres))
+    return weights
+
+
+def _machine(gpu: GPU) -> tuple[float, ...]:
+    peak = gpu.peak_flops["fp32"]
+    return (
+        _generation(gpu) - 7,
+        math.log(peak / gpu.memory_bandwidth) - 2.5,
+        math.log(gpu.sms) - 4,
+        math.log(gpu.power_limit_w / (peak / 1e12)) - 2.5,
+        math.log(gpu.l2_bytes / gpu.sms / 1e5),
+        float("HBM" in (gpu.memory_type or "")),
+    )
+
+
+def _put_work(token: NDArray[np.float32], n: Any, gpu: GPU, least: LeastTimes) -> None:
+    balance = np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S))
+    cycles = np.log(least.time_s * gpu.boost_clock_mhz * 1e6)
+    touched = n.element_bytes * (n.input_size + n.output_size + n.parameters)
+    token[:, 0], token[:, 1], token[:, _TOUCHED] = balance / 4, cycles / 4 - 3, np.log(touched / gpu.l2_bytes) / 4
+    places = np.hstack([_between(balance, -6, 6), _between(cycles, 6, 19)])
+    token[:, _PLACES : _PLACES + places.shape[1]] = places
+
+
+def _put_waves(token: NDArray[np.float32], n: Any, gpu: GPU) -> None:
+    """Fill in the waves of thread blocks that operations make as batched products."""
+    batch, rows, columns = n.batch, n.rows, n.columns
+    waves = [batch * np.ceil(rows / high) * np.ceil(columns / wide) / gpu.sms for high, wide in _TILES]
+    waves += [n.output_size / _ELEMENTS_PER_BLOCK / gpu.sms, batch * rows / gpu.sms]
+    for place, wave in enumerate(waves):
+        token[:, 2 * place], token[:, 2 * place + 1] = np.log(wave) / 4, wave / np.ceil(wave)
+    blocks = batch * np.ceil(rows / 128) * np.ceil(columns / 128) / gpu.sms
+    places = _between(np.log2(blocks), -7, 11)
+    token[:, 2 * len(waves) : 2 * len(waves) + places.shape[1]] = places
+
+
+def _physics(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+    seen = relative_features(operations, gpu)[:, _PHYSICS]
+    # What is no logarithm yet may be a thousand for one operation and one for the next.
+    logs = [name.startswith("log_") for name in PHYSICS_NAMES]
+    return np.where(logs, seen, np.arcsinh(seen))
+
+
+def _one_size(n: FloatArray) -> FloatArray:
+    octave = np.log2(n)
+    return np.column_stack(
+        [
+            _between(octave, 0, 20),
+            octave / 6,
+            n / 2 ** np.ceil(octave),
+            *(n / (np.ceil(n / tile) * tile) for tile in _FILLS),
+            *(n % divisor == 0 for divisor in _DIVISORS),
+        ]
+    )
+
+
+def _pair(value: Any) -> tuple[float, float]:
+    if isinstance(value, tuple):
+        return float(value[0]), float(value[-1])
+    return (float(value), float(value)) if isinstance(value, int) else (0.0, 0.0)
+
+
+@lru_cache(maxsize=_KEPT)
+def _window(operation: Operation) -> tuple[float, ...]:
+    attributes, inputs, out = operation.attributes, operation.input_shapes[0], operation.output_shape
+    kernel = _pair(attributes.get("kernel_size") or 1)
+    stride = _pair(attributes.get("stride") or 1)
+    padding = _pair(attributes.get("padding", 0))
+    return (
+        *(math.log(n) for n in (*kernel, *stride)),
+        *(each / n for each, n in zip(padding, kernel, strict=True)),
+        *(float(kernel == (n, n)) for n in (1.0, 3.0, 5.0, 7.0)),
+        *(math.log(size(shape[2:])) / 4 for shape in (inputs, out)),
+        *(float(shape[-1] % n == 0) for shape in (inputs, out) if shape for n in (4, 8)),
+    )
+
+
+@lru_cache(maxsize=_KEPT)
+def _channels(operation: Operation) -> tuple[float, ...]:
+    inputs, attributes = operation.input_shapes[0], operation.attributes
+    channels = inputs[1] if len(inputs) > 2 else inputs[-1]
+    groups = attributes.get("groups", 1)
+    return (
+        math.log(groups) / 4,
+        math.log(max(channels // groups, 1)) / 4,
+        math.log(inputs[0]) / 4,
+        *(float(channels % n == 0) for n in (4, 8, 32, 64)),
+        float(bool(attributes.get("bias", False))),
+        float(len(operation.input_shapes)),
+        float(any(shape != operation.output_shape for shape in operation.input_shapes)),
+    )
