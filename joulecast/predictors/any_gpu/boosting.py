@@ -183,7 +183,9 @@ def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptro
         # Here, because it needs torch.
         from ..regressors.perceptron_fit import Columns, fit_perceptron
     except ImportError as error:
-        raise MissingDependencyError("training needs torch", hint="pip install 'joulecast[train]'") from error
+        raise MissingDependencyError(
+            "training a perceptron needs torch", hint="pip install 'joulecast[attentive]'"
+        ) from error
     kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]
     columns = Columns(blurred=[RELATIVE_NAMES.index(name) for name in MACHINE_NAMES], hidden=kinds)
     return fit_perceptron(table.inputs, table.log_ratio, table.weight, recipe, columns, seed)

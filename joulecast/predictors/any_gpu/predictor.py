@@ -88,7 +88,7 @@ class Learned:
         Raises:
             KeyError, TypeError, ValueError: It is something else.
         """
-        share = number(value["share"])
+        share = number(value.get("share", 0.0))  # Entries of trees alone may say nothing of it.
         if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
             raise ValueError("a share of a perceptron that cannot be")
         return cls(

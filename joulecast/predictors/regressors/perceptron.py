@@ -20,12 +20,13 @@ Array = NDArray[np.float32]
 
 _KIND = "perceptron"
 _AT_ONCE = 512  # Rows: what lies between two layers stays in the cache.
+_ROOT, _CUBIC, _HALF = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715), np.float32(0.5)
 _MOST = {"columns": 1 << 12, "width": 1 << 12, "layers": 64}
 
 
 @dataclass(frozen=True)
 class Perceptron:
-    """Layers of units that are smooth (SiLU), each pair of them around a residual.
+    """Layers of units that are smooth (GELU), each pair of them around a residual.
 
     Smooth ones, because rectified ones were farther off on a GPU that was left out (operations on the A100).
 
@@ -83,9 +84,9 @@ class Perceptron:
         return np.concatenate(parts or [np.empty(0, dtype=np.float32)]).astype(np.float64)
 
     def _some(self, inputs: Array) -> Array:
-        found = _silu(np.clip(inputs, self.lowest, self.highest) @ self.first + self.first_bias)
+        found = _gelu(np.clip(inputs, self.lowest, self.highest) @ self.first + self.first_bias)
         for (inner, outer), (inner_bias, outer_bias) in zip(self.layers, self.layers_bias, strict=True):
-            found += _silu(found @ inner + inner_bias) @ outer
+            found += _gelu(found @ inner + inner_bias) @ outer
             found += outer_bias
         values: Array = found @ self.head + self.head_bias
         return values
@@ -108,10 +109,13 @@ class Perceptron:
         return cls(**arrays)
 
 
-def _silu(values: Array) -> Array:
-    """values / (1 + exp(-values)), without what overflows."""
-    found: Array = np.float32(0.5) * values * (1 + np.tanh(np.float32(0.5) * values))
-    return found
+def _gelu(values: Array) -> Array:
+    """As torch.nn.GELU(approximate="tanh"): Hendrycks and Gimpel, 2016, https://arxiv.org/abs/1606.08415."""
+    bent = np.tanh(_ROOT * values * (1 + _CUBIC * values * values))
+    bent += 1
+    bent *= values
+    bent *= _HALF
+    return bent
 
 
 def _no_perceptron(what: str, given: object, allowed: Any) -> ZooError:

@@ -32,6 +32,10 @@ class Columns(NamedTuple):
     hidden: Sequence[int] = ()
 
 
+def _gelu(values: Tensor) -> Tensor:
+    return nn.functional.gelu(values, approximate="tanh")
+
+
 class _Examples(NamedTuple):
     """What a perceptron is fitted to, inputs in units of their spread.
 
@@ -59,9 +63,9 @@ class _Layers(nn.Module):
         self.pairs = nn.ModuleList([*self.inner, *self.outer])
 
     def forward(self, inputs: Tensor) -> Tensor:
-        found = nn.functional.silu(self.first(inputs))
+        found = _gelu(self.first(inputs))
         for inner, outer in zip(self.inner, self.outer, strict=True):
-            found = found + outer(nn.functional.silu(inner(found)))
+            found = found + outer(_gelu(inner(found)))
         values: Tensor = self.head(found)[:, 0]
         return values
 
