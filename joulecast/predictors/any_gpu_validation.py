@@ -26,6 +26,7 @@ from .contract import Correction, Networks
 from .curves import Curves, error_by_trees
 from .device_row import DeviceRow
 from .features import FloatArray
+from .first_layer import as_parts
 from .network_validation import counts_of
 from .physics import LeastTimes
 from .prediction import NetworkPredictor
@@ -301,7 +302,7 @@ def fit_hosts(learned: Correction, networks: Networks) -> dict[str, HostModel]:
 
 
 def _predictions(predictor: AnyGpuPredictor, network: Network, clock_mhz: float | None) -> OperationPredictions:
-    return predictor.predict([entry.operation for entry in network], clock_mhz)
+    return as_parts(network, predictor.predict(network.operations, clock_mhz))
 
 
 def network_errors(

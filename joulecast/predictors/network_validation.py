@@ -17,6 +17,7 @@ from .calibration import Parts
 from .closeness import Closeness
 from .composition import HostModel, compose, plain_sum
 from .features import FloatArray
+from .first_layer import as_parts
 from .fitting import fit_own
 from .metrics import absolute_errors
 from .operation_validation import OperationErrors, errors_on
@@ -98,8 +99,8 @@ def counts_of(network: Network) -> FloatArray:
 
 
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
-    """Counts and predictions of a network's operations."""
-    return counts_of(network), predictor.predict([entry.operation for entry in network])
+    """Counts and predictions of a network's operations, as its parts."""
+    return counts_of(network), as_parts(network, predictor.predict(network.operations))
 
 
 def fit_host(

@@ -19,6 +19,7 @@ from ..networks import Network
 from .any_gpu import AnyGpuPredictor
 from .composition import Totals, compose, plain_sum
 from .features import FloatArray
+from .first_layer import as_parts
 from .physics import static_power_w
 from .prediction import COMPOSITIONS, Bound, NetworkPredictor, OperationCost, Prediction
 from .predictor import OperationPredictions, Source
@@ -95,7 +96,7 @@ class PreparedNetwork:
             found = operations.uncapped(self.network.operations)
         else:
             found = operations.predict(self.network.operations, None, self.power_limit_w)
-        return operations.in_network(found, self.counts)
+        return as_parts(self.network, operations.in_network(found, self.counts))
 
     @cached_property
     def static(self) -> float:
@@ -150,7 +151,7 @@ class PreparedNetwork:
         if found.work is None:  # (a predictor without the clock law)
             operations = self.predictor.operations
             there = operations.predict(self.network.operations, clock_mhz, self.power_limit_w)
-            return operations.in_network(there, self.counts)
+            return as_parts(self.network, operations.in_network(there, self.counts))
         static_w = self.static * float(static_power_w(gpu, clock_mhz))
         return replace(found, source=self._source_elsewhere, static_power_w=static_w)
 

@@ -25,6 +25,7 @@ from .composition import HostModel, compose
 from .contract import Networks, launch_s
 from .device_row import DeviceRow
 from .features import FloatArray
+from .first_layer import as_parts
 from .network_head import Example, NetworkHead
 from .network_validation import counts_of
 from .predictor import OperationPredictions
@@ -75,7 +76,7 @@ def _parts(
     base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network
 ) -> tuple[FloatArray, OperationPredictions]:
     predictor = AnyGpuPredictor(gpu, m.mode, base)
-    return counts_of(network), predictor.predict([entry.operation for entry in network], m.clock_mhz)
+    return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz))
 
 
 def _measured(
