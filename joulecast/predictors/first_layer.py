@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..networks import Network
-from .features import FloatArray
+from .physics.features import FloatArray
 from .predictor import OperationPredictions
 
 _INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.

@@ -27,7 +27,7 @@ from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
 from .caches import BoundedCache
-from .guards import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere
+from .guards import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere, with_next_step
 from .known import KnownNetwork, Predicted
 from .problems import problem_of, too_large, too_long
 from .questions import (
@@ -233,10 +233,7 @@ class Answers:
         except UnknownNameError as error:
             if error.what != "unknown model":
                 raise
-            # The library would also take modules and files; what it takes the name for holds here, too.
-            suggestion, asked, _ = (error.hint or "").partition("? ")
-            hint = f"{suggestion}? {_MODELS}" if asked else _MODELS
-            raise UnknownNameError(error.what, given=error.given, allowed=error.allowed, hint=hint) from error
+            raise with_next_step(error, _MODELS) from error
 
     def _listed(self, subject: Subject, items: list[OperationItem], precision: str) -> Network:
         if subject.cache_length is not None:

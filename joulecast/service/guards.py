@@ -13,6 +13,7 @@ _MODEL = re.compile(r"(timm/)?\w+(\.\w+)?", re.ASCII)
 _PREDICTOR = re.compile(r"[a-z0-9-]+(/[a-z0-9-]+)?")
 _FILES = (".json", ".pt2", ".onnx", ".toml", ".pt", ".pth", ".pkl")
 _LONGEST = 100
+_GPUS = "/v1/gpus lists them"
 
 
 def checked_model(name: str) -> str:
@@ -42,9 +43,19 @@ def checked_gpu(name: str) -> GPU:
             "a GPU is named here, not given as a file",
             given=repr(name[:_LONGEST]),
             allowed="a name or alias of the catalogue",
-            hint="/v1/gpus lists them",
+            hint=_GPUS,
         )
-    return find_gpu(name)
+    try:
+        return find_gpu(name)
+    except UnknownNameError as error:
+        raise (with_next_step(error, _GPUS) if error.what == "unknown GPU" else error) from error
+
+
+def with_next_step(error: UnknownNameError, listing: str) -> UnknownNameError:
+    """The error with what can be done over HTTP: the library would also take files and modules, and has commands."""
+    suggestion, asked, _ = (error.hint or "").partition("? ")
+    hint = f"{suggestion}? {listing}" if asked else listing
+    return UnknownNameError(error.what, given=error.given, allowed=error.allowed, hint=hint)
 
 
 def _known() -> list[str]:

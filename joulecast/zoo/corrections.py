@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import ZooError, unknown_name
-from ..predictors.any_gpu import Learned
-from ..predictors.attentive import Attentive, require_same_tokens
+from ..predictors.any_gpu.ensemble import Ensemble
+from ..predictors.any_gpu.predictor import Learned
+from ..predictors.any_gpu.roofline import Roofline
 from ..predictors.contract import Correction
-from ..predictors.encoder import OnnxEncoder
-from ..predictors.ensemble import Ensemble
-from ..predictors.relative import RELATIVE_NAMES
-from ..predictors.roofline import Roofline
-from ..predictors.serving import regressor_files, stored_regressor
-from ..predictors.tokens import IN_NETWORK
-from ..predictors.transformer_weights import TransformerWeights
+from ..predictors.physics.relative import RELATIVE_NAMES
+from ..predictors.regressors.serving import regressor_files, stored_regressor
+from ..predictors.transformer.attentive import Attentive, require_same_tokens
+from ..predictors.transformer.encoder import OnnxEncoder
+from ..predictors.transformer.tokens import IN_NETWORK
+from ..predictors.transformer.weights import TransformerWeights
 
 Files = Mapping[str, bytes]
 
@@ -80,7 +80,7 @@ def _read_nothing(facts: Mapping[str, Any], files: Files) -> Roofline:
 
 def _write_transformer(learned: Attentive) -> tuple[dict[str, Any], dict[str, bytes]]:
     # Here, because it needs torch.
-    from ..predictors.transformer_files import stored_weights
+    from ..predictors.transformer.files import stored_weights
 
     return learned.to_json(), {TRANSFORMER: stored_weights(learned.reader.encoder)}
 

@@ -37,18 +37,23 @@ def default_uri() -> str:
 
 
 @contextlib.contextmanager
-def connected(uri: str | None, what: str) -> Iterator[Any]:
+def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[Any]:
     """The module mlflow, with a tracking server or store that it talks to; afterwards it is as it was.
 
     Args:
         uri: Server or store; None for `default_uri`.
         what: What is being done, for the error: "the run was not logged".
+        reading: Only what is there already is wanted, so a store that is not there yet is not made.
 
     Raises:
         MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached, or refuses.
+        TrackingError: The server cannot be reached, or refuses; or there is no store to read.
     """
     uri = uri or default_uri()
+    if reading and uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+        raise TrackingError(
+            f"there is no MLflow registry here: {what}", given=uri, hint="set $MLFLOW_TRACKING_URI to the server"
+        )
     with _environment({**_BOUNDS, **_QUIET}), _one_at_a_time(uri):
         try:
             import mlflow

@@ -157,7 +157,7 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
         MissingDependencyError, TrackingError: No mlflow, no server, no permission, no such model.
         ZooError: A version is no entry of joulecast.
     """
-    with connected(uri, "nothing was promoted") as mlflow:
+    with connected(uri, "nothing was promoted", reading=True) as mlflow:
         client = mlflow.MlflowClient()
         aliases = {alias: str(each) for alias, each in client.get_registered_model(name).aliases.items()}
         champion, challenger = aliases.get(CHAMPION), version or aliases.get(CHALLENGER)
@@ -232,7 +232,8 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
         version = asked[1]
     if version is not None and (found := _cached(name, version, uri)):
         return found
-    with connected(uri, "the model was not loaded; what ships with joulecast works without a registry") as mlflow:
+    what = "the model was not loaded; what ships with joulecast works without a registry"
+    with connected(uri, what, reading=True) as mlflow:
         client = mlflow.MlflowClient()
         if version is None:
             version = str(client.get_model_version_by_alias(name, alias).version)

@@ -11,7 +11,7 @@ import pytest
 import joulecast
 from joulecast import wire
 from joulecast.client import ServiceError
-from joulecast.errors import InputError, JoulecastError, UncoveredError
+from joulecast.errors import InputError, JoulecastError, UncoveredError, UnknownNameError
 
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
@@ -71,7 +71,6 @@ def test_operations_are_equal(client):
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
-        (("resnet50", (1, 3, 224, 224), "A31"), {}),
         (("resnet50", (1, 3, 224, 224), "A30", 100), {}),
         (("resnet50", (1, 3, 224, 224), "A30"), {"precision": "fp12"}),
         (([(RELU.replace(precision="bf16"), 3)], None, "T4"), {}),
@@ -83,6 +82,15 @@ def test_errors_are_equal(client, arguments, options):
     with pytest.raises(type(here.value)) as there:
         client.predict(*arguments, **options)
     assert str(there.value) == str(here.value)
+
+
+def test_an_unknown_gpu_has_another_next_step_only(client):
+    with pytest.raises(UnknownNameError) as here:
+        joulecast.predict("resnet50", (1, 3, 224, 224), "A31")
+    with pytest.raises(UnknownNameError) as there:
+        client.predict("resnet50", (1, 3, 224, 224), "A31")
+    assert (there.value.what, there.value.allowed) == (here.value.what, here.value.allowed)
+    assert there.value.hint.split("?")[0] == here.value.hint.split("?")[0]
 
 
 @pytest.mark.parametrize("gpu", ["A30", "H100 SXM"])

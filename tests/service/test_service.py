@@ -133,7 +133,6 @@ def test_an_answer_that_one_has_is_not_sent_again(service):
 
 
 REFUSED = {
-    "no such GPU": {**RESNET, "gpu": "A31"},
     "several GPUs": {**RESNET, "gpu": "A100"},
     "no such mode": {**RESNET, "mode": "sleeping"},
     "no such precision": {**RESNET, "precision": "fp12"},
@@ -244,6 +243,16 @@ def test_an_unknown_model_is_not_asked_for_as_a_file(service):
     assert problem["hint"].startswith("did you mean resnet")
     assert "/v1/models" in problem["hint"]
     assert ".pt2" not in problem["detail"]
+
+
+@pytest.mark.parametrize("path", ["/v1/predict", "/v1/gpus/A31"])
+def test_an_unknown_gpu_is_not_asked_for_as_a_file(service, path):
+    question = {**RESNET, "gpu": "A31"} if path == "/v1/predict" else None
+    problem = service.ask(path, question).json
+    assert problem["title"] == "unknown GPU"
+    assert problem["hint"].startswith("did you mean A")
+    assert problem["hint"].endswith("/v1/gpus lists them")
+    assert ".toml" not in problem["detail"]
 
 
 def test_lists_what_there_is(service):

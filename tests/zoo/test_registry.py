@@ -169,6 +169,15 @@ def test_a_server_that_is_down(monkeypatch):
     assert joulecast.predict_operations(simulated_operations()[:1], "A30").energy_j[0] > 0
 
 
+def test_asking_where_there_is_no_registry_makes_none(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    for ask in (lambda: registry_folder(CHAMPION), lambda: promote(MODEL)):
+        with pytest.raises(TrackingError, match="there is no MLflow registry here"):
+            ask()
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_mlflow_is_left_as_it_was(tmp_path):
     import os
 
