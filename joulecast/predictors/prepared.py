@@ -17,11 +17,12 @@ import numpy as np
 from ..errors import InputError
 from ..networks import Network
 from .any_gpu.predictor import AnyGpuPredictor
-from .composition import Totals, compose, plain_sum
+from .composition import Totals, compose, counts_of, plain_sum
 from .first_layer import as_parts
+from .network_predictor import NetworkPredictor
 from .physics.features import FloatArray
 from .physics.least_times import static_power_w
-from .prediction import COMPOSITIONS, Bound, NetworkPredictor, OperationCost, Prediction
+from .prediction import COMPOSITIONS, Bound, OperationCost, Prediction
 from .predictor import OperationPredictions, Source
 
 
@@ -85,7 +86,7 @@ class PreparedNetwork:
     @cached_property
     def counts(self) -> FloatArray:
         """Calls of each operation per iteration."""
-        return np.array([entry.count for entry in self.network], dtype=float)
+        return counts_of(self.network)
 
     @cached_property
     def at_default(self) -> OperationPredictions:

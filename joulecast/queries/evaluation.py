@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from ..hardware import GPU
 from ..networks import Network
 from ..predictors.any_gpu.predictor import AnyGpuPredictor, Learned
+from ..predictors.network_predictor import NetworkPredictor
 from ..predictors.over_clocks import OverClocks, predict_over_clocks
 from ..predictors.physics.features import FloatArray
-from ..predictors.prediction import NetworkPredictor
 from .memory import MemoryNeed
 from .question import Variant
 

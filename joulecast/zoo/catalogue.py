@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
 from ..predictors.filled import FilledPredictor
-from ..predictors.prediction import NetworkPredictor
+from ..predictors.network_predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..resources import shipped
 from .any_gpu_entry import AnyGpuEntry, load_any_gpu

@@ -17,10 +17,10 @@ from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.composition import HostModel
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.measured.device_row import DeviceRow
+from joulecast.predictors.network_predictor import NetworkPredictor
 from joulecast.predictors.over_clocks import predict_over_clocks
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
-from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive, Reader
 from joulecast.predictors.transformer.encoder import OnnxEncoder

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 from typing import Any, Self
 
@@ -52,6 +53,8 @@ class Learned:
         energy: What work costs.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
         half: What networks showed of half precision; None where operations showed more.
+        perceptron: Says the same as the trees, in its own way; None: trees alone.
+        share: Of the perceptron in the mean of both.
     """
 
     time: Regressor
@@ -61,6 +64,8 @@ class Learned:
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
     half: HalfPrecision | None = None
+    perceptron: Regressor | None = None
+    share: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the regressors."""
@@ -71,11 +76,21 @@ class Learned:
             "energy": self.energy.to_json(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
             "half": None if self.half is None else self.half.to_json(),
+            "share": self.share,
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], time: Regressor, elsewhere: Regressor) -> Self:
-        """Read what `to_json` wrote."""
+    def from_json(
+        cls, value: Mapping[str, Any], time: Regressor, elsewhere: Regressor, perceptron: Regressor | None = None
+    ) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        share = number(value.get("share", 0.0))  # Entries of trees alone may say nothing of it.
+        if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
+            raise ValueError("a share of a perceptron that cannot be")
         return cls(
             time=time,
             elsewhere=elsewhere,
@@ -84,16 +99,17 @@ class Learned:
             energy=EnergyConstants.from_json(value["energy"]),
             host_s=host_times(value["host_s"]),
             half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
+            perceptron=perceptron,
+            share=share,
         )
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
         """Device time over least time, one value per operation; see `Correction.factors`."""
         listed = OperationList.of(operations)
         lowest, highest = self._ranges(listed)
-        regressor = self._regressor(gpu)
-        log_ratio = listed.derived(_foreseen).get((regressor, gpu))
+        log_ratio = listed.derived(_foreseen).get((self._regressor(gpu), gpu))
         if log_ratio is None:
-            log_ratio = regressor(relative_features(listed, gpu).astype(np.float32))
+            log_ratio = self._regressor(gpu)(relative_features(listed, gpu).astype(np.float32))
         ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
@@ -116,7 +132,15 @@ class Learned:
             found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
 
     def _regressor(self, gpu: GPU) -> Regressor:
-        return self.time if gpu.chip in self.chips else self.elsewhere
+        """Which of those that are kept; the same one every time."""
+        measured, elsewhere = self._regressors
+        return measured if gpu.chip in self.chips else elsewhere
+
+    @cached_property
+    def _regressors(self) -> tuple[Regressor, Regressor]:
+        if self.perceptron is None:
+            return self.time, self.elsewhere
+        return _mean(self.time, self.perceptron, self.share), _mean(self.elsewhere, self.perceptron, self.share)
 
     def _ranges(self, operations: Sequence[Operation]) -> FloatArray:
         """Lowest and highest ratio of each, as logarithms."""
@@ -136,6 +160,14 @@ class Learned:
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `Correction.in_network`; a network is its parts."""
         return 1.0, 1.0
+
+
+def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
+    def mean(rows: NDArray[np.float32]) -> FloatArray:
+        by_trees = trees(rows)
+        return by_trees + share * (perceptron(rows) - by_trees)
+
+    return mean
 
 
 def _alone(regressor: Regressor) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:

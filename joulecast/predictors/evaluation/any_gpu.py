@@ -25,9 +25,9 @@ from ..first_layer import as_parts
 from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
 from ..measured.device_row import DeviceRow
 from ..measured.splits import fold_of
+from ..network_predictor import NetworkPredictor
 from ..physics.features import FloatArray
 from ..physics.least_times import LeastTimes
-from ..prediction import NetworkPredictor
 from ..predictor import OperationPredictions
 from ..recipes.recipe import AnyGpuRecipe
 from ..regressors.xgboost_model import BoostedRegressor

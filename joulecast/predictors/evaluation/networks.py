@@ -15,8 +15,8 @@ from ...operations import Operation
 from ..composition import HostModel, compose, counts_of, plain_sum
 from ..first_layer import as_parts
 from ..fitting.one_gpu import fit_own
-from ..intervals.calibration import Parts
 from ..intervals.closeness import Closeness
+from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
 from ..physics.baseline import group_of
 from ..physics.features import FloatArray
