@@ -98,8 +98,8 @@ class Work:
             memory_j=self.memory_j * more,
         )
 
-    def scaled_by(self, device: float, energy: float | FloatArray) -> Self:
-        """The same, with device time and dynamic energy times a factor each."""
+    def scaled_by(self, device: float | FloatArray, energy: float | FloatArray) -> Self:
+        """The same, with device time and dynamic energy times a factor, one for all operations or one for each."""
         return replace(
             self,
             parts=self.parts.times(np.asarray(device)),

@@ -23,6 +23,7 @@ from ...operations import MODES
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..composition import HostModel, compose, counts_of
 from ..contract import Networks, launch_s
+from ..first_layer import as_parts
 from ..measured.device_row import DeviceRow
 from ..physics.features import FloatArray
 from ..predictor import OperationPredictions
@@ -75,7 +76,7 @@ def _parts(
     base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network
 ) -> tuple[FloatArray, OperationPredictions]:
     predictor = AnyGpuPredictor(gpu, m.mode, base)
-    return counts_of(network), predictor.predict([entry.operation for entry in network], m.clock_mhz)
+    return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz))
 
 
 def _measured(
