@@ -9,11 +9,12 @@ import numpy as np
 
 from ..networks import Network
 from .composition import Totals
+from .network_predictor import NetworkPredictor
 from .physics.baseline import smooth_max
 from .physics.clock import Work
 from .physics.features import FloatArray
 from .physics.least_times import static_power_w
-from .prediction import NetworkPredictor, Prediction
+from .prediction import Prediction
 from .predictor import OperationPredictions
 from .prepared import PreparedNetwork
 

@@ -17,10 +17,12 @@ import numpy as np
 from ..errors import InputError
 from ..networks import Network
 from .any_gpu.predictor import AnyGpuPredictor
-from .composition import Totals, compose, plain_sum
+from .composition import Totals, compose, counts_of, plain_sum
+from .first_layer import as_parts
+from .network_predictor import NetworkPredictor
 from .physics.features import FloatArray
 from .physics.least_times import static_power_w
-from .prediction import COMPOSITIONS, Bound, NetworkPredictor, OperationCost, Prediction
+from .prediction import COMPOSITIONS, Bound, OperationCost, Prediction
 from .predictor import OperationPredictions, Source
 
 
@@ -84,7 +86,7 @@ class PreparedNetwork:
     @cached_property
     def counts(self) -> FloatArray:
         """Calls of each operation per iteration."""
-        return np.array([entry.count for entry in self.network], dtype=float)
+        return counts_of(self.network)
 
     @cached_property
     def at_default(self) -> OperationPredictions:
@@ -95,7 +97,7 @@ class PreparedNetwork:
             found = operations.uncapped(self.network.operations)
         else:
             found = operations.predict(self.network.operations, None, self.power_limit_w)
-        return operations.in_network(found, self.counts)
+        return as_parts(self.network, operations.in_network(found, self.counts))
 
     @cached_property
     def static(self) -> float:
@@ -150,7 +152,7 @@ class PreparedNetwork:
         if found.work is None:  # (a predictor without the clock law)
             operations = self.predictor.operations
             there = operations.predict(self.network.operations, clock_mhz, self.power_limit_w)
-            return operations.in_network(there, self.counts)
+            return as_parts(self.network, operations.in_network(there, self.counts))
         static_w = self.static * float(static_power_w(gpu, clock_mhz))
         return replace(found, source=self._source_elsewhere, static_power_w=static_w)
 

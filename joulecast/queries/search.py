@@ -9,8 +9,9 @@ import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..predictors.network_predictor import NetworkPredictor
 from ..predictors.physics.features import FloatArray
-from ..predictors.prediction import Interval, NetworkPredictor, Prediction
+from ..predictors.prediction import Interval, Prediction
 from ..zoo import find_predictor
 from ..zoo.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut

@@ -11,6 +11,7 @@ from ..predictors.any_gpu.predictor import Learned
 from ..predictors.any_gpu.roofline import Roofline
 from ..predictors.contract import Correction
 from ..predictors.physics.relative import RELATIVE_NAMES
+from ..predictors.regressors.perceptron import Perceptron
 from ..predictors.regressors.serving import regressor_files, stored_regressor
 from ..predictors.transformer.attentive import Attentive, require_same_tokens
 from ..predictors.transformer.encoder import OnnxEncoder
@@ -19,6 +20,7 @@ from ..predictors.transformer.weights import TransformerWeights
 
 Files = Mapping[str, bytes]
 
+PERCEPTRON = "perceptron.safetensors"
 TRANSFORMER = "transformer.safetensors"
 
 
@@ -60,14 +62,20 @@ def read_correction(facts: Mapping[str, Any], files: Files) -> Correction:
 
 
 def _write_trees(learned: Learned) -> tuple[dict[str, Any], dict[str, bytes]]:
-    return learned.to_json(), regressor_files("time", learned.time) | regressor_files("elsewhere", learned.elsewhere)
+    files = regressor_files("time", learned.time) | regressor_files("elsewhere", learned.elsewhere)
+    if isinstance(learned.perceptron, Perceptron):
+        files[PERCEPTRON] = learned.perceptron.to_bytes()
+    return learned.to_json(), files
 
 
 def _read_trees(facts: Mapping[str, Any], files: Files) -> Learned:
     if facts["inputs"] != list(RELATIVE_NAMES):
         raise ZooError("this zoo entry was trained on other features", hint="train it again")
     time, elsewhere = (stored_regressor(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
-    return Learned.from_json(facts, time, elsewhere)
+    perceptron = Perceptron.from_bytes(files[PERCEPTRON]) if PERCEPTRON in files else None
+    if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
+        raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
+    return Learned.from_json(facts, time, elsewhere, perceptron)
 
 
 def _write_nothing(correction: Roofline) -> tuple[dict[str, Any], dict[str, bytes]]:

@@ -20,6 +20,7 @@ from joulecast.predictors.composition import HostModel
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.any_gpu import quicker
 from joulecast.predictors.measured.device_row import DeviceRow
+from joulecast.predictors.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import (
     PRIOR_ENERGY,
@@ -30,7 +31,6 @@ from joulecast.predictors.physics.least_times import (
     static_power_w,
 )
 from joulecast.predictors.physics.library import expected_ratio
-from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipes.recipe import BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 

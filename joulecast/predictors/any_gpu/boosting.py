@@ -1,9 +1,10 @@
-"""Fitting a predictor for any GPU: gradient-boosted trees (XGBoost) over the measurements of many."""
+"""Fitting a predictor for any GPU over the measurements of many: gradient-boosted trees (XGBoost), and a perceptron."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...datasets import Dataset
-from ...errors import DatasetError
+from ...errors import DatasetError, MissingDependencyError
 from ...hardware import GPU, find_gpu
 from ...operations import MODES, Operation
 from ..contract import Networks
@@ -21,8 +22,10 @@ from ..physics.baseline import group_of
 from ..physics.features import FloatArray
 from ..physics.least_times import PRIOR_ENERGY, LeastTimes
 from ..physics.library import expected_ratio
-from ..physics.relative import relative_features
+from ..physics.relative import MACHINE_NAMES, RELATIVE_NAMES, relative_features
+from ..recipes.perceptron import PerceptronRecipe
 from ..recipes.recipe import BoostingRecipe
+from ..regressors.perceptron import Perceptron
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .network_fits import learn_from_networks
 from .predictor import Learned, Range
@@ -169,7 +172,23 @@ def fit_any_gpu(
     host_s = launch_times_s(datasets)
     chips = frozenset(row.gpu.chip for row in ordered)
     learned = Learned(time, elsewhere, chips, ranges, PRIOR_ENERGY, host_s)
+    if recipe.perceptron is not None:
+        perceptron = _perceptron(table, recipe.perceptron, recipe.seed)
+        learned = replace(learned, perceptron=perceptron, share=recipe.perceptron.share)
     return learn_from_networks(learned, ordered, networks)
+
+
+def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptron:
+    try:
+        # Here, because it needs torch.
+        from ..regressors.perceptron_fit import Columns, fit_perceptron
+    except ImportError as error:
+        raise MissingDependencyError(
+            "training a perceptron needs torch", hint="pip install 'joulecast[attentive]'"
+        ) from error
+    kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]
+    columns = Columns(blurred=[RELATIVE_NAMES.index(name) for name in MACHINE_NAMES], hidden=kinds)
+    return fit_perceptron(table.inputs, table.log_ratio, table.weight, recipe, columns, seed)
 
 
 def _ranges(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:

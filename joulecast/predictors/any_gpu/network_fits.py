@@ -8,13 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...datasets import NetworkMeasurement
 from ...errors import MissingDependencyError
 from ...hardware import GPU
+from ...networks import Network
+from ..composition import counts_of
 from ..contract import Networks, launch_s
 from ..measured.device_row import DeviceRow
 from ..physics.baseline import smooth_max
@@ -70,7 +72,7 @@ def fit_half_precision(learned: Learned, networks: Networks) -> HalfPrecision:
 
     What the host needs for a call in such a network is fitted along, and forgotten: `HostModel` learns it.
     """
-    some = [n for n in networks if half_groups([entry.operation for entry in n[2]]).any()]
+    some = [n for n in networks if half_groups(n[2].operations).any()]
     if not some:
         return HalfPrecision()
     same = Counter(_alike(*n) for n in some)
@@ -88,15 +90,15 @@ def fit_half_precision(learned: Learned, networks: Networks) -> HalfPrecision:
     return HalfPrecision(product, convolution, other)
 
 
-def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Any) -> tuple[str, str, str]:
+def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Network) -> tuple[str, str, str]:
     return gpu.name, measurement.network, measurement.precision
 
 
-def _timed(learned: Learned, gpu: GPU, measurement: NetworkMeasurement, network: Any) -> _Network:
-    operations = [entry.operation for entry in network]
+def _timed(learned: Learned, gpu: GPU, measurement: NetworkMeasurement, network: Network) -> _Network:
+    operations = network.operations
     works = np.array([not operation.is_identity for operation in operations], dtype=float)
     return _Network(
-        counts=np.array([entry.count for entry in network], dtype=float),
+        counts=counts_of(network),
         least_s=LeastTimes.of(operations, gpu, measurement.clock_mhz or float(gpu.boost_clock_mhz)).time_s * works,
         ratio=learned.ratio(operations, gpu, capped=False),
         host_s=launch_s(operations, measurement.mode, learned.host_s),
@@ -148,17 +150,15 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> 
         mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < _AT_CAP * gpu.power_limit_w]
         if not mine:
             continue
-        operations, device_s = [row.operation for row in mine], np.array([row.device_s for row in mine])
-        clock = float(gpu.boost_clock_mhz)
-        paid = EnergyConstants.parts(operations, device_s, gpu, clock) / device_s[:, None]
+        clock, device_s = float(gpu.boost_clock_mhz), np.array([row.device_s for row in mine])
+        paid = EnergyConstants.parts([row.operation for row in mine], device_s, gpu, clock) / device_s[:, None]
         for row, part in zip(mine, paid, strict=True):
             found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), _LOOPS_COUNT))
     for gpu, measurement, network in networks:
         if measurement.clock_mhz is None and measurement.power_w > _AT_CAP * gpu.power_limit_w:
             continue
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
-        operations = [entry.operation for entry in network]
-        counts = np.array([entry.count for entry in network], dtype=float)
+        operations, counts = network.operations, counts_of(network)
         device_s = LeastTimes.of(operations, gpu, clock).time_s
         device_s = device_s * learned.ratio(operations, gpu, capped=False)
         # No more than was measured: what the GPU does in that time is what draws the power.

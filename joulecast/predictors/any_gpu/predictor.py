@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 from typing import Any, Self
 
@@ -27,7 +28,7 @@ from ..intervals.calibration import Calibration
 from ..intervals.spread import OperationSpread, power_range_w
 from ..physics.baseline import smooth_max
 from ..physics.clock import Work
-from ..physics.features import FloatArray
+from ..physics.features import FloatArray, numbers_of
 from ..physics.half_precision import HalfPrecision
 from ..physics.least_times import EnergyConstants, static_power_w
 from ..physics.library import expected_ratio
@@ -52,6 +53,8 @@ class Learned:
         energy: What work costs.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
         half: What networks showed of half precision; None where operations showed more.
+        perceptron: Says the same as the trees, in its own way; None: trees alone.
+        share: Of the perceptron in the mean of both.
     """
 
     time: Regressor
@@ -61,6 +64,8 @@ class Learned:
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
     half: HalfPrecision | None = None
+    perceptron: Regressor | None = None
+    share: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the regressors."""
@@ -71,11 +76,21 @@ class Learned:
             "energy": self.energy.to_json(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
             "half": None if self.half is None else self.half.to_json(),
+            "share": self.share,
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], time: Regressor, elsewhere: Regressor) -> Self:
-        """Read what `to_json` wrote."""
+    def from_json(
+        cls, value: Mapping[str, Any], time: Regressor, elsewhere: Regressor, perceptron: Regressor | None = None
+    ) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        share = number(value.get("share", 0.0))  # Entries of trees alone may say nothing of it.
+        if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
+            raise ValueError("a share of a perceptron that cannot be")
         return cls(
             time=time,
             elsewhere=elsewhere,
@@ -84,26 +99,22 @@ class Learned:
             energy=EnergyConstants.from_json(value["energy"]),
             host_s=host_times(value["host_s"]),
             half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
+            perceptron=perceptron,
+            share=share,
         )
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
         """Device time over least time, one value per operation; see `Correction.factors`."""
         listed = OperationList.of(operations)
         lowest, highest = self._ranges(listed)
-        regressor = self._regressor(gpu)
-        log_ratio = listed.derived(_foreseen).get((regressor, gpu))
+        log_ratio = listed.derived(_foreseen).get((self._regressor(gpu), gpu))
         if log_ratio is None:
-            log_ratio = regressor(relative_features(listed, gpu).astype(np.float32))
+            log_ratio = self._regressor(gpu)(relative_features(listed, gpu).astype(np.float32))
         ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
     def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """Have operations looked at for many GPUs at once: an operation takes much the same way through trees on all.
-
-        Args:
-            operations: In precisions that all these GPUs have; the list remembers for `ratio`.
-            gpus: Where they will be asked for.
-        """
+        """See `Correction.foresee`: an operation takes much the same way through trees on all GPUs."""
         found = operations.derived(_foreseen)
         by_regressor: dict[Regressor, list[GPU]] = {}
         for gpu in gpus:
@@ -116,7 +127,15 @@ class Learned:
             found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
 
     def _regressor(self, gpu: GPU) -> Regressor:
-        return self.time if gpu.chip in self.chips else self.elsewhere
+        """Which of those that are kept; the same one every time."""
+        measured, elsewhere = self._regressors
+        return measured if gpu.chip in self.chips else elsewhere
+
+    @cached_property
+    def _regressors(self) -> tuple[Regressor, Regressor]:
+        if self.perceptron is None:
+            return self.time, self.elsewhere
+        return _mean(self.time, self.perceptron, self.share), _mean(self.elsewhere, self.perceptron, self.share)
 
     def _ranges(self, operations: Sequence[Operation]) -> FloatArray:
         """Lowest and highest ratio of each, as logarithms."""
@@ -136,6 +155,14 @@ class Learned:
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `Correction.in_network`; a network is its parts."""
         return 1.0, 1.0
+
+
+def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
+    def mean(rows: NDArray[np.float32]) -> FloatArray:
+        by_trees = trees(rows)
+        return by_trees + share * (perceptron(rows) - by_trees)
+
+    return mean
 
 
 def _alone(regressor: Regressor) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
@@ -193,9 +220,8 @@ class AnyGpuPredictor:
         for operation in operations:
             if operation.mode != self.mode:
                 raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
-        covered = np.array(
-            [o.precision == "tf32" or o.precision in self.gpu.peak_flops for o in operations], dtype=bool
-        )
+        has = {"tf32", *self.gpu.peak_flops}
+        covered = np.array([operation.precision in has for operation in operations], dtype=bool)
         values = np.full((6, len(operations)), np.nan)
         work = None
         if covered.any():
@@ -223,7 +249,7 @@ class AnyGpuPredictor:
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
         """What operations cost at the default clock, all of them covered; see clock.py and `Correction.factors`."""
         ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
-        works = np.array([not operation.is_identity for operation in operations], dtype=float)
+        works = 1.0 - numbers_of(operations).is_identity
         clock = float(self.gpu.boost_clock_mhz)
         return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
 
@@ -231,11 +257,11 @@ class AnyGpuPredictor:
         held_mhz = work.held_mhz(clock, cap_w)
         # The loops that were learned from ran under their caps, and too shortly to throttle as networks do: what
         # the default clock and cap let each hold counts as that clock.
-        default = float(self.gpu.boost_clock_mhz)
-        top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0) if np.isfinite(cap_w) else default
-        device_s, _ = work.at(default * held_mhz / top_mhz)
-        dynamic_j = work.at(held_mhz)[1]
+        device_s, dynamic_j = work.at(held_mhz)
         if np.isfinite(cap_w):  # (no cap times no time is no number)
+            default = float(self.gpu.boost_clock_mhz)
+            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0)
+            device_s, _ = work.at(default * held_mhz / top_mhz)
             allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
             dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
         host_s = launch_s(operations, self.mode, self.learned.host_s)

@@ -45,6 +45,9 @@ _SHARED = (
     "tensor_cores",
     *(name for name in FEATURE_NAMES if name.startswith("family_")),
 )
+MACHINE_NAMES: tuple[str, ...] = ("kernel_generation", "log_ridge", "log_sms", "log_watts_per_tflops")
+"""Those of RELATIVE_NAMES that say what a GPU is, the same for all operations."""
+
 _KINDS_APART = (
     "linear",
     "matmul",
@@ -78,10 +81,7 @@ RELATIVE_NAMES: tuple[str, ...] = (
     "log_compute_over_memory",
     "log_cycles",
     "log_library_tiles",
-    "kernel_generation",
-    "log_ridge",
-    "log_sms",
-    "log_watts_per_tflops",
+    *MACHINE_NAMES,
     "half_precision",
     "training",
 )

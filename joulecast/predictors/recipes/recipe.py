@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ...errors import InputError, unknown_name
 from .any_gpu import EnsembleRecipe, Member, RooflineRecipe
+from .perceptron import PerceptronRecipe
 from .transformer import TransformerRecipe
 from .xgboost import XGBoostRecipe
 
@@ -106,6 +107,7 @@ class BoostingRecipe:
         features_per_split: Share of the features that a split may choose from.
         min_child_weight: Least weight of the measurements in a leaf; it is 1 in the mean.
         regularization: L2, on the leaves.
+        perceptron: Beside the trees; None: trees alone. In a file, a table.
         folds: Folds of the cross-validation, at least 2.
         seed: Makes everything that is drawn repeatable.
     """
@@ -117,6 +119,7 @@ class BoostingRecipe:
     features_per_split: float = 0.7
     min_child_weight: float = 3.0
     regularization: float = 2.0
+    perceptron: PerceptronRecipe | None = None
     folds: int = 10
     seed: int = 0
 
@@ -181,6 +184,16 @@ def _member(value: object, folder: Path) -> Member:
     return Member(recipe, value["weight"])
 
 
+def _perceptron(value: object) -> PerceptronRecipe:
+    if not isinstance(value, dict):
+        raise InputError("a perceptron of a recipe is no table", given=repr(value), allowed="[perceptron]")
+    known = [field.name for field in fields(PerceptronRecipe)]
+    for key in value:
+        if key not in known:
+            raise unknown_name("key of a perceptron", key, known)
+    return PerceptronRecipe(**value)
+
+
 def load_recipe(path: str | Path) -> Recipe:
     """Read a recipe.
 
@@ -199,6 +212,8 @@ def load_recipe(path: str | Path) -> Recipe:
     for key in values:
         if key not in known:
             raise unknown_name(f"key of a {name} recipe", key, known)
+    if "perceptron" in values:
+        values["perceptron"] = _perceptron(values["perceptron"])
     if "members" in values:
         values["members"] = tuple(_member(value, Path(path).parent) for value in values["members"])
     return RECIPES[name](**values)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Mapping, Sequence
 
@@ -19,13 +18,12 @@ from ..measured.device_row import DeviceRow
 from ..physics.features import FloatArray
 from ..physics.least_times import PRIOR_ENERGY
 from ..recipes.transformer import TransformerRecipe
+from ..regressors.muon import Muon, learning_rate
 from .attentive import Attentive, Reader
 from .examples import MADE_UP_LENGTH, Examples, thinned, vocabulary_of
 from .model import OperationTransformer
-from .optimizer import Muon
 from .tokens import ROLES, WIDTH
 
-_WARM_UP = 0.1  # Share of the steps until the learning rate is at its highest.
 _MOST_GRADIENT = 1.0
 _DECAY = 1e-4
 _RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind; predictions stay within.
@@ -126,7 +124,7 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
     steps = recipe.epochs * per_epoch
     optimizers = _optimizers(model, recipe)
     schedules = [
-        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _learning_rate(step / steps))
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate(step / steps))
         for optimizer in optimizers
     ]
     losses = _Losses(model, examples, recipe, draw)
@@ -158,12 +156,6 @@ def _optimizers(model: OperationTransformer, recipe: TransformerRecipe) -> list[
     others = [parameter for parameter in model.parameters() if id(parameter) not in apart]
     adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True)
     return [adam, Muon(matrices, recipe.matrix_learning_rate)] if matrices else [adam]
-
-
-def _learning_rate(done: float) -> float:
-    """Share of the highest rate when a share of the steps is done: a warm-up, then a cosine that ends at zero."""
-    after = max(0.0, (done - _WARM_UP) / (1 - _WARM_UP))
-    return min(1.0, done / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * after))
 
 
 class _Losses:
