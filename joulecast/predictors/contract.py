@@ -7,7 +7,7 @@ and an average of these differ in their correction only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
+from ..operation_list import OperationList
 from ..operations import MODES, Operation
 from .formats.numbers import numbers
 from .physics.features import FloatArray
@@ -48,6 +49,15 @@ class Correction(Protocol):
             gpu: Where.
             capped: With what the default power cap is known to cost in such a loop; without it, whoever asks lets the
                 clock fall for that.
+        """
+        ...
+
+    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """Have operations looked at for many GPUs at once, which takes less time than one GPU after the other.
+
+        Args:
+            operations: In precisions that all these GPUs have; the list remembers for `factors`.
+            gpus: Where they will be asked for.
         """
         ...
 

@@ -155,9 +155,14 @@ class OperationPredictions:
 
         return predictions_plot(self)
 
-    def times(self, device: float, energy: float) -> OperationPredictions:
-        """The same with device times and dynamic energies times a factor each; loops stay as they are."""
-        if (device, energy) == (1.0, 1.0):
+    def times(self, device: float | FloatArray, energy: float | FloatArray) -> OperationPredictions:
+        """The same with device times and dynamic energies times factors; loops stay as they are.
+
+        Args:
+            device: Of device times, one factor for all operations or one for each.
+            energy: The same of dynamic energies.
+        """
+        if np.all(device == 1.0) and np.all(energy == 1.0):
             return self
         device_s, dynamic_j = device * self.device_time_s, energy * self.dynamic_energy_j
         work = None if self.work is None else self.work.scaled_by(device, energy)

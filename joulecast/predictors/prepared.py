@@ -18,6 +18,7 @@ from ..errors import InputError
 from ..networks import Network
 from .any_gpu.predictor import AnyGpuPredictor
 from .composition import Totals, compose, counts_of, plain_sum
+from .first_layer import as_parts
 from .network_predictor import NetworkPredictor
 from .physics.features import FloatArray
 from .physics.least_times import static_power_w
@@ -96,7 +97,7 @@ class PreparedNetwork:
             found = operations.uncapped(self.network.operations)
         else:
             found = operations.predict(self.network.operations, None, self.power_limit_w)
-        return operations.in_network(found, self.counts)
+        return as_parts(self.network, operations.in_network(found, self.counts))
 
     @cached_property
     def static(self) -> float:
@@ -151,7 +152,7 @@ class PreparedNetwork:
         if found.work is None:  # (a predictor without the clock law)
             operations = self.predictor.operations
             there = operations.predict(self.network.operations, clock_mhz, self.power_limit_w)
-            return operations.in_network(there, self.counts)
+            return as_parts(self.network, operations.in_network(there, self.counts))
         static_w = self.static * float(static_power_w(gpu, clock_mhz))
         return replace(found, source=self._source_elsewhere, static_power_w=static_w)
 

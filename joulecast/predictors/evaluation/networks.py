@@ -13,6 +13,7 @@ from ...hardware import find_gpu
 from ...networks import Network
 from ...operations import Operation
 from ..composition import HostModel, compose, counts_of, plain_sum
+from ..first_layer import as_parts
 from ..fitting.one_gpu import fit_own
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
@@ -93,8 +94,8 @@ class NetworkError:
 
 
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
-    """Counts and predictions of a network's operations."""
-    return counts_of(network), predictor.predict([entry.operation for entry in network])
+    """Counts and predictions of a network's operations, as its parts."""
+    return counts_of(network), as_parts(network, predictor.predict(network.operations))
 
 
 def fit_host(

@@ -75,7 +75,9 @@ class Work:
         """
         boost = float(gpu.boost_clock_mhz)
         clocks = np.broadcast_to(np.asarray(clock_mhz, dtype=float), (len(operations),))
-        least = LeastTimes.of(operations, gpu, boost).slowed(boost / clocks)
+        least = LeastTimes.of(operations, gpu, boost)
+        if (clocks != boost).any():
+            least = least.slowed(boost / clocks)
         paid = constants.parts(operations, least.time_s * ratio, gpu, clocks)
         fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
         # (what computes and moves next to nothing has its nanosecond)
@@ -96,8 +98,8 @@ class Work:
             memory_j=self.memory_j * more,
         )
 
-    def scaled_by(self, device: float, energy: float | FloatArray) -> Self:
-        """The same, with device time and dynamic energy times a factor each."""
+    def scaled_by(self, device: float | FloatArray, energy: float | FloatArray) -> Self:
+        """The same, with device time and dynamic energy times a factor, one for all operations or one for each."""
         return replace(
             self,
             parts=self.parts.times(np.asarray(device)),
