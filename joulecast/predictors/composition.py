@@ -23,9 +23,9 @@ import numpy as np
 
 from ..networks import Network
 from .formats.numbers import number
+from .operation_predictions import OperationPredictions
 from .physics.baseline import smooth_max
 from .physics.features import FloatArray
-from .predictor import OperationPredictions
 
 LEAST_HOST_S = 5e-6
 """What a kernel launch alone takes, about; no call inside a network costs the host less."""

@@ -11,7 +11,7 @@ from ..inputs import InputShape, shape_to_json
 from ..notebook import Picture
 from ..operations import Operation
 from .intervals.spread import NetworkSpread, within_range
-from .predictor import Source
+from .operation_predictions import Source
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")

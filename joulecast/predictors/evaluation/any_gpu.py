@@ -26,9 +26,9 @@ from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, qu
 from ..measured.device_rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..network_predictor import NetworkPredictor
+from ..operation_predictions import OperationPredictions
 from ..physics.features import FloatArray
 from ..physics.least_times import LeastTimes
-from ..predictor import OperationPredictions
 from ..recipes.recipe import AnyGpuRecipe
 from ..regressors.xgboost_model import BoostedRegressor
 from .calibrating import KEPT, thinned

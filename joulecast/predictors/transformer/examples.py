@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..measured.device_rows import DeviceRow, rows_by_gpu
+from ..physics.energy import PRIOR_ENERGY, static_power_w
 from ..physics.features import FloatArray
-from ..physics.least_times import PRIOR_ENERGY, static_power_w
 from .tokens import UNKNOWN, tokens
 
 _LEAST_SPREAD = 1e-3

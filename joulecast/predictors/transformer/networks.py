@@ -25,8 +25,8 @@ from ..composition import HostModel, compose, counts_of
 from ..contract import Networks, launch_s
 from ..first_layer import as_parts
 from ..measured.device_rows import DeviceRow, rows_by_gpu
+from ..operation_predictions import OperationPredictions
 from ..physics.features import FloatArray
-from ..predictor import OperationPredictions
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive
 from .examples import MADE_UP_LENGTH
