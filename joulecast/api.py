@@ -11,8 +11,8 @@ from .hardware import GPU, find_gpu
 from .networks import Network
 from .operations import Operation, checked_operations
 from .predictors.explanation import Explanation, explain_operation
+from .predictors.operation_predictions import OperationPredictions
 from .predictors.prediction import Prediction
-from .predictors.predictor import OperationPredictions
 from .predictors.prepared import PreparedNetwork
 from .profiling import WHITELIST, network_of
 from .queries import Choices, Question, Sweep

@@ -12,7 +12,7 @@ from ..notebook import Picture
 from ..operations import Operation
 from ..units import si
 from .intervals.spread import NetworkSpread, within_range
-from .predictor import Source
+from .operation_predictions import Source
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")

@@ -20,10 +20,10 @@ from .any_gpu.predictor import AnyGpuPredictor
 from .composition import Totals, compose, counts_of, plain_sum
 from .first_layer import as_parts
 from .network_predictor import NetworkPredictor
+from .operation_predictions import OperationPredictions, Source
+from .physics.energy import static_power_w
 from .physics.features import FloatArray
-from .physics.least_times import static_power_w
 from .prediction import COMPOSITIONS, Bound, OperationCost, Prediction
-from .predictor import OperationPredictions, Source
 
 
 @dataclass(frozen=True)
