@@ -10,7 +10,8 @@ from ..errors import InputError
 from ..inputs import InputShape, shape_to_json
 from ..notebook import Picture
 from ..operations import Operation
-from .intervals.spread import NetworkSpread, within_range
+from .intervals.network_spread import NetworkSpread
+from .intervals.power_range import within_range
 from .operation_predictions import Source
 
 Composition = Literal["overlap", "sum"]
