@@ -16,7 +16,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InputError
 from ...hardware import GPU
 from ...kinds import KINDS
 from ...operation_list import OperationList
@@ -33,7 +32,7 @@ from ..physics.half_precision import HalfPrecision
 from ..physics.least_times import EnergyConstants, static_power_w
 from ..physics.library import expected_ratio
 from ..physics.relative import RELATIVE_NAMES, relative_features
-from ..predictor import OperationPredictions, Regressor
+from ..predictor import OperationPredictions, Regressor, require_mode
 
 Range = tuple[float, float]
 
@@ -217,9 +216,7 @@ class AnyGpuPredictor:
 
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)
-        for operation in operations:
-            if operation.mode != self.mode:
-                raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
+        require_mode(operations, self.mode)
         has = {"tf32", *self.gpu.peak_flops}
         covered = np.array([operation.precision in has for operation in operations], dtype=bool)
         values = np.full((6, len(operations)), np.nan)
