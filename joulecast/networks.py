@@ -138,9 +138,10 @@ class NetworkDiff:
         return bool(self.added or self.removed or self.changed)
 
     def __str__(self) -> str:
+        sign = "-" if self.flops_difference < 0 else "+"
         lines = [
             f"{self.names[0]} -> {self.names[1]}: {self.calls[0]} -> {self.calls[1]} calls, "
-            f"{self.flops_difference:+.4g} FLOPs ({_ratio(*self.flops)})",
+            f"{sign}{si(abs(self.flops_difference), 'FLOP')} ({_ratio(*self.flops)})",
             *(f"- {count} x {operation}" for operation, count in self.removed),
             *(f"~ {before} -> {after} x {operation}" for operation, before, after in self.changed),
             *(f"+ {count} x {operation}" for operation, count in self.added),

@@ -44,6 +44,19 @@ def _shared(source: str) -> Path:
     return SHARED_DATA / source
 
 
+# What is expensive to start is started once where tests are spread over processes (`-n 2 --dist loadgroup`).
+STARTED_ONCE = {"service": "service", "narrow": "service", "mlflow_at": "mlflow"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of a file stay in one process, and those that ask the same service or server, too."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        shared = [STARTED_ONCE[name] for name in getattr(item, "fixturenames", ()) if name in STARTED_ONCE]
+        item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(scope="session")
 def energaizer2026() -> Path:
     return _shared("energaizer2026")
