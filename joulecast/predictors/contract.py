@@ -90,8 +90,9 @@ Fit = Callable[[Sequence[Dataset], Networks, Any], Fitted]
 
 def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Mapping[str, float]]) -> FloatArray:
     """Seconds that launching each operation takes in a loop; see `Correction.host_s`."""
-    known = host_s[mode]
-    return np.array([known.get(operation.kind, known[""]) for operation in operations])
+    known, kinds = host_s[mode], [operation.kind for operation in operations]
+    of_each = {kind: known.get(kind, known[""]) for kind in set(kinds)}
+    return np.array([of_each[kind] for kind in kinds])
 
 
 def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -235,7 +235,7 @@ class AnyGpuPredictor:
             device_time_s=device_s,
             dynamic_energy_j=dynamic_j,
             host_time_s=host_s,
-            source=tuple("modelled" if known else "missing" for known in covered),
+            source=tuple("modelled" if known else "missing" for known in covered.tolist()),
             static_power_w=static_power_w(self.gpu, clock),
             held_clock_mhz=held_mhz,
             work=work,
