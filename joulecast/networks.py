@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -177,7 +177,7 @@ class Network:
         dropped: What the whitelist or the extraction left out.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[Entry, ...] = field(repr=False)
     name: str = "network"
     input_shape: InputShape | None = None
     mode: str = "inference"
@@ -263,6 +263,12 @@ class Network:
             flops=(self.flops, other.flops),
         )
 
+    def __str__(self) -> str:
+        return (
+            f"{titled(self.name, self.input_shape)}, {self.mode}: {len(self)} operations, "
+            f"{self.calls} calls, {si(self.flops, 'FLOP')}"
+        )
+
     def _repr_html_(self) -> str:
         entries = sorted(self.entries, key=lambda entry: -entry.count * entry.operation.flops)
         rows = [
@@ -272,8 +278,7 @@ class Network:
         told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
         told += [f"left out: {d.count} x {d.name}" for d in self.dropped if d.reason != BOOKKEEPING]
         return document(
-            f"{titled(self.name, self.input_shape)}, {self.mode}: {len(self)} operations, "
-            f"{self.calls} calls, {si(self.flops, 'FLOP')}",
+            str(self),
             table(["operation", "calls", "work"], rows, frozenset({1, 2})),
             notes(told),
         )

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..networks import Network
+from .operation_predictions import OperationPredictions
 from .physics.features import FloatArray
-from .predictor import OperationPredictions
 
 _INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.
 _LAYERS = ("convolution", "matmul")

@@ -11,12 +11,13 @@ from ..errors import InputError, UncoveredError
 from ..hardware import GPU
 from ..networks import BOOKKEEPING, Network
 from .composition import HostModel, Totals, counts_of
+from .contract import PredictsOperations
 from .filled import FilledPredictor
 from .intervals.network_calibration import NetworkCalibration
 from .intervals.spread import FAR_SHARE, NetworkSpread, power_range_w
+from .operation_predictions import OperationPredictions
 from .physics.features import roofline
 from .prediction import Bound, Composition, Prediction
-from .predictor import OperationPredictions, PredictsOperations
 
 if TYPE_CHECKING:
     from .prepared import PreparedNetwork

@@ -7,11 +7,12 @@ from typing import Any, Literal
 
 from ..csv_tables import table_csv
 from ..errors import InputError
-from ..inputs import InputShape, shape_to_json
+from ..inputs import InputShape, shape_to_json, titled
 from ..notebook import Picture
 from ..operations import Operation
+from ..units import si
 from .intervals.spread import NetworkSpread, within_range
-from .predictor import Source
+from .operation_predictions import Source
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
@@ -103,10 +104,23 @@ class Prediction:
     host_time_s: float
     power_limit_w: float
     held_clock_mhz: float
-    operations: tuple[OperationCost, ...]
+    operations: tuple[OperationCost, ...] = field(repr=False)
     spread: NetworkSpread | None = field(repr=False)
     notes: tuple[str, ...] = ()
     idle_power_w: float = 0.0
+
+    def __str__(self) -> str:
+        interval = self.interval() if self.supports(0.9) else None
+        told = []
+        for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
+            low_high = getattr(interval, name) if interval else None
+            about = f" ({si(low_high[0], unit)} to {si(low_high[1], unit)})" if low_high else ""
+            told.append(f"{si(getattr(self, name), unit)}{about}")
+        incomplete = f"; INCOMPLETE: {len(self.uncovered)} operations are not covered" if self.uncovered else ""
+        return (
+            f"{titled(self.network, self.input_shape)}, {self.mode}, on {self.gpu} at {self.clock_mhz:g} MHz: "
+            f"{', '.join(told)}; predictor {self.predictor}{incomplete}"
+        )
 
     @property
     def power_w(self) -> float:

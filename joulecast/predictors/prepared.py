@@ -20,10 +20,10 @@ from .any_gpu.predictor import AnyGpuPredictor
 from .composition import Totals, compose, counts_of, plain_sum
 from .first_layer import as_parts
 from .network_predictor import NetworkPredictor
+from .operation_predictions import OperationPredictions, Source
+from .physics.energy import static_power_w
 from .physics.features import FloatArray
-from .physics.least_times import static_power_w
 from .prediction import COMPOSITIONS, Bound, OperationCost, Prediction
-from .predictor import OperationPredictions, Source
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,13 @@ class PreparedNetwork:
         predictor: Of a GPU and mode.
         network: Operations of that mode.
         power_limit_w: Power cap.
+        notes: What to keep in mind about the network on this GPU, beside what its predictor says.
     """
 
     predictor: NetworkPredictor
     network: Network
     power_limit_w: float
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> FloatArray:
@@ -142,7 +144,8 @@ class PreparedNetwork:
             totals = plain_sum(counts, predictions)
         told = predictor.summary(self.network, predictions, totals, clock, cap_w, chosen)
         costs = Costs.made(counts, predictions, totals, predictor.bounds(predictions, clock))
-        return replace(told, held_clock_mhz=_held_mhz(counts, predictions, clock)), costs
+        held_mhz = _held_mhz(counts, predictions, clock)
+        return replace(told, held_clock_mhz=held_mhz, notes=(*told.notes, *self.notes)), costs
 
     def _in_network(self, clock_mhz: float) -> OperationPredictions:
         """The operations before they settle at one clock; of loops, which networks do not ask for, those at default."""

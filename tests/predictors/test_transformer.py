@@ -17,7 +17,7 @@ from joulecast.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.composition import HostModel
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.measured.device_row import DeviceRow
+from joulecast.predictors.measured.device_rows import DeviceRow
 from joulecast.predictors.network_predictor import NetworkPredictor
 from joulecast.predictors.over_clocks import predict_over_clocks
 from joulecast.predictors.physics.least_times import LeastTimes

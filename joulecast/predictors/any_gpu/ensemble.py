@@ -12,8 +12,8 @@ from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import MODES, Operation
 from ..contract import Correction
+from ..physics.energy import EnergyConstants
 from ..physics.features import FloatArray
-from ..physics.least_times import EnergyConstants
 
 
 @dataclass(frozen=True)

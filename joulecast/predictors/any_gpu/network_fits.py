@@ -16,18 +16,17 @@ from ...datasets import NetworkMeasurement
 from ...errors import MissingDependencyError
 from ...hardware import GPU
 from ...networks import Network
-from ..composition import counts_of
+from ..composition import LEAST_HOST_S, counts_of
 from ..contract import Networks, launch_s
-from ..measured.device_row import DeviceRow
+from ..measured.device_rows import AT_CAP, DeviceRow
 from ..physics.baseline import smooth_max
+from ..physics.energy import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.features import FloatArray
 from ..physics.half_precision import HalfPrecision, half_groups
-from ..physics.least_times import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, LeastTimes, static_power_w
+from ..physics.least_times import LeastTimes
 from .predictor import Learned
 
-_AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
 _LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
-_LEAST_HOST_S = 5e-6  # A kernel launch alone takes about this long.
 # Standard deviations: of a network's log time, of the logarithms of HalfPrecision, of host seconds per call.
 _ERROR, _HALF_SPREAD, _HOST_SPREAD_S = 0.05, 0.5, 20e-6
 
@@ -111,7 +110,7 @@ def _network_s(network: _Network, x: FloatArray) -> float:
     product, convolution, other = network.groups
     ratio = np.where(product > 0, np.exp(x[0]), network.ratio * np.exp(x[1] * convolution + x[2] * other))
     device_s = float(network.counts @ (network.least_s * ratio))
-    host_s = float(network.counts @ np.maximum(network.host_s + x[3] * _HOST_SPREAD_S, _LEAST_HOST_S))
+    host_s = float(network.counts @ np.maximum(network.host_s + x[3] * _HOST_SPREAD_S, LEAST_HOST_S))
     return float(smooth_max(device_s, host_s))
 
 
@@ -147,7 +146,7 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned
 def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> _Powers | None:
     found: list[tuple[FloatArray, float, float, float]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
-        mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < _AT_CAP * gpu.power_limit_w]
+        mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < AT_CAP * gpu.power_limit_w]
         if not mine:
             continue
         clock, device_s = float(gpu.boost_clock_mhz), np.array([row.device_s for row in mine])
@@ -155,7 +154,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> 
         for row, part in zip(mine, paid, strict=True):
             found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), _LOOPS_COUNT))
     for gpu, measurement, network in networks:
-        if measurement.clock_mhz is None and measurement.power_w > _AT_CAP * gpu.power_limit_w:
+        if measurement.clock_mhz is None and measurement.power_w > AT_CAP * gpu.power_limit_w:
             continue
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
         operations, counts = network.operations, counts_of(network)

@@ -21,18 +21,18 @@ from ...kinds import KINDS
 from ...operation_list import OperationList
 from ...operations import Operation
 from ..batches import in_batches
-from ..contract import Correction, host_times, launch_s
+from ..contract import Correction, Regressor, host_times, launch_s, require_mode
 from ..formats.numbers import number
 from ..intervals.calibration import Calibration
 from ..intervals.spread import OperationSpread, power_range_w
+from ..operation_predictions import OperationPredictions
 from ..physics.baseline import smooth_max
 from ..physics.clock import Work
+from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.features import FloatArray, numbers_of
 from ..physics.half_precision import HalfPrecision
-from ..physics.least_times import EnergyConstants, static_power_w
 from ..physics.library import expected_ratio
 from ..physics.relative import RELATIVE_NAMES, relative_features
-from ..predictor import OperationPredictions, Regressor, require_mode
 
 Range = tuple[float, float]
 

@@ -14,9 +14,9 @@ import numpy as np
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import Operation
+from ..measured.device_rows import launch_times_s
+from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 from ..physics.features import FloatArray
-from ..physics.least_times import PRIOR_ENERGY, EnergyConstants
-from .boosting import launch_times_s
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,10 @@ from ..fitting.one_gpu import fit_own
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
+from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.features import FloatArray
-from ..predictor import OperationPredictions, OperationPredictor
+from ..predictor import OperationPredictor
 from ..recipes.recipe import OwnRecipe
 from .metrics import absolute_errors
 from .operations import OperationErrors, errors_on

@@ -16,7 +16,7 @@ from ..physics.features import FloatArray
 from .calibration import Calibration
 
 if TYPE_CHECKING:
-    from ..predictor import OperationPredictions
+    from ..operation_predictions import OperationPredictions
 
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 

@@ -22,7 +22,7 @@ from .conformal import conformal_error, conformal_rank
 from .network_calibration import NetworkCalibration, shares_of
 
 if TYPE_CHECKING:
-    from ..predictor import OperationPredictions
+    from ..operation_predictions import OperationPredictions
 
 FAR_SHARE = 0.2
 """Share of a network's device time in operations far outside the training data, from where the network is, too."""

@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from ...hardware import GPU
 from ...operations import Operation
 from .baseline import smooth_max
+from .energy import EnergyConstants, relative_voltage, static_power_w
 from .features import FloatArray
-from .least_times import EnergyConstants, LeastTimes, relative_voltage, static_power_w
+from .least_times import LeastTimes
 
 _STEPS = 14  # Halvings of the clock range: below 1 MHz.
 _ROUNDS, _TRIED = 3, 25  # The same for a network, in 24 parts three times: three arrays take less than 14 numbers.

@@ -26,8 +26,8 @@ from ..any_gpu.predictor import Range
 from ..batches import over_cores
 from ..contract import host_times, launch_s
 from ..formats.numbers import number
+from ..physics.energy import EnergyConstants
 from ..physics.features import FloatArray
-from ..physics.least_times import EnergyConstants
 from .encoder import Encoder
 from .network_head import NetworkHead
 from .tokens import PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens

@@ -24,12 +24,12 @@ from ..any_gpu.predictor import AnyGpuPredictor
 from ..composition import HostModel, compose, counts_of
 from ..contract import Networks, launch_s
 from ..first_layer import as_parts
-from ..measured.device_row import DeviceRow
+from ..measured.device_rows import DeviceRow, rows_by_gpu
+from ..operation_predictions import OperationPredictions
 from ..physics.features import FloatArray
-from ..predictor import OperationPredictions
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive
-from .examples import MADE_UP_LENGTH, rows_by_gpu
+from .examples import MADE_UP_LENGTH
 from .network_head import Example, NetworkHead
 
 _MADE_UP = 600  # Networks to put together.
