@@ -106,7 +106,7 @@ class Prediction:
     power_limit_w: float
     held_clock_mhz: float
     operations: tuple[OperationCost, ...] = field(repr=False)
-    spread: NetworkSpread | None = field(repr=False)
+    spread: NetworkSpread | None = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
     idle_power_w: float = 0.0
 
