@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..datasets import Dataset, NetworkMeasurement
+from ..errors import InputError
 from ..hardware import GPU
 from ..networks import Network
 from ..operation_list import OperationList
@@ -21,7 +22,7 @@ from ..operations import MODES, Operation
 from .formats.numbers import numbers
 from .operation_predictions import OperationPredictions
 from .physics.energy import EnergyConstants
-from .physics.features import FloatArray
+from .physics.features import FloatArray, numbers_of
 
 Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
 """Measured networks: where, what came out, and their operations."""
@@ -131,10 +132,22 @@ Fit = Callable[[Sequence[Dataset], Networks, Any], Fitted]
 """Learns from datasets and measured networks by a recipe."""
 
 
+def require_mode(operations: Sequence[Operation], mode: str) -> None:
+    """Refuse operations of another mode.
+
+    Raises:
+        InputError: There is one.
+    """
+    others = np.flatnonzero(numbers_of(operations).is_training != (mode == "training"))
+    if len(others):
+        raise InputError(f"this predictor is for {mode}", given=repr(operations[others[0]]), allowed=mode)
+
+
 def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Mapping[str, float]]) -> FloatArray:
     """Seconds that launching each operation takes in a loop; see `Correction.host_s`."""
-    known = host_s[mode]
-    return np.array([known.get(operation.kind, known[""]) for operation in operations])
+    known, kinds = host_s[mode], [operation.kind for operation in operations]
+    of_each = {kind: known.get(kind, known[""]) for kind in set(kinds)}
+    return np.array([of_each[kind] for kind in kinds])
 
 
 def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
 from ..hardware import GPU
 from ..operation_list import OperationList
-from ..operations import Operation
+from ..operations import PRECISIONS, Operation
 from .batches import in_batches
-from .contract import Regressor
+from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration
-from .intervals.spread import OperationSpread, power_range_w
+from .intervals.operation_spread import OperationSpread
+from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
 from .physics.clock import Work, measured_work
@@ -34,9 +34,10 @@ Found = TypeVar("Found")
 
 def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found]) -> list[Found]:
     """A value for each operation that follows from its kind and precision; asked for those that occur."""
-    keys = [(operation.kind, operation.precision) for operation in operations]
-    known = {key: value(operation) for key, operation in dict(zip(keys, operations, strict=True)).items()}
-    return [known[key] for key in keys]
+    n = numbers_of(operations)
+    _, firsts, places = np.unique(n.kind * len(PRECISIONS) + n.precision, return_index=True, return_inverse=True)
+    known = [value(operations[first]) for first in firsts.tolist()]
+    return [known[place] for place in places.tolist()]
 
 
 def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
@@ -96,9 +97,7 @@ class OperationPredictor:
             InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
         operations = OperationList.of(operations)
-        for operation in operations:
-            if operation.mode != self.mode:
-                raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
+        require_mode(operations, self.mode)
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         groups = _by_kind(operations, self._group)
         covered = np.array([group is not None for group in groups], dtype=bool)

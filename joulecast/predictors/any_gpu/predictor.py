@@ -16,16 +16,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InputError
 from ...hardware import GPU
 from ...kinds import KINDS
 from ...operation_list import OperationList
 from ...operations import Operation
 from ..batches import in_batches
-from ..contract import Correction, Regressor, host_times, launch_s
+from ..contract import Correction, Regressor, host_times, launch_s, require_mode
 from ..formats.numbers import number, numbers
 from ..intervals.calibration import Calibration
-from ..intervals.spread import OperationSpread, power_range_w
+from ..intervals.operation_spread import OperationSpread
+from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import smooth_max
 from ..physics.clock import Work
@@ -233,9 +233,7 @@ class AnyGpuPredictor:
 
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)
-        for operation in operations:
-            if operation.mode != self.mode:
-                raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
+        require_mode(operations, self.mode)
         has = {"tf32", *self.gpu.peak_flops}
         covered = np.array([operation.precision in has for operation in operations], dtype=bool)
         values = np.full((6, len(operations)), np.nan)
@@ -254,7 +252,7 @@ class AnyGpuPredictor:
             device_time_s=device_s,
             dynamic_energy_j=dynamic_j,
             host_time_s=host_s,
-            source=tuple("modelled" if known else "missing" for known in covered),
+            source=tuple("modelled" if known else "missing" for known in covered.tolist()),
             static_power_w=static_power_w(self.gpu, clock),
             held_clock_mhz=held_mhz,
             work=work,

@@ -152,11 +152,15 @@ class Work:
         """Device seconds and dynamic joules at a clock, or at one for each operation."""
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)
         slower = self.clock_mhz / clock_mhz
-        device_s = self.parts.slowed(slower).overlapped_s
+        device_s = self.parts.slowed_s(slower)
         logic = (relative_voltage(self.gpu, clock_mhz) / self._own_voltage) ** 2
-        longer = device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
-        dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self.awake_j * longer / slower)
+        dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self._awake_w * (device_s / slower))
         return device_s, dynamic_j
+
+    @cached_property
+    def _awake_w(self) -> FloatArray:
+        """Watts of SMs that are awake."""
+        return self.awake_j / np.maximum(self.parts.overlapped_s, _LEAST_S)
 
     @cached_property
     def _own_voltage(self) -> FloatArray:

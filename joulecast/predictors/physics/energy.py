@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Self
 
 import numpy as np
@@ -54,15 +54,21 @@ def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
 
 def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
     """Board power with a context open and nothing to do, at a clock or at each of an array of them."""
+    return _static_power_w(gpu, clock_mhz) if np.ndim(clock_mhz) else _static_power_at_w(gpu, float(clock_mhz))
+
+
+@lru_cache(maxsize=4096)
+def _static_power_at_w(gpu: GPU, clock_mhz: float) -> float:
+    return float(_static_power_w(gpu, clock_mhz))
+
+
+def _static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
     curve = gpu.idle_curve
     if curve is not None and len(curve.clock_mhz) > 1:
-        watts = np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
-    else:
-        usual_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
-        watts = _idle_like_known(np.asarray(clock_mhz) / gpu.boost_clock_mhz) * (
-            usual_w if curve is None else curve.power_w[0]
-        )
-    return watts if np.ndim(clock_mhz) else float(watts)
+        return np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
+    usual_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
+    relative_clock = np.asarray(clock_mhz) / gpu.boost_clock_mhz
+    return _idle_like_known(relative_clock) * (usual_w if curve is None else curve.power_w[0])
 
 
 def _idle_like_known(relative_clock: FloatArray) -> FloatArray:

@@ -68,8 +68,6 @@ _KINDS_APART = (
 )
 _COLUMNS = [FEATURE_NAMES.index(name) for name in _SHARED]
 _FILLED_TILES, _WAVE_TILES = (32, 128), (64, 128)
-# AMD's targets beside the NVIDIA generation of their time.
-_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
 _LEAST_S = 1e-12
 
 RELATIVE_NAMES: tuple[str, ...] = (
@@ -97,12 +95,23 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     make time and energy jump along it.
 
     Returns:
-        A matrix of shape (operations, len(RELATIVE_NAMES)).
+        A matrix of shape (operations, len(RELATIVE_NAMES)), to be read only: the list keeps it.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
     listed = OperationList.of(operations)
+    known = listed.derived(_known)
+    if gpu not in known:
+        known[gpu] = _relative_features(listed, gpu)
+    return known[gpu]
+
+
+def _known(operations: OperationList) -> dict[GPU, FloatArray]:
+    return {}
+
+
+def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     clock_mhz = float(gpu.boost_clock_mhz)
     n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)
     peak = gpu.peak_flops["fp32"]
@@ -123,6 +132,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     }
     for name, values in columns.items():
         matrix[:, _PLACES[name]] = values
+    matrix.flags.writeable = False
     return matrix
 
 
@@ -150,10 +160,3 @@ def _last_waves(n: Any, gpu: GPU) -> Iterator[tuple[str, FloatArray]]:
     for tile in _WAVE_TILES:
         waves = n.batch * np.ceil(n.rows / tile) * np.ceil(n.columns / tile) / gpu.sms
         yield f"log_last_wave_{tile}", np.where(product, np.log(np.ceil(waves) / waves), 0.0)
-
-
-def _generation(gpu: GPU) -> float:
-    try:
-        return float(gpu.compute_capability)
-    except ValueError:
-        return _GENERATIONS.get(gpu.compute_capability, 8.0)

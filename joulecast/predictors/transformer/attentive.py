@@ -19,6 +19,7 @@ import numpy as np
 
 from ...errors import InputError
 from ...hardware import GPU
+from ...kinds import KINDS
 from ...operation_list import OperationList
 from ...operations import Operation
 from ..any_gpu.predictor import Range
@@ -74,7 +75,8 @@ class Reader:
     def _factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
         self.foresee(operations, [gpu])
         ratios = operations.derived(_foreseen)[self, gpu]
-        lowest, highest = np.array([self._range(operation) for operation in operations]).T
+        known = {kind: self._range(kind) for kind in {operation.kind for operation in operations}}
+        lowest, highest = np.array([known[operation.kind] for operation in operations]).T
         return np.exp(np.clip(ratios[:, 0], lowest, highest)), np.exp(ratios[:, 1])
 
     def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -93,9 +95,8 @@ class Reader:
         by_gpu = np.concatenate(ratios).reshape(len(some), len(operations), 2)
         found.update(zip([(self, gpu) for gpu in some], by_gpu, strict=True))
 
-    def _range(self, operation: Operation) -> Range:
-        kind, family = operation.kind, operation.row.family
-        return self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
+    def _range(self, kind: str) -> Range:
+        return self.ranges.get(kind) or self.ranges.get(KINDS[kind].family) or (-np.inf, np.inf)
 
     def _vector(
         self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU

@@ -29,7 +29,7 @@ from ...operations import ELEMENT_BYTES, Operation
 from ...rules import size
 from ..physics.features import FloatArray, by_precision, numbers_of
 from ..physics.least_times import LeastTimes
-from ..physics.relative import RELATIVE_NAMES, _generation, relative_features
+from ..physics.relative import RELATIVE_NAMES, relative_features
 
 ROLES: tuple[str, ...] = (
     "kind",
@@ -52,12 +52,16 @@ _PHYSICS = [place for place, name in enumerate(RELATIVE_NAMES) if not name.start
 PHYSICS_NAMES: tuple[str, ...] = tuple(RELATIVE_NAMES[place] for place in _PHYSICS)
 """The numbers of the token `physics`: features of relative.py, in units that training finds."""
 
+# What is no logarithm yet may be a thousand for one operation and one for the next.
+_NO_LOGARITHMS = [place for place, name in enumerate(PHYSICS_NAMES) if not name.startswith("log_")]
+
 WIDTH = max(36, len(PHYSICS_NAMES))
 """Numbers per token; what a role does not use is zero."""
 
 IN_NETWORK = 4
 """Numbers at the end of the token `kind` that say what the operation is to its network; zero where it is alone."""
 
+_SIZES = ("batch", "rows", "columns", "reduction")  # Roles of tokens that are a size each.
 # Where numbers stand in the tokens `kind` and `work`.
 _TENSOR_CORES = 2
 _AMOUNTS, _TOUCHED, _PARAMETERS, _PLACES = 2, 6, 7, 8
@@ -69,6 +73,8 @@ _TILES = ((64, 64), (128, 64), (128, 128), (256, 128))  # Rows and columns per t
 _FILLS = (32.0, 64.0, 128.0)
 _DIVISORS = (2, 4, 8, 16, 32, 64, 128)
 _ELEMENTS_PER_BLOCK = 1024.0
+# AMD's targets beside the NVIDIA generation of their time.
+_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
 _LEAST_S = 1e-12
 _KEPT = 20_000  # Operations whose attributes are read once, for all GPUs.
 _LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it only one of them matters.
@@ -116,14 +122,19 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
     _put_work(work, n, gpu, at_default)
     _put_waves(waves, n, gpu)
     physics[:, : len(PHYSICS_NAMES)] = _physics(operations, gpu)
-    known = {kind: index for index, kind in enumerate(vocabulary)}
-    indices = np.array([known.get(kind, 0) for kind in KINDS])
     return Tokens(
         values,
         n.family.astype(np.int64),
-        indices[n.kind.astype(np.int64)],
+        _places_in(tuple(vocabulary))[n.kind.astype(np.int64)],
         at_default if clock_mhz == default_mhz else LeastTimes.of(operations, gpu, clock_mhz),
     )
+
+
+@lru_cache(maxsize=8)
+def _places_in(vocabulary: tuple[str, ...]) -> NDArray[np.int64]:
+    """Of each kind, as `numbers_of` counts them; 0 for those that a vocabulary lacks."""
+    known = {kind: place for place, kind in enumerate(vocabulary)}
+    return np.array([known.get(kind, 0) for kind in KINDS], dtype=np.int64)
 
 
 def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
@@ -131,15 +142,13 @@ def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
     n = numbers_of(operations)
     moved = n.bytes_read + n.bytes_written
     amounts = [np.log(amount + 1) / 8 - 2 for amount in (n.flops, moved, n.bytes_written, n.input_size)]
+    sizes = np.split(_one_size(np.concatenate([getattr(n, name) for name in _SIZES])), len(_SIZES))
     values = np.zeros((len(operations), len(ROLES), WIDTH), dtype=np.float32)
     for role, first, columns in (
         ("kind", 0, np.column_stack([n.is_training, n.element_bytes == ELEMENT_BYTES["fp16"]])),
         ("work", _AMOUNTS, np.column_stack(amounts)),
         ("work", _PARAMETERS, np.log(n.parameters + 1)[:, None] / 8),
-        ("batch", 0, _one_size(n.batch)),
-        ("rows", 0, _one_size(n.rows)),
-        ("columns", 0, _one_size(n.columns)),
-        ("reduction", 0, _one_size(n.reduction)),
+        *((name, 0, columns) for name, columns in zip(_SIZES, sizes, strict=True)),
         ("window", 0, np.array([_window(operation) for operation in operations])),
         ("channels", 0, np.array([_channels(operation) for operation in operations])),
     ):
@@ -217,9 +226,8 @@ def _put_waves(token: NDArray[np.float32], n: Any, gpu: GPU) -> None:
 
 def _physics(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     seen = relative_features(operations, gpu)[:, _PHYSICS]
-    # What is no logarithm yet may be a thousand for one operation and one for the next.
-    logs = [name.startswith("log_") for name in PHYSICS_NAMES]
-    return np.where(logs, seen, np.arcsinh(seen))
+    seen[:, _NO_LOGARITHMS] = np.arcsinh(seen[:, _NO_LOGARITHMS])
+    return seen
 
 
 def _one_size(n: FloatArray) -> FloatArray:
@@ -270,3 +278,11 @@ def _channels(operation: Operation) -> tuple[float, ...]:
         float(len(operation.input_shapes)),
         float(any(shape != operation.output_shape for shape in operation.input_shapes)),
     )
+
+
+def _generation(gpu: GPU) -> float:
+    """Compute capability; of AMD's GPUs, that of NVIDIA's of their time."""
+    try:
+        return float(gpu.compute_capability)
+    except ValueError:
+        return _GENERATIONS.get(gpu.compute_capability, 8.0)
