@@ -26,7 +26,7 @@ from .calibration import Calibration
 from .clock import Work
 from .contract import Correction, host_times, launch_s
 from .features import FloatArray
-from .half_precision import HalfPrecision
+from .half_precision import HalfPrecision, seen_as
 from .library import expected_ratio
 from .numbers import number
 from .physics import EnergyConstants, static_power_w
@@ -93,7 +93,7 @@ class Learned:
         regressor = self._regressor(gpu)
         log_ratio = listed.derived(_foreseen).get((regressor, gpu))
         if log_ratio is None:
-            log_ratio = regressor(relative_features(listed, gpu).astype(np.float32))
+            log_ratio = regressor(relative_features(seen_as(listed, gpu), gpu).astype(np.float32))
         ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
@@ -111,7 +111,7 @@ class Learned:
                 by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
         places = np.arange(len(operations))
         for regressor, some in by_regressor.items():
-            rows = np.concatenate([relative_features(operations, gpu).astype(np.float32) for gpu in some])
+            rows = np.concatenate([relative_features(seen_as(operations, gpu), gpu).astype(np.float32) for gpu in some])
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
             found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
 

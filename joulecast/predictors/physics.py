@@ -39,6 +39,11 @@ _HALF_TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.85), (64, 128, 0.6
 _CONVOLUTION = FAMILIES.index("convolution")
 _HALF = 2.0  # Bytes of an element.
 _TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 x 128^2 FLOPs for 2 x 128 elements.
+# Tensor cores are fed from shared memory, where each warp loads what its part of a tile needs: 64 x 64 at most, because
+# the sums must fit into its registers. What an SM multiplies in a clock differs fourfold (A100 2048 FLOPs, A10 1024,
+# GeForce 512 with sums in fp32), what it loads does not: that is why an A100 reaches less of its peak. Of 128, 96, 85,
+# 64 and 48, this one carries products best from A100 to A10 (networks in bf16) and back.
+_WARP_TILE = 64.0
 # Energy of logic relative to TSMC 7 nm at each one's top voltage. 12 nm and Samsung's 8 nm were looked at on the powers
 # of the RTX 2080 Ti and the A10; the others are priors: nobody's power was among the data.
 _PROCESS = {"16": 2.2, "14": 2.2, "12": 1.8, "8": 1.5, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
@@ -76,7 +81,7 @@ class LeastTimes:
         # An instruction moves an element, however narrow.
         passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
         # A tile of a product reads its rows and columns for itself, from the cache.
-        tiles_s = n.is_product * n.computed_flops * n.element_bytes / _TILE
+        tiles_s = n.is_product * n.computed_flops * n.element_bytes / np.where(is_half, _WARP_TILE, _TILE)
         compute_s, way = line.compute_s, _SM_BYTES * gpu.sms * clock_mhz * 1e6
         in_tiles = is_half & (n.is_product > 0) & (n.family != _CONVOLUTION)
         if in_tiles.any():
