@@ -1,4 +1,4 @@
-"""How much the clock law errs per octave: prints what joulecast/predictors/clock_errors.py holds.
+"""How much the clock law errs per octave: prints what joulecast/predictors/intervals/clock_errors.py holds.
 
     python benchmarks/clock_errors.py
 

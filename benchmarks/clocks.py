@@ -20,13 +20,13 @@ import joulecast
 from joulecast.datasets import Dataset, load
 from joulecast.hardware import find_gpu
 from joulecast.operations import MODES
-from joulecast.predictors.any_gpu import AnyGpuPredictor
-from joulecast.predictors.any_gpu_fitting import fit_operations, network_learner
-from joulecast.predictors.any_gpu_validation import fit_hosts
-from joulecast.predictors.boosting import device_rows
+from joulecast.predictors.any_gpu.boosting import device_rows
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks
+from joulecast.predictors.evaluation.any_gpu import fit_hosts
+from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
 from joulecast.predictors.prediction import NetworkPredictor
-from joulecast.predictors.recipe import load_recipe
+from joulecast.predictors.recipes.recipe import load_recipe
 from joulecast.profiling import network_of
 from joulecast.zoo import find_predictor
 
@@ -150,7 +150,7 @@ def main() -> None:
         "## A100, every clock, networks left out by name",
         "",
         "Mean absolute errors. Operations were learned from all GPUs, half precision, energies and host cost from the",
-        "networks of other names on all GPUs. The tiles of half precision in `physics.py` were looked at on these",
+        "networks of other names on all GPUs. The tiles of half precision in `least_times.py` were looked at on these",
         "networks. Goals: 6 % time, 6 % energy, 5 % power.",
         "",
         *error_table(rows),

@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from joulecast.datasets import Dataset, Measurement, load
-from joulecast.predictors.metrics import r2
-from joulecast.predictors.operation_validation import cross_validate
-from joulecast.predictors.recipe import load_recipe
-from joulecast.predictors.splits import fold_of
+from joulecast.predictors.evaluation.metrics import r2
+from joulecast.predictors.evaluation.operations import cross_validate
+from joulecast.predictors.measured.splits import fold_of
+from joulecast.predictors.recipes.recipe import load_recipe
 
 FOLDS = 15
 TEST_SHARE = 0.2

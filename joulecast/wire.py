@@ -18,15 +18,15 @@ from .hardware.gpu import GPU, IdleCurve, VoltageCurve
 from .networks import Dropped, Entry, Network
 from .operations import Operation
 from .predictors.explanation import Contribution, Explanation, Neighbour
-from .predictors.prediction import Interval, OperationCost, Prediction
-from .predictors.predictor import OperationPredictions
-from .predictors.spread import (
+from .predictors.intervals.spread import (
     NetworkSpread,
     OperationIntervals,
     OperationSpread,
     ToldNetworkSpread,
     ToldOperationSpread,
 )
+from .predictors.prediction import Interval, OperationCost, Prediction
+from .predictors.predictor import OperationPredictions
 from .queries import Choice, Choices, LeftOut, Sweep
 from .queries.objectives import Tariff
 

@@ -25,9 +25,9 @@ from joulecast import Operation
 from joulecast.cli import main
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from joulecast.hardware import find_gpu
-from joulecast.predictors.features import tiled_roofline
-from joulecast.predictors.physics import EnergyConstants, LeastTimes, static_power_w
-from joulecast.predictors.recipe import ForestRecipe
+from joulecast.predictors.physics.features import tiled_roofline
+from joulecast.predictors.physics.least_times import EnergyConstants, LeastTimes, static_power_w
+from joulecast.predictors.recipes.recipe import ForestRecipe
 from joulecast.zoo.training import Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "profiling" / "fake_nvml"

@@ -10,10 +10,10 @@ import pytest
 from joulecast import Operation, extract
 from joulecast.hardware import find_gpu
 from joulecast.operation_list import OperationList
-from joulecast.predictors.features import features, numbers_of
-from joulecast.predictors.physics import LeastTimes
-from joulecast.predictors.protobuf import packed_integers, varint
-from joulecast.predictors.relative import relative_features
+from joulecast.predictors.formats.protobuf import packed_integers, varint
+from joulecast.predictors.physics.features import features, numbers_of
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.relative import relative_features
 
 OPERATIONS = [
     Operation("conv2d", [(8, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32"),

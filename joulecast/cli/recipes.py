@@ -13,23 +13,31 @@ from ..errors import InputError, unknown_name
 from ..hardware import find_gpu
 from ..networks import Network
 from ..operations import MODES
-from ..predictors.any_gpu_recipes import EnsembleRecipe, RooflineRecipe
-from ..predictors.any_gpu_validation import (
+from ..predictors.contract import Networks
+from ..predictors.evaluation.any_gpu import (
     SPLITS,
     AnyGpuValidation,
     errors_of_networks,
     operation_errors,
     validate_any_gpu,
 )
-from ..predictors.calibration import NetworkCalibration
-from ..predictors.contract import Networks
-from ..predictors.recipe import AnyGpuRecipe, BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe, predictor_of
-from ..predictors.report import write_report
-from ..predictors.scores import Score, any_gpu_scores, own_scores
-from ..predictors.transformer_recipe import TransformerRecipe
-from ..predictors.tuning import Trial, search
-from ..predictors.validation import Validation, validate
-from ..predictors.xgboost_recipe import XGBoostRecipe
+from ..predictors.evaluation.one_gpu import Validation, validate
+from ..predictors.evaluation.report import write_report
+from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
+from ..predictors.evaluation.tuning import Trial, search
+from ..predictors.intervals.calibration import NetworkCalibration
+from ..predictors.recipes.any_gpu import EnsembleRecipe, RooflineRecipe
+from ..predictors.recipes.recipe import (
+    AnyGpuRecipe,
+    BlendRecipe,
+    BoostingRecipe,
+    ForestRecipe,
+    OwnRecipe,
+    Recipe,
+    predictor_of,
+)
+from ..predictors.recipes.transformer import TransformerRecipe
+from ..predictors.recipes.xgboost import XGBoostRecipe
 from ..profiling import network_of
 from ..zoo.any_gpu_training import train_any_gpu
 from ..zoo.rendering import any_gpu_errors

@@ -14,8 +14,8 @@ from ..errors import InputError
 from .arguments import table
 
 if TYPE_CHECKING:
-    from ..predictors.recipe import Recipe
-    from ..predictors.scores import Score
+    from ..predictors.evaluation.scores import Score
+    from ..predictors.recipes.recipe import Recipe
     from .recipes import Entry, Loaded, Tracking
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; may be given several times.")]
@@ -140,7 +140,7 @@ def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
 
 def _load_recipes(paths: Sequence[Path]) -> dict[str, Recipe]:
     """Recipes by the names of their files."""
-    from ..predictors.recipe import load_recipe
+    from ..predictors.recipes.recipe import load_recipe
 
     found: dict[str, Recipe] = {}
     for path in paths:
@@ -160,7 +160,7 @@ def _load(folders: Sequence[Path]) -> list[Loaded]:
 
 def _rows(scores: dict[str, list[Score]]) -> tuple[list[str], list[list[str]]]:
     """One row per recipe and split, those of one split together."""
-    from ..predictors.scores import HEADER, cells
+    from ..predictors.evaluation.scores import HEADER, cells
 
     splits = dict.fromkeys((score.where, score.split) for found in scores.values() for score in found)
     rows = [

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .features import FloatArray
+from .physics.features import FloatArray
 
 _MANY = 512
 """Rows from which an order pays."""

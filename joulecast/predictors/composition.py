@@ -21,9 +21,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from .baseline import smooth_max
-from .features import FloatArray
-from .numbers import number
+from ..networks import Network
+from .formats.numbers import number
+from .physics.baseline import smooth_max
+from .physics.features import FloatArray
 from .predictor import OperationPredictions
 
 # A30, inference and training; also the prior where a GPU has no measured networks.
@@ -103,6 +104,11 @@ class Totals:
     energy_j: float
     device_time_s: float
     host_time_s: float
+
+
+def counts_of(network: Network) -> FloatArray:
+    """How often each operation of a network runs."""
+    return np.array([entry.count for entry in network], dtype=float)
 
 
 def compose(counts: FloatArray, predictions: OperationPredictions, host: HostModel, power_limit_w: float) -> Totals:

@@ -1,8 +1,8 @@
 """What every recipe promises: `fit` makes a `Fitted`, and that predicts operations on a GPU in a mode.
 
-Predictors for any GPU share one way from what was learned to seconds and joules (any_gpu.py): physics at the clock and
-under the cap that are asked for, times what a `Correction` has learned. Physics alone, trees, a transformer and an
-average of these differ in their correction only.
+Predictors for any GPU share one way from what was learned to seconds and joules (any_gpu/predictor.py): physics at the
+clock and under the cap that are asked for, times what a `Correction` has learned. Physics alone, trees, a transformer
+and an average of these differ in their correction only.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ..datasets import Dataset, NetworkMeasurement
 from ..hardware import GPU
 from ..networks import Network
 from ..operations import MODES, Operation
-from .features import FloatArray
-from .numbers import numbers
-from .physics import EnergyConstants
+from .formats.numbers import numbers
+from .physics.features import FloatArray
+from .physics.least_times import EnergyConstants
 from .predictor import PredictsOperations
 
 Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]

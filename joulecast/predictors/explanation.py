@@ -13,11 +13,11 @@ from ..errors import InputError, MissingDependencyError
 from ..hardware import GPU
 from ..notebook import Picture
 from ..operations import Operation
-from .closeness import coordinates
-from .features import features, roofline
 from .filled import FilledPredictor
+from .intervals.closeness import coordinates
+from .intervals.spread import OperationIntervals
+from .physics.features import features, roofline
 from .predictor import INPUT_NAMES, OperationPredictions, OperationPredictor, PredictsOperations, regressor_inputs
-from .spread import OperationIntervals
 
 NEIGHBOURS = 5
 

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 
 from ..hardware import GPU
 from ..operations import Operation
-from .baseline import group_of, smooth_max
-from .features import FloatArray
+from .intervals.spread import OperationSpread
+from .physics.baseline import group_of, smooth_max
+from .physics.features import FloatArray
 from .predictor import OperationPredictions, OperationPredictor, PredictsOperations
-from .spread import OperationSpread
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..networks import Network
-from .baseline import smooth_max
-from .clock import Work
 from .composition import Totals
-from .features import FloatArray
-from .physics import static_power_w
+from .physics.baseline import smooth_max
+from .physics.clock import Work
+from .physics.features import FloatArray
+from .physics.least_times import static_power_w
 from .prediction import NetworkPredictor, Prediction
 from .predictor import OperationPredictions
 from .prepared import PreparedNetwork

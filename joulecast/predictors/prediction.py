@@ -16,12 +16,12 @@ from ..inputs import InputShape, shape_to_json
 from ..networks import BOOKKEEPING, Network
 from ..notebook import Picture
 from ..operations import Operation
-from .calibration import NetworkCalibration
 from .composition import HostModel, Totals
-from .features import roofline
 from .filled import FilledPredictor
+from .intervals.calibration import NetworkCalibration
+from .intervals.spread import FAR_SHARE, NetworkSpread, power_range_w, within_range
+from .physics.features import roofline
 from .predictor import OperationPredictions, PredictsOperations, Source
-from .spread import FAR_SHARE, NetworkSpread, power_range_w, within_range
 
 if TYPE_CHECKING:
     from .prepared import PreparedNetwork

@@ -16,13 +16,13 @@ from ..hardware import GPU
 from ..notebook import Picture
 from ..operation_list import OperationList
 from ..operations import Operation
-from .baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
 from .batches import in_batches
-from .calibration import Calibration
-from .clock import Work, measured_work
-from .features import FEATURE_NAMES, FloatArray, Roofline, features, numbers_of
-from .physics import PRIOR_ENERGY, static_power_w
-from .spread import OperationIntervals, OperationSpread, power_range_w, within_range
+from .intervals.calibration import Calibration
+from .intervals.spread import OperationIntervals, OperationSpread, power_range_w, within_range
+from .physics.baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
+from .physics.clock import Work, measured_work
+from .physics.features import FEATURE_NAMES, FloatArray, Roofline, features, numbers_of
+from .physics.least_times import PRIOR_ENERGY, static_power_w
 
 Source = Literal["measured", "modelled", "missing"]
 

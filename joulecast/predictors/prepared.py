@@ -16,10 +16,10 @@ import numpy as np
 
 from ..errors import InputError
 from ..networks import Network
-from .any_gpu import AnyGpuPredictor
+from .any_gpu.predictor import AnyGpuPredictor
 from .composition import Totals, compose, plain_sum
-from .features import FloatArray
-from .physics import static_power_w
+from .physics.features import FloatArray
+from .physics.least_times import static_power_w
 from .prediction import COMPOSITIONS, Bound, NetworkPredictor, OperationCost, Prediction
 from .predictor import OperationPredictions, Source
 

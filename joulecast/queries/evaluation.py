@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from ..hardware import GPU
 from ..networks import Network
-from ..predictors.any_gpu import AnyGpuPredictor, Learned
-from ..predictors.features import FloatArray
+from ..predictors.any_gpu.predictor import AnyGpuPredictor, Learned
 from ..predictors.over_clocks import OverClocks, predict_over_clocks
+from ..predictors.physics.features import FloatArray
 from ..predictors.prediction import NetworkPredictor
 from .memory import MemoryNeed
 from .question import Variant

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
-from ..predictors.features import FloatArray
+from ..predictors.physics.features import FloatArray
 from ..predictors.prediction import Interval, NetworkPredictor, Prediction
 from ..zoo import find_predictor
 from ..zoo.measured import measured_gpus

@@ -10,10 +10,10 @@ from typing import Any
 from ..errors import ZooError
 from ..hardware import GPU, find_gpu
 from ..operations import MODES, Operation
-from ..predictors.any_gpu import AnyGpuPredictor
-from ..predictors.calibration import Calibration, NetworkCalibration
+from ..predictors.any_gpu.predictor import AnyGpuPredictor
 from ..predictors.composition import HostModel
 from ..predictors.contract import Correction
+from ..predictors.intervals.calibration import Calibration, NetworkCalibration
 from ..predictors.prediction import NetworkPredictor
 from .card_values import host_of, name_of
 from .corrections import read_correction, write_correction

@@ -10,8 +10,9 @@ from typing import Any
 
 from ..datasets import Dataset, fingerprint
 from ..operations import Operation
-from ..predictors.any_gpu_fitting import fit_on_all
-from ..predictors.any_gpu_validation import (
+from ..predictors.any_gpu.boosting import device_rows
+from ..predictors.contract import Correction, Networks
+from ..predictors.evaluation.any_gpu import (
     QUICKLY,
     SPLITS,
     AnyGpuValidation,
@@ -20,10 +21,9 @@ from ..predictors.any_gpu_validation import (
     operation_errors,
     validate_any_gpu,
 )
-from ..predictors.boosting import device_rows
-from ..predictors.contract import Correction, Networks
-from ..predictors.device_row import DeviceRow
-from ..predictors.recipe import AnyGpuRecipe, predictor_of
+from ..predictors.fitting.any_gpu import fit_on_all
+from ..predictors.measured.device_row import DeviceRow
+from ..predictors.recipes.recipe import AnyGpuRecipe, predictor_of
 from .any_gpu_entry import AnyGpuCard, save_any_gpu
 from .provenance import git_commit
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..predictors.serving import regressor_file
-from ..predictors.trees_onnx import trees_from_onnx
+from ..predictors.regressors.serving import regressor_file
+from ..predictors.regressors.trees_onnx import trees_from_onnx
 from .files import FORMAT_VERSION, checked_files, predictor_of, write_files
 
 

@@ -6,19 +6,21 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..errors import ZooError, unknown_name
-from ..predictors.any_gpu import Learned
-from ..predictors.attentive import Attentive, require_same_tokens
+from ..predictors.any_gpu.ensemble import Ensemble
+from ..predictors.any_gpu.predictor import Learned
+from ..predictors.any_gpu.roofline import Roofline
 from ..predictors.contract import Correction
-from ..predictors.encoder import OnnxEncoder
-from ..predictors.ensemble import Ensemble
-from ..predictors.relative import RELATIVE_NAMES
-from ..predictors.roofline import Roofline
-from ..predictors.serving import regressor_files, stored_regressor
-from ..predictors.tokens import IN_NETWORK
-from ..predictors.transformer_weights import TransformerWeights
+from ..predictors.physics.relative import RELATIVE_NAMES
+from ..predictors.regressors.perceptron import Perceptron
+from ..predictors.regressors.serving import regressor_files, stored_regressor
+from ..predictors.transformer.attentive import Attentive, require_same_tokens
+from ..predictors.transformer.encoder import OnnxEncoder
+from ..predictors.transformer.tokens import IN_NETWORK
+from ..predictors.transformer.weights import TransformerWeights
 
 Files = Mapping[str, bytes]
 
+PERCEPTRON = "perceptron.safetensors"
 TRANSFORMER = "transformer.safetensors"
 
 
@@ -60,14 +62,20 @@ def read_correction(facts: Mapping[str, Any], files: Files) -> Correction:
 
 
 def _write_trees(learned: Learned) -> tuple[dict[str, Any], dict[str, bytes]]:
-    return learned.to_json(), regressor_files("time", learned.time) | regressor_files("elsewhere", learned.elsewhere)
+    files = regressor_files("time", learned.time) | regressor_files("elsewhere", learned.elsewhere)
+    if isinstance(learned.perceptron, Perceptron):
+        files[PERCEPTRON] = learned.perceptron.to_bytes()
+    return learned.to_json(), files
 
 
 def _read_trees(facts: Mapping[str, Any], files: Files) -> Learned:
     if facts["inputs"] != list(RELATIVE_NAMES):
         raise ZooError("this zoo entry was trained on other features", hint="train it again")
     time, elsewhere = (stored_regressor(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
-    return Learned.from_json(facts, time, elsewhere)
+    perceptron = Perceptron.from_bytes(files[PERCEPTRON]) if PERCEPTRON in files else None
+    if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
+        raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
+    return Learned.from_json(facts, time, elsewhere, perceptron)
 
 
 def _write_nothing(correction: Roofline) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -80,7 +88,7 @@ def _read_nothing(facts: Mapping[str, Any], files: Files) -> Roofline:
 
 def _write_transformer(learned: Attentive) -> tuple[dict[str, Any], dict[str, bytes]]:
     # Here, because it needs torch.
-    from ..predictors.transformer_files import stored_weights
+    from ..predictors.transformer.files import stored_weights
 
     return learned.to_json(), {TRANSFORMER: stored_weights(learned.reader.encoder)}
 

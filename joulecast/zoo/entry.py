@@ -15,11 +15,11 @@ from typing import Any
 from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations import Operation
-from ..predictors.baseline import Baseline
-from ..predictors.calibration import Calibration, NetworkCalibration
+from ..predictors.intervals.calibration import Calibration, NetworkCalibration
+from ..predictors.physics.baseline import Baseline
 from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
-from ..predictors.serving import own_regressor, regressor_files
+from ..predictors.regressors.serving import own_regressor, regressor_files
 from .card_values import host_of, name_of
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement

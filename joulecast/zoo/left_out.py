@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ZooError
-from ..predictors.validation import Validation
+from ..predictors.evaluation.one_gpu import Validation
 from .files import checked_files, parsed_json
 
 LEFT_OUT = "left_out.json"

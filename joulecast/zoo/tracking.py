@@ -14,11 +14,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ..predictors.any_gpu_validation import AnyGpuValidation
-from ..predictors.curves import Curves, curves_of
-from ..predictors.recipe import Recipe
-from ..predictors.report import write_report
-from ..predictors.validation import Validation
+from ..predictors.evaluation.any_gpu import AnyGpuValidation
+from ..predictors.evaluation.curves import Curves, curves_of
+from ..predictors.evaluation.one_gpu import Validation
+from ..predictors.evaluation.report import write_report
+from ..predictors.recipes.recipe import Recipe
 from .any_gpu_training import TrainedAnyGpu
 from .files import library_versions
 from .mlflow_client import EXPERIMENT, TrackingError, connected, default_uri, experiment

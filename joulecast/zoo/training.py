@@ -12,16 +12,16 @@ import numpy as np
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..networks import Network
 from ..operations import Operation
-from ..predictors.calibration import NetworkCalibration
-from ..predictors.closeness import Closeness
 from ..predictors.composition import HostModel
-from ..predictors.fitting import fit_own
-from ..predictors.network_validation import NetworkError, fit_host
-from ..predictors.operation_validation import OperationErrors, errors_on_repeats
+from ..predictors.evaluation.networks import NetworkError, fit_host
+from ..predictors.evaluation.one_gpu import SPLITS, Validation, validate
+from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
+from ..predictors.fitting.one_gpu import fit_own
+from ..predictors.intervals.calibration import NetworkCalibration
+from ..predictors.intervals.closeness import Closeness
 from ..predictors.prediction import Composition
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipe import OwnRecipe, predictor_of
-from ..predictors.validation import SPLITS, Validation, validate
+from ..predictors.recipes.recipe import OwnRecipe, predictor_of
 from .catalogue import entry_name
 from .entry import ModelCard, save_entry
 from .left_out import operations_left_out

@@ -11,10 +11,10 @@ from conftest import simulated_dataset, simulated_operations
 from joulecast import Operation
 from joulecast.datasets import save
 from joulecast.errors import InputError, ZooError
-from joulecast.predictors.fitting import fit_own
-from joulecast.predictors.operation_validation import cross_validate
-from joulecast.predictors.recipe import BlendRecipe
-from joulecast.predictors.serving import own_regressor
+from joulecast.predictors.evaluation.operations import cross_validate
+from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.recipes.recipe import BlendRecipe
+from joulecast.predictors.regressors.serving import own_regressor
 from joulecast.zoo import load_entry
 from joulecast.zoo.training import train
 

@@ -12,13 +12,13 @@ from conftest import simulated_dataset, simulated_operations
 from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.boosted import MORE_WORK, fit_boosted
-from joulecast.predictors.features import features
-from joulecast.predictors.fitting import fit_own
+from joulecast.predictors.evaluation.tuning import search
+from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.physics.features import features
 from joulecast.predictors.predictor import INPUT_NAMES
-from joulecast.predictors.serving import own_regressor, regressor_files
-from joulecast.predictors.tuning import search
-from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.predictors.regressors.boosted import MORE_WORK, fit_boosted
+from joulecast.predictors.regressors.serving import own_regressor, regressor_files
 
 RECIPE = XGBoostRecipe(trees=120, patience=20, depth=4, learning_rate=0.1, folds=4)
 A30 = find_gpu("A30")

@@ -12,8 +12,13 @@ from conftest import simulated_operations
 from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.calibrating import calibrate, fit_networks, thinned
-from joulecast.predictors.calibration import (
+from joulecast.predictors.composition import HostModel
+from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks, thinned
+from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
+from joulecast.predictors.evaluation.networks import NetworkError
+from joulecast.predictors.evaluation.operations import OperationErrors, errors_on_repeats
+from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.intervals.calibration import (
     Calibration,
     Difficulty,
     NetworkCalibration,
@@ -22,15 +27,10 @@ from joulecast.predictors.calibration import (
     conformal_rank,
     variances,
 )
-from joulecast.predictors.clock_errors import CLOCK_ERRORS
-from joulecast.predictors.closeness import COORDINATES, Closeness
-from joulecast.predictors.composition import HostModel
-from joulecast.predictors.coverage import chance_range, network_coverage, operation_coverage
-from joulecast.predictors.fitting import fit_own
-from joulecast.predictors.network_validation import NetworkError
-from joulecast.predictors.operation_validation import OperationErrors, errors_on_repeats
+from joulecast.predictors.intervals.clock_errors import CLOCK_ERRORS
+from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
 from joulecast.predictors.prediction import NetworkPredictor
-from joulecast.predictors.recipe import ForestRecipe
+from joulecast.predictors.recipes.recipe import ForestRecipe
 
 A30 = find_gpu("A30")
 CASES = 4000

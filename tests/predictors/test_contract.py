@@ -9,11 +9,11 @@ from conftest import simulated_dataset, simulated_gpu, simulated_operations
 from joulecast.cli.recipes import WAYS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.any_gpu_recipes import EnsembleRecipe, Member, RooflineRecipe
-from joulecast.predictors.fit import FITS, fit
-from joulecast.predictors.recipe import RECIPES, BlendRecipe, BoostingRecipe, ForestRecipe
-from joulecast.predictors.transformer_recipe import TransformerRecipe
-from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+from joulecast.predictors.fitting.fit import FITS, fit
+from joulecast.predictors.recipes.any_gpu import EnsembleRecipe, Member, RooflineRecipe
+from joulecast.predictors.recipes.recipe import RECIPES, BlendRecipe, BoostingRecipe, ForestRecipe
+from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes.xgboost import XGBoostRecipe
 
 for library in ("sklearn", "xgboost", "torch"):
     pytest.importorskip(library)

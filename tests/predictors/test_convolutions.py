@@ -8,10 +8,10 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operation_list import OperationList
-from joulecast.predictors.bandwidth import reached_bandwidth
-from joulecast.predictors.convolutions import CONVOLUTION_NAMES
-from joulecast.predictors.features import convolution_features, dense_convolutions
-from joulecast.predictors.physics import LeastTimes
+from joulecast.predictors.physics.bandwidth import reached_bandwidth
+from joulecast.predictors.physics.convolutions import CONVOLUTION_NAMES
+from joulecast.predictors.physics.features import convolution_features, dense_convolutions
+from joulecast.predictors.physics.least_times import LeastTimes
 
 A30, V100, P4 = find_gpu("A30"), find_gpu("V100-PCIE-32GB"), find_gpu("Tesla P4")
 SMS, PEAK = 56, 10.3e12

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from conftest import simulated_dataset, simulated_gpu
-from joulecast.predictors.any_gpu_fitting import fit_on_all
-from joulecast.predictors.any_gpu_recipes import EnsembleRecipe, Member
-from joulecast.predictors.any_gpu_validation import cross_validate
-from joulecast.predictors.boosting import device_rows, inputs_and_targets
-from joulecast.predictors.curves import curves_of, error_by_trees
-from joulecast.predictors.fitting import fit_own
-from joulecast.predictors.recipe import BlendRecipe, BoostingRecipe, ForestRecipe
-from joulecast.predictors.transformer_recipe import TransformerRecipe
-from joulecast.predictors.tuning import search
-from joulecast.predictors.xgboost_model import BoostedRegressor, unfitted_trees
-from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+from joulecast.predictors.any_gpu.boosting import device_rows, inputs_and_targets
+from joulecast.predictors.evaluation.any_gpu import cross_validate
+from joulecast.predictors.evaluation.curves import curves_of, error_by_trees
+from joulecast.predictors.evaluation.tuning import search
+from joulecast.predictors.fitting.any_gpu import fit_on_all
+from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.recipes.any_gpu import EnsembleRecipe, Member
+from joulecast.predictors.recipes.recipe import BlendRecipe, BoostingRecipe, ForestRecipe
+from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.predictors.regressors.xgboost_model import BoostedRegressor, unfitted_trees
 
 TREES = BoostingRecipe(trees=10, depth=3, learning_rate=0.3, folds=2)
 STOPPED = XGBoostRecipe(trees=60, patience=5, learning_rate=0.3)

@@ -15,11 +15,11 @@ from joulecast.errors import InputError, MissingDependencyError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.composition import HostModel
 from joulecast.predictors.explanation import NEIGHBOURS, contributions, explain_operation
-from joulecast.predictors.features import tiled_roofline
-from joulecast.predictors.fitting import fit_own
-from joulecast.predictors.recipe import ForestRecipe
-from joulecast.predictors.serving import regressor_files
-from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.physics.features import tiled_roofline
+from joulecast.predictors.recipes.recipe import ForestRecipe
+from joulecast.predictors.recipes.xgboost import XGBoostRecipe
+from joulecast.predictors.regressors.serving import regressor_files
 from joulecast.zoo.entry import ModelCard, load_background, load_entry, save_entry
 
 A30 = find_gpu("A30")

@@ -11,9 +11,9 @@ from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
 from joulecast.predictors.composition import HostModel
 from joulecast.predictors.filled import FilledPredictor
-from joulecast.predictors.fitting import fit_own
+from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.prediction import NetworkPredictor
-from joulecast.predictors.recipe import ForestRecipe
+from joulecast.predictors.recipes.recipe import ForestRecipe
 from joulecast.zoo import find_predictor
 
 A30 = find_gpu("A30")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from joulecast.errors import ZooError
-from joulecast.predictors.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.blend import BlendRegressor
-from joulecast.predictors.gaussian import GaussianProcess, _likelihood, fit_gaussian
+from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.regressors.blend import BlendRegressor
+from joulecast.predictors.regressors.gaussian import GaussianProcess, _likelihood, fit_gaussian
 
 
 def process(points, weights, mean=0.0):

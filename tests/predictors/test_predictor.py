@@ -11,16 +11,16 @@ from conftest import ACTIVE_W, HOST_S, SLOWDOWN, STATIC_W, simulated_dataset, si
 from joulecast import Network, Operation
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.calibration import NetworkCalibration
 from joulecast.predictors.composition import HostModel, compose, plain_sum
-from joulecast.predictors.features import tiled_roofline
-from joulecast.predictors.fitting import fit_own
-from joulecast.predictors.loops import measured_loops
-from joulecast.predictors.network_validation import leave_networks_out
-from joulecast.predictors.operation_validation import cross_validate
+from joulecast.predictors.evaluation.networks import leave_networks_out
+from joulecast.predictors.evaluation.operations import cross_validate
+from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.intervals.calibration import NetworkCalibration
+from joulecast.predictors.measured.loops import measured_loops
+from joulecast.predictors.measured.transfer import transferred_loops
+from joulecast.predictors.physics.features import tiled_roofline
 from joulecast.predictors.prediction import NetworkPredictor
-from joulecast.predictors.recipe import ForestRecipe
-from joulecast.predictors.transfer import transferred_loops
+from joulecast.predictors.recipes.recipe import ForestRecipe
 
 RECIPE = ForestRecipe(trees=16, folds=5)
 A30 = find_gpu("A30")

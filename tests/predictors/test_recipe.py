@@ -8,9 +8,9 @@ import pytest
 
 from joulecast.cli.recipes import WAYS
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.predictors.any_gpu_fitting import STEPS
-from joulecast.predictors.recipe import AnyGpuRecipe, load_recipe, predictor_of
-from joulecast.predictors.transformer_recipe import TransformerRecipe
+from joulecast.predictors.fitting.any_gpu import STEPS
+from joulecast.predictors.recipes.recipe import AnyGpuRecipe, load_recipe, predictor_of
+from joulecast.predictors.recipes.transformer import TransformerRecipe
 
 RECIPES = Path(__file__).resolve().parents[2] / "predictors"
 SHIPPED = sorted(RECIPES.glob("*.toml"))

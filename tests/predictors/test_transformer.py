@@ -13,28 +13,28 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.networks import Network
-from joulecast.predictors.any_gpu import AnyGpuPredictor
-from joulecast.predictors.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.attentive import Attentive, Reader
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.composition import HostModel
-from joulecast.predictors.device_row import DeviceRow
-from joulecast.predictors.encoder import OnnxEncoder
-from joulecast.predictors.network_head import Example, NetworkHead
+from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.measured.device_row import DeviceRow
 from joulecast.predictors.over_clocks import predict_over_clocks
-from joulecast.predictors.physics import LeastTimes
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
 from joulecast.predictors.prediction import NetworkPredictor
-from joulecast.predictors.relative import RELATIVE_NAMES, relative_features
-from joulecast.predictors.tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, in_network, tokens
-from joulecast.predictors.transformer_examples import Examples, thinned, vocabulary_of
-from joulecast.predictors.transformer_networks import read_networks
-from joulecast.predictors.transformer_recipe import TransformerRecipe
-from joulecast.predictors.transformer_weights import TransformerWeights
+from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.transformer.attentive import Attentive, Reader
+from joulecast.predictors.transformer.encoder import OnnxEncoder
+from joulecast.predictors.transformer.examples import Examples, thinned, vocabulary_of
+from joulecast.predictors.transformer.network_head import Example, NetworkHead
+from joulecast.predictors.transformer.networks import read_networks
+from joulecast.predictors.transformer.tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, UNKNOWN, WIDTH, in_network, tokens
+from joulecast.predictors.transformer.weights import TransformerWeights
 
 torch = pytest.importorskip("torch")
 
-from joulecast.predictors.transformer import OperationTransformer  # noqa: E402
-from joulecast.predictors.transformer_files import weights_of  # noqa: E402
-from joulecast.predictors.transformer_fit import TorchEncoder, fit_transformer  # noqa: E402
+from joulecast.predictors.transformer.files import weights_of  # noqa: E402
+from joulecast.predictors.transformer.fit import TorchEncoder, fit_transformer  # noqa: E402
+from joulecast.predictors.transformer.model import OperationTransformer  # noqa: E402
 
 TINY = TransformerRecipe(width=16, heads=2, kind_layers=1, kind_feed_forward=2, epochs=40, batch=32, learning_rate=1e-2)
 QUICK = replace(TINY, epochs=1, together=0.5)
@@ -361,11 +361,11 @@ def test_predicting_needs_no_torch(quick, tmp_path):
     (tmp_path / "weights").write_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
     script = (
         "import sys, joulecast as j\n"
-        "from joulecast.predictors.encoder import OnnxEncoder\n"
-        "from joulecast.predictors.any_gpu import AnyGpuPredictor\n"
-        "from joulecast.predictors.attentive import Attentive\n"
+        "from joulecast.predictors.transformer.encoder import OnnxEncoder\n"
+        "from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor\n"
+        "from joulecast.predictors.transformer.attentive import Attentive\n"
         "from joulecast.hardware import find_gpu\n"
-        "from joulecast.predictors.transformer_weights import TransformerWeights\n"
+        "from joulecast.predictors.transformer.weights import TransformerWeights\n"
         "weights = TransformerWeights.from_bytes(open(sys.argv[1], 'rb').read())\n"
         f"learned = Attentive.from_json({quick.to_json()!r}, OnnxEncoder(weights))\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"

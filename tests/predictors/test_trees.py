@@ -9,14 +9,14 @@ import onnxruntime
 import pytest
 
 from joulecast.errors import ZooError
-from joulecast.predictors import serving
-from joulecast.predictors.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.forest import ForestRegressor
-from joulecast.predictors.serving import StoredTrees
-from joulecast.predictors.trees import Trees
-from joulecast.predictors.trees_fitted import boosted_to_onnx, forest_to_onnx
-from joulecast.predictors.trees_onnx import trees_from_onnx, trees_to_onnx
-from joulecast.predictors.xgboost_model import BoostedRegressor
+from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.regressors import serving
+from joulecast.predictors.regressors.forest import ForestRegressor
+from joulecast.predictors.regressors.serving import StoredTrees
+from joulecast.predictors.regressors.trees import Trees
+from joulecast.predictors.regressors.trees_fitted import boosted_to_onnx, forest_to_onnx
+from joulecast.predictors.regressors.trees_onnx import trees_from_onnx, trees_to_onnx
+from joulecast.predictors.regressors.xgboost_model import BoostedRegressor
 
 COLUMNS = 5
 INPUTS = np.random.default_rng(0).normal(size=(400, COLUMNS)).astype(np.float32)

@@ -9,14 +9,14 @@ import pytest
 
 from conftest import simulated_operations
 from joulecast import Network, Operation
-from joulecast.predictors import network_validation
-from joulecast.predictors.metrics import absolute_errors, errors_by, r2, scores
-from joulecast.predictors.network_validation import leave_networks_out
-from joulecast.predictors.operation_validation import leave_kinds_out
-from joulecast.predictors.recipe import ForestRecipe
-from joulecast.predictors.report import write_report
-from joulecast.predictors.splits import alike, fold_of, network_family, only_in, variants
-from joulecast.predictors.validation import validate
+from joulecast.predictors.evaluation import networks as network_validation
+from joulecast.predictors.evaluation.metrics import absolute_errors, errors_by, r2, scores
+from joulecast.predictors.evaluation.networks import leave_networks_out
+from joulecast.predictors.evaluation.one_gpu import validate
+from joulecast.predictors.evaluation.operations import leave_kinds_out
+from joulecast.predictors.evaluation.report import write_report
+from joulecast.predictors.measured.splits import alike, fold_of, network_family, only_in, variants
+from joulecast.predictors.recipes.recipe import ForestRecipe
 
 RECIPE = ForestRecipe(trees=8, folds=4)
 

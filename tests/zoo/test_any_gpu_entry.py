@@ -13,10 +13,10 @@ from conftest import simulated_gpu, simulated_operations
 from joulecast.datasets import save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.any_gpu import AnyGpuPredictor
-from joulecast.predictors.any_gpu_recipes import RooflineRecipe
-from joulecast.predictors.physics import LeastTimes
-from joulecast.predictors.recipe import BoostingRecipe
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.recipes.any_gpu import RooflineRecipe
+from joulecast.predictors.recipes.recipe import BoostingRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.any_gpu_entry import load_any_gpu
 from joulecast.zoo.any_gpu_training import train_any_gpu

@@ -6,9 +6,9 @@ import pytest
 
 from conftest import simulated_gpu, train_small
 from joulecast.datasets import save
-from joulecast.predictors.recipe import BlendRecipe, BoostingRecipe
-from joulecast.predictors.transformer_recipe import TransformerRecipe
-from joulecast.predictors.xgboost_recipe import XGBoostRecipe
+from joulecast.predictors.recipes.recipe import BlendRecipe, BoostingRecipe
+from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.recipes.xgboost import XGBoostRecipe
 from joulecast.zoo.any_gpu_training import train_any_gpu
 
 OWN = {

@@ -1,0 +1,207 @@
+"""Fitting a predictor for any GPU over the measurements of many: gradient-boosted trees (XGBoost), and a perceptron."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...datasets import Dataset
+from ...errors import DatasetError, MissingDependencyError
+from ...hardware import GPU, find_gpu
+from ...operations import MODES, Operation
+from ..contract import Networks
+from ..measured.device_row import DeviceRow
+from ..measured.loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
+from ..physics.baseline import group_of
+from ..physics.features import FloatArray
+from ..physics.least_times import PRIOR_ENERGY, LeastTimes
+from ..physics.library import expected_ratio
+from ..physics.relative import MACHINE_NAMES, RELATIVE_NAMES, relative_features
+from ..recipes.perceptron import PerceptronRecipe
+from ..recipes.recipe import BoostingRecipe
+from ..regressors.perceptron import Perceptron
+from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from .network_fits import learn_from_networks
+from .predictor import Learned, Range
+
+LEAST_ROWS = 100
+"""Device times below which nothing is fitted."""
+
+_CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop without a device time of its own shows the device.
+_MOST_OF_A_KIND = 1000
+_RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind.
+# Seconds that launching takes where no loop tells: A30's machine.
+_USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
+
+
+def device_rows(dataset: Dataset) -> list[DeviceRow]:
+    """What a dataset says of device times: those measured as such, and loops that are clearly bound by the device."""
+    gpu = find_gpu(dataset.card.gpu)
+    measured: dict[Operation, list[float]] = defaultdict(list)
+    powers: dict[Operation, list[float]] = defaultdict(list)
+    for m in dataset.measurements:
+        if m.usable and m.device_time_s is not None:
+            measured[m.operation].append(m.device_time_s)
+            if m.power_usable and m.power_w is not None and m.time_s < 1.5 * m.device_time_s:
+                powers[m.operation].append(m.power_w)
+    rows = [
+        DeviceRow(gpu, operation, median(times), median(powers[operation]) if powers[operation] else None)
+        for operation, times in measured.items()
+    ]
+    for mode in MODES:
+        rows += _from_loops(dataset, gpu, mode, measured.keys())
+    return [row for row in rows if not row.operation.is_identity]
+
+
+def _from_loops(dataset: Dataset, gpu: GPU, mode: str, known: Collection[Operation]) -> Iterator[DeviceRow]:
+    loops = [loop for loop in measured_loops(dataset, mode) if loop.operation not in known]
+    if not any(loop.power_w is not None for loop in loops):
+        return
+    baseline = fit_baseline(loops, gpu, dataset.card.accumulates_gradients)
+    groups = [group_of(loop.operation, gpu) for loop in loops]
+    host_s = baseline.host_s(groups, [loop.method for loop in loops])
+    costs = baseline.device_costs([loop.operation for loop in loops], groups, as_arrays(loops), gpu)
+    for loop, device_s, least_s in zip(loops, costs.time_s.tolist(), host_s.tolist(), strict=True):
+        if loop.time_s > _CLEARLY_DEVICE * least_s:
+            yield DeviceRow(gpu, loop.operation, device_s, loop.power_w)
+
+
+def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
+    """Mode -> kind -> seconds that launching takes in a loop, medians over datasets; "" for kinds that none tells."""
+    result = {}
+    for mode in MODES:
+        by_kind: dict[str, list[float]] = defaultdict(list)
+        for dataset in datasets:
+            loops: list[MeasuredLoop] = measured_loops(dataset, mode)
+            if any(loop.power_w is not None for loop in loops):
+                baseline = fit_baseline(loops, find_gpu(dataset.card.gpu), dataset.card.accumulates_gradients)
+                for group, constants in baseline.groups.items():
+                    by_kind[group.split()[0]].append(constants.host_s[baseline.method])
+        kinds = {kind: median(values) for kind, values in sorted(by_kind.items())}
+        result[mode] = {"": median(kinds.values()) if kinds else _USUAL_HOST_S[mode], **kinds}
+    return result
+
+
+def _trees_elsewhere(recipe: BoostingRecipe) -> Any:
+    """For chips that were not measured: fewer and shallower trees, each step the mean of several.
+
+    With a chip left out, these are closer than those for measured chips, which follow every GPU they saw.
+    """
+    trees = unfitted_trees(recipe, 100, num_parallel_tree=4)
+    return trees.set_params(max_depth=7, learning_rate=0.12, subsample=0.6)
+
+
+class _Table(NamedTuple):
+    """Rows as arrays."""
+
+    inputs: NDArray[np.float32]
+    log_ratio: FloatArray
+    weight: FloatArray
+
+
+def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
+    """Rows GPU by GPU, and what is learned from them."""
+    by_gpu: dict[tuple[GPU, str], list[DeviceRow]] = defaultdict(list)
+    for row in rows:
+        by_gpu[row.gpu, row.operation.mode].append(row)
+    ordered, inputs, log_ratio, weight = [], [], [], []
+    for (gpu, _), group in by_gpu.items():
+        operations = [row.operation for row in group]
+        matrix = relative_features(operations, gpu)
+        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
+        ordered += group
+        inputs.append(matrix.astype(np.float32))
+        expected_s = least.time_s * expected_ratio(operations, gpu)
+        log_ratio.append(np.log(np.array([row.device_s for row in group]) / expected_s))
+        # Fifty thousand measurements of one GPU must not outvote five hundred of another.
+        weight.append(np.full(len(group), len(group) ** -0.5))
+    weights = np.concatenate(weight)
+    return ordered, _Table(np.vstack(inputs), np.concatenate(log_ratio), weights / weights.mean())
+
+
+def inputs_and_targets(rows: Sequence[DeviceRow]) -> tuple[NDArray[np.float32], FloatArray]:
+    """What trees see of device times, and what they should say."""
+    _, table = _table(rows)
+    return table.inputs, table.log_ratio
+
+
+def _thinned(rows: Sequence[DeviceRow], table: _Table, seed: int) -> _Table:
+    """No more than a thousand rows of a kind on a GPU in a mode, so that no kind or GPU is followed closely."""
+    groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
+    for place in np.random.default_rng(seed).permutation(len(rows)).tolist():
+        row = rows[place]
+        groups[row.gpu.name, row.operation.kind, row.operation.mode].append(place)
+    kept = [places[:_MOST_OF_A_KIND] for _, places in sorted(groups.items())]
+    weights = np.concatenate([np.full(len(places), len(places) ** -0.5) for places in kept])
+    chosen = np.concatenate(kept)
+    return _Table(table.inputs[chosen], table.log_ratio[chosen], weights / weights.mean())
+
+
+def fit_any_gpu(
+    datasets: Sequence[Dataset], networks: Networks, recipe: BoostingRecipe, rows: Sequence[DeviceRow] | None = None
+) -> Learned:
+    """Fit time and energy over the measurements of many GPUs.
+
+    Args:
+        datasets: Of any GPUs; what each says of device times is used.
+        networks: Measured networks with power, for the energies; their times are not learned from.
+        recipe: Settings.
+        rows: Device times to learn from instead of all that the datasets hold.
+
+    Raises:
+        DatasetError: Too few device times.
+        MissingDependencyError: xgboost is not installed.
+    """
+    if rows is None:
+        rows = [row for dataset in datasets for row in device_rows(dataset)]
+    if len(rows) < LEAST_ROWS:
+        raise DatasetError("too few device times", given=len(rows), allowed=f"from {LEAST_ROWS}")
+    ordered, table = _table(rows)
+    trees = unfitted_trees(recipe, recipe.trees)
+    time = BoostedRegressor(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
+    few = _thinned(ordered, table, recipe.seed)
+    trees = _trees_elsewhere(recipe)
+    elsewhere = BoostedRegressor(trees.fit(few.inputs, few.log_ratio, sample_weight=few.weight))
+    ranges = _ranges(ordered, table.log_ratio)
+    host_s = launch_times_s(datasets)
+    chips = frozenset(row.gpu.chip for row in ordered)
+    learned = Learned(time, elsewhere, chips, ranges, PRIOR_ENERGY, host_s)
+    if recipe.perceptron is not None:
+        perceptron = _perceptron(table, recipe.perceptron, recipe.seed)
+        learned = replace(learned, perceptron=perceptron, share=recipe.perceptron.share)
+    return learn_from_networks(learned, ordered, networks)
+
+
+def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptron:
+    try:
+        # Here, because it needs torch.
+        from ..regressors.perceptron_fit import Columns, fit_perceptron
+    except ImportError as error:
+        raise MissingDependencyError(
+            "training a perceptron needs torch", hint="pip install 'joulecast[attentive]'"
+        ) from error
+    kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]
+    columns = Columns(blurred=[RELATIVE_NAMES.index(name) for name in MACHINE_NAMES], hidden=kinds)
+    return fit_perceptron(table.inputs, table.log_ratio, table.weight, recipe, columns, seed)
+
+
+def _ranges(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:
+    ranges: dict[str, Range] = {}
+    for key in (lambda row: row.operation.row.family, lambda row: row.operation.kind):
+        ranges |= _ranges_by(key, rows, log_ratio)
+    return ranges
+
+
+def _ranges_by(key: Callable[[DeviceRow], str], rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:
+    names = np.array([key(row) for row in rows])
+    found = {}
+    for name in sorted(set(names.tolist())):
+        low, high = np.quantile(log_ratio[names == name], _RANGE)
+        found[name] = (float(low), float(high))
+    return found

@@ -1,0 +1,65 @@
+"""Several corrections of physics as one: their average in log space, with weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Self
+
+import numpy as np
+
+from ...hardware import GPU
+from ...operations import MODES, Operation
+from ..contract import Correction
+from ..physics.features import FloatArray
+from ..physics.least_times import EnergyConstants
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A weighted geometric mean of corrections, which is a `Correction` itself.
+
+    Device times are the mean of the members' device times at any clock. Energies nearly are: their constants and
+    factors are averaged apart, so that the law of clock and power cap stays the same for all.
+
+    Args:
+        members: At least one.
+        weights: One each; they sum up to one.
+        energy: What work costs.
+        host_s: See `Correction.host_s`.
+    """
+
+    members: tuple[Correction, ...]
+    weights: tuple[float, ...]
+    energy: EnergyConstants
+    host_s: Mapping[str, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, members: Sequence[Correction], weights: Sequence[float]) -> Self:
+        """Put members together."""
+        constants = [list(asdict(member.energy).values()) for member in members]
+        energy = EnergyConstants(*np.exp(np.array(weights) @ np.log(constants)).tolist())
+        host_s = {}
+        for mode in MODES:
+            kinds = sorted({kind for member in members for kind in member.host_s[mode]})
+            known = [member.host_s[mode] for member in members]
+            logs = np.log([[each.get(kind, each[""]) for kind in kinds] for each in known])
+            host_s[mode] = dict(zip(kinds, np.exp(np.array(weights) @ logs).tolist(), strict=True))
+        return cls(tuple(members), tuple(weights), energy, host_s)
+
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Correction.factors`."""
+        time, energy = self._mean(lambda member: np.array(member.factors(operations, gpu, capped=capped)))
+        return time, energy
+
+    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
+        """See `Correction.in_network`."""
+        time, energy = self._mean(lambda member: np.array(member.in_network(operations, counts, gpu))).tolist()
+        return time, energy
+
+    def _mean(self, of: Callable[[Correction], FloatArray]) -> FloatArray:
+        logs = [weight * np.log(of(member)) for weight, member in zip(self.weights, self.members, strict=True)]
+        mean: FloatArray = np.exp(np.sum(logs, axis=0))
+        return mean

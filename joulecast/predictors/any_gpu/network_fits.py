@@ -1,0 +1,171 @@
+"""What measured networks add to what operations showed: half precision, and what work costs in energy.
+
+Few networks were measured, and what they have in common is much: what they leave open, priors decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...datasets import NetworkMeasurement
+from ...errors import MissingDependencyError
+from ...hardware import GPU
+from ..contract import Networks, launch_s
+from ..measured.device_row import DeviceRow
+from ..physics.baseline import smooth_max
+from ..physics.features import FloatArray
+from ..physics.half_precision import HalfPrecision, half_groups
+from ..physics.least_times import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, LeastTimes, static_power_w
+from .predictor import Learned
+
+_AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
+_LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
+_LEAST_HOST_S = 5e-6  # A kernel launch alone takes about this long.
+# Standard deviations: of a network's log time, of the logarithms of HalfPrecision, of host seconds per call.
+_ERROR, _HALF_SPREAD, _HOST_SPREAD_S = 0.05, 0.5, 20e-6
+
+
+def learn_from_networks(learned: Learned, rows: Sequence[DeviceRow], networks: Networks) -> Learned:
+    """Fit half precision, unless operations were measured in it, and energies.
+
+    Args:
+        learned: From operations.
+        rows: Those operations.
+        networks: Measured networks with power.
+    """
+    if any(row.operation.precision in ("fp16", "bf16") for row in rows):
+        timed = replace(learned, half=None)
+    else:
+        timed = replace(learned, half=fit_half_precision(learned, networks))
+    return replace(timed, energy=fit_energies(rows, networks, timed))
+
+
+def _least_squares(residuals: Callable[[FloatArray], FloatArray], start: FloatArray) -> FloatArray:
+    try:
+        from scipy.optimize import least_squares
+    except ImportError as error:
+        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+    found: FloatArray = least_squares(residuals, start, loss="soft_l1").x
+    return found
+
+
+class _Network(NamedTuple):
+    """A measured network, as far as its time goes: per operation."""
+
+    counts: FloatArray
+    least_s: FloatArray
+    ratio: FloatArray
+    host_s: FloatArray
+    groups: FloatArray
+    measured_s: float
+
+
+def fit_half_precision(learned: Learned, networks: Networks) -> HalfPrecision:
+    """Fit the factors of half precision to the times of networks.
+
+    What the host needs for a call in such a network is fitted along, and forgotten: `HostModel` learns it.
+    """
+    some = [n for n in networks if half_groups([entry.operation for entry in n[2]]).any()]
+    if not some:
+        return HalfPrecision()
+    same = Counter(_alike(*n) for n in some)
+    weight = np.array([same[_alike(*n)] ** -0.5 for n in some])
+    known = [_timed(replace(learned, half=None), *n) for n in some]
+    prior = HalfPrecision()
+    middle = np.array([prior.product, prior.convolution, prior.other, 0.0])
+
+    def residuals(x: FloatArray) -> FloatArray:
+        errors = np.array([np.log(_network_s(n, x) / n.measured_s) for n in known])
+        spread = np.array([_HALF_SPREAD, _HALF_SPREAD, _HALF_SPREAD, 1.0])
+        return np.concatenate([weight * errors / _ERROR, (x - middle) / spread])
+
+    product, convolution, other, _ = _least_squares(residuals, middle).tolist()
+    return HalfPrecision(product, convolution, other)
+
+
+def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Any) -> tuple[str, str, str]:
+    return gpu.name, measurement.network, measurement.precision
+
+
+def _timed(learned: Learned, gpu: GPU, measurement: NetworkMeasurement, network: Any) -> _Network:
+    operations = [entry.operation for entry in network]
+    works = np.array([not operation.is_identity for operation in operations], dtype=float)
+    return _Network(
+        counts=np.array([entry.count for entry in network], dtype=float),
+        least_s=LeastTimes.of(operations, gpu, measurement.clock_mhz or float(gpu.boost_clock_mhz)).time_s * works,
+        ratio=learned.ratio(operations, gpu, capped=False),
+        host_s=launch_s(operations, measurement.mode, learned.host_s),
+        groups=half_groups(operations),
+        measured_s=measurement.time_s,
+    )
+
+
+def _network_s(network: _Network, x: FloatArray) -> float:
+    product, convolution, other = network.groups
+    ratio = np.where(product > 0, np.exp(x[0]), network.ratio * np.exp(x[1] * convolution + x[2] * other))
+    device_s = float(network.counts @ (network.least_s * ratio))
+    host_s = float(network.counts @ np.maximum(network.host_s + x[3] * _HOST_SPREAD_S, _LEAST_HOST_S))
+    return float(smooth_max(device_s, host_s))
+
+
+class _Powers(NamedTuple):
+    """Measured powers: how often each constant is paid in a second, shape (powers, 5), and watts."""
+
+    parts: FloatArray
+    power_w: FloatArray
+    static_w: FloatArray
+    weight: FloatArray
+
+
+def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> EnergyConstants:
+    """Fit what work costs to measured powers, of single operations and of whole networks.
+
+    A reading at the power cap says nothing where the clock is not known that was held. Priors keep the five constants
+    apart where the GPUs at hand do not.
+    """
+    known = _powers(rows, networks, learned)
+    if known is None:
+        return PRIOR_ENERGY
+    prior = np.log(PRIOR_ENERGY.values())
+    spread = np.log(ENERGY_SPREAD)
+
+    def residuals(log_constants: FloatArray) -> FloatArray:
+        predicted_w = known.static_w + known.parts @ np.exp(log_constants)
+        errors = known.weight * np.log(predicted_w / known.power_w) / (2 * _ERROR)
+        return np.concatenate([errors, (log_constants - prior) / spread])
+
+    return EnergyConstants(*np.exp(_least_squares(residuals, prior)).tolist())
+
+
+def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> _Powers | None:
+    found: list[tuple[FloatArray, float, float, float]] = []
+    for gpu in dict.fromkeys(row.gpu for row in rows):
+        mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < _AT_CAP * gpu.power_limit_w]
+        if not mine:
+            continue
+        operations, device_s = [row.operation for row in mine], np.array([row.device_s for row in mine])
+        clock = float(gpu.boost_clock_mhz)
+        paid = EnergyConstants.parts(operations, device_s, gpu, clock) / device_s[:, None]
+        for row, part in zip(mine, paid, strict=True):
+            found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), _LOOPS_COUNT))
+    for gpu, measurement, network in networks:
+        if measurement.clock_mhz is None and measurement.power_w > _AT_CAP * gpu.power_limit_w:
+            continue
+        clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
+        operations = [entry.operation for entry in network]
+        counts = np.array([entry.count for entry in network], dtype=float)
+        device_s = LeastTimes.of(operations, gpu, clock).time_s
+        device_s = device_s * learned.ratio(operations, gpu, capped=False)
+        # No more than was measured: what the GPU does in that time is what draws the power.
+        device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
+        part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock) / measurement.time_s
+        found.append((part, measurement.power_w, static_power_w(gpu, clock), 1.0))
+    if not found:
+        return None
+    parts, *columns = zip(*found, strict=True)
+    return _Powers(np.array(parts), *(np.array(column) for column in columns))

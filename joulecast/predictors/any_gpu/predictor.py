@@ -1,0 +1,284 @@
+"""A predictor for GPUs of which nothing was measured, at any clock: physics, corrected by what other GPUs showed.
+
+What it knows of a GPU is its data sheet. Its correction is the log ratio of device time to the least time that physics
+allows (least_times.py) and to what libraries make of that (library.py), learned over many GPUs from features that are
+relative to each (relative.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import compress
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InputError
+from ...hardware import GPU
+from ...kinds import KINDS
+from ...operation_list import OperationList
+from ...operations import Operation
+from ..batches import in_batches
+from ..contract import Correction, host_times, launch_s
+from ..formats.numbers import number
+from ..intervals.calibration import Calibration
+from ..intervals.spread import OperationSpread, power_range_w
+from ..physics.baseline import smooth_max
+from ..physics.clock import Work
+from ..physics.features import FloatArray
+from ..physics.half_precision import HalfPrecision, seen_as
+from ..physics.least_times import EnergyConstants, static_power_w
+from ..physics.library import expected_ratio
+from ..physics.relative import RELATIVE_NAMES, relative_features
+from ..predictor import OperationPredictions, Regressor
+
+Range = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What was learned over all GPUs, whichever one is asked for.
+
+    Args:
+        time: Predicts the log ratio of device time to what libraries let expect (library.py), on chips that were
+            measured.
+        elsewhere: The same on all others. It saw as much of every kind on every GPU and cannot follow one of them
+            closely, so that it is worse where operations were measured and better where none was.
+        chips: Those that were measured.
+        ranges: Kind or family -> lowest and highest ratio that was seen; a tree that is led astray by sizes that
+            nobody measured stays within.
+        energy: What work costs.
+        host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
+        half: What networks showed of half precision; None where operations showed more.
+        perceptron: Says the same as the trees, in its own way; None: trees alone.
+        share: Of the perceptron in the mean of both.
+    """
+
+    time: Regressor
+    elsewhere: Regressor
+    chips: frozenset[str]
+    ranges: Mapping[str, Range]
+    energy: EnergyConstants
+    host_s: Mapping[str, Mapping[str, float]]
+    half: HalfPrecision | None = None
+    perceptron: Regressor | None = None
+    share: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the regressors."""
+        return {
+            "inputs": list(RELATIVE_NAMES),
+            "chips": sorted(self.chips),
+            "ranges": {name: list(values) for name, values in self.ranges.items()},
+            "energy": self.energy.to_json(),
+            "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
+            "half": None if self.half is None else self.half.to_json(),
+            "share": self.share,
+        }
+
+    @classmethod
+    def from_json(
+        cls, value: Mapping[str, Any], time: Regressor, elsewhere: Regressor, perceptron: Regressor | None = None
+    ) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        share = number(value.get("share", 0.0))  # Entries of trees alone may say nothing of it.
+        if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
+            raise ValueError("a share of a perceptron that cannot be")
+        return cls(
+            time=time,
+            elsewhere=elsewhere,
+            chips=frozenset(str(chip) for chip in value["chips"]),
+            ranges={name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()},
+            energy=EnergyConstants.from_json(value["energy"]),
+            host_s=host_times(value["host_s"]),
+            half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
+            perceptron=perceptron,
+            share=share,
+        )
+
+    def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
+        """Device time over least time, one value per operation; see `Correction.factors`."""
+        listed = OperationList.of(operations)
+        lowest, highest = self._ranges(listed)
+        log_ratio = listed.derived(_foreseen).get((self._regressor(gpu), gpu))
+        if log_ratio is None:
+            log_ratio = self._regressor(gpu)(relative_features(seen_as(listed, gpu), gpu).astype(np.float32))
+        ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
+        return ratio if self.half is None else self.half.applied(operations, ratio)
+
+    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """Have operations looked at for many GPUs at once: an operation takes much the same way through trees on all.
+
+        Args:
+            operations: In precisions that all these GPUs have; the list remembers for `ratio`.
+            gpus: Where they will be asked for.
+        """
+        found = operations.derived(_foreseen)
+        by_regressor: dict[Regressor, list[GPU]] = {}
+        for gpu in gpus:
+            if (self._regressor(gpu), gpu) not in found:
+                by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
+        places = np.arange(len(operations))
+        for regressor, some in by_regressor.items():
+            rows = np.concatenate([relative_features(seen_as(operations, gpu), gpu).astype(np.float32) for gpu in some])
+            (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
+            found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
+
+    def _regressor(self, gpu: GPU) -> Regressor:
+        """Which of those that are kept; the same one every time."""
+        measured, elsewhere = self._regressors
+        return measured if gpu.chip in self.chips else elsewhere
+
+    @cached_property
+    def _regressors(self) -> tuple[Regressor, Regressor]:
+        if self.perceptron is None:
+            return self.time, self.elsewhere
+        return _mean(self.time, self.perceptron, self.share), _mean(self.elsewhere, self.perceptron, self.share)
+
+    def _ranges(self, operations: Sequence[Operation]) -> FloatArray:
+        """Lowest and highest ratio of each, as logarithms."""
+        kinds = [operation.kind for operation in operations]
+        known = {kind: self._range(kind) for kind in set(kinds)}
+        return np.array([known[kind] for kind in kinds]).T
+
+    def _range(self, kind: str) -> Range:
+        return self.ranges.get(kind) or self.ranges.get(KINDS[kind].family) or (-np.inf, np.inf)
+
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Correction.factors`; the trees leave energies as physics says."""
+        return self.ratio(operations, gpu, capped), np.ones(len(operations))
+
+    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
+        """See `Correction.in_network`; a network is its parts."""
+        return 1.0, 1.0
+
+
+def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
+    def mean(rows: NDArray[np.float32]) -> FloatArray:
+        by_trees = trees(rows)
+        return by_trees + share * (perceptron(rows) - by_trees)
+
+    return mean
+
+
+def _alone(regressor: Regressor) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
+    return lambda rows: (regressor(rows),)
+
+
+def _foreseen(operations: OperationList) -> dict[tuple[Regressor, GPU], FloatArray]:
+    return {}
+
+
+@dataclass(frozen=True)
+class AnyGpuPredictor:
+    """What was learned, on one GPU and in one mode.
+
+    Args:
+        gpu: Any that the catalogue or a file describes.
+        mode: inference or training.
+        learned: Shared by all GPUs.
+        calibration: Errors on chips that were left out; None where they are not known.
+    """
+
+    gpu: GPU
+    mode: str
+    learned: Correction
+    calibration: Calibration | None = None
+
+    @property
+    def coverage(self) -> tuple[str, ...]:
+        """What is covered: every kind, in the precisions of the GPU."""
+        return tuple(f"all kinds in {precision}" for precision in self.gpu.peak_flops)
+
+    def predict(
+        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
+    ) -> OperationPredictions:
+        """Predict operations on this GPU; see `OperationPredictor.predict`.
+
+        Raises:
+            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
+        """
+        clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
+        return self._predict(operations, clock, cap_w)
+
+    def uncapped(self, operations: Sequence[Operation]) -> OperationPredictions:
+        """Predict operations at the default clock as if there was no power cap.
+
+        Networks that settle at a clock of their own start from here; it spares the search for that of each operation.
+
+        Raises:
+            InputError: An operation of another mode.
+        """
+        return self._predict(operations, float(self.gpu.boost_clock_mhz), np.inf)
+
+    def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
+        operations = OperationList.of(operations)
+        for operation in operations:
+            if operation.mode != self.mode:
+                raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
+        covered = np.array(
+            [o.precision == "tf32" or o.precision in self.gpu.peak_flops for o in operations], dtype=bool
+        )
+        values = np.full((6, len(operations)), np.nan)
+        work = None
+        if covered.any():
+            some = operations if covered.all() else OperationList(compress(operations, covered))
+            work = self.work(some, capped=np.isfinite(cap_w))
+            values[:, covered] = self._predict_covered(some, work, clock, cap_w)
+            work = work.among(covered)
+        time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
+        return OperationPredictions(
+            operations=operations,
+            time_s=time_s,
+            power_w=power_w,
+            energy_j=time_s * power_w,
+            device_time_s=device_s,
+            dynamic_energy_j=dynamic_j,
+            host_time_s=host_s,
+            source=tuple("modelled" if known else "missing" for known in covered),
+            static_power_w=static_power_w(self.gpu, clock),
+            held_clock_mhz=held_mhz,
+            work=work,
+            spread=None if self.calibration is None else OperationSpread(self.calibration, frozenset(), None),
+            power_range_w=power_range_w(self.gpu, cap_w),
+        )
+
+    def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
+        """What operations cost at the default clock, all of them covered; see clock.py and `Correction.factors`."""
+        ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
+        works = np.array([not operation.is_identity for operation in operations], dtype=float)
+        clock = float(self.gpu.boost_clock_mhz)
+        return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
+
+    def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
+        held_mhz = work.held_mhz(clock, cap_w)
+        # The loops that were learned from ran under their caps, and too shortly to throttle as networks do: what
+        # the default clock and cap let each hold counts as that clock.
+        default = float(self.gpu.boost_clock_mhz)
+        top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0) if np.isfinite(cap_w) else default
+        device_s, _ = work.at(default * held_mhz / top_mhz)
+        dynamic_j = work.at(held_mhz)[1]
+        if np.isfinite(cap_w):  # (no cap times no time is no number)
+            allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
+            dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
+        host_s = launch_s(operations, self.mode, self.learned.host_s)
+        time_s = smooth_max(device_s, host_s)
+        power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s
+        return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])
+
+    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
+        """See `PredictsOperations.in_network`."""
+        known = [source != "missing" for source in predictions.source]
+        if not any(known):
+            return predictions
+        operations = [*compress(predictions.operations, known)]
+        return predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))

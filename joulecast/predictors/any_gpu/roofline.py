@@ -1,0 +1,43 @@
+"""Physics alone, as a predictor: what everything that learns has to beat.
+
+Every operation takes its least time (least_times.py), its energy follows constants that nothing was fitted to, and
+launching takes what it takes on the A30's machine. Nothing is learned, so any measurement may test it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...hardware import GPU
+from ...operations import Operation
+from ..physics.features import FloatArray
+from ..physics.least_times import PRIOR_ENERGY, EnergyConstants
+from .boosting import launch_times_s
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """No correction at all."""
+
+    @property
+    def energy(self) -> EnergyConstants:
+        """What work costs, before any fit."""
+        return PRIOR_ENERGY
+
+    @property
+    def host_s(self) -> Mapping[str, Mapping[str, float]]:
+        """One launch like another."""
+        return launch_times_s(())
+
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """One for everything."""
+        return np.ones(len(operations)), np.ones(len(operations))
+
+    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
+        """See `Correction.in_network`; a network is its parts."""
+        return 1.0, 1.0

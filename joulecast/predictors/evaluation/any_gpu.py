@@ -1,0 +1,325 @@
+"""How good a predictor for any GPU is: on operations and on GPUs that it has not seen, and on networks.
+
+Splits are honest: an operation lies in one fold on all GPUs, in both modes and all precisions, and a GPU that is left
+out takes along every GPU with the same chip. What is learned from networks is learned twice for each: without its name
+and without all networks of its chip, and without its name only.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ...datasets import Dataset, NetworkMeasurement
+from ...hardware import GPU
+from ...networks import Network
+from ..any_gpu.boosting import device_rows, inputs_and_targets
+from ..any_gpu.predictor import AnyGpuPredictor, Learned
+from ..composition import HostModel, counts_of, plain_sum
+from ..contract import Correction, Networks
+from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
+from ..measured.device_row import DeviceRow
+from ..measured.splits import fold_of
+from ..physics.features import FloatArray
+from ..physics.least_times import LeastTimes
+from ..prediction import NetworkPredictor
+from ..predictor import OperationPredictions
+from ..recipes.recipe import AnyGpuRecipe
+from ..regressors.xgboost_model import BoostedRegressor
+from .calibrating import KEPT, thinned
+from .curves import Curves, error_by_trees
+
+SPLITS = (
+    "Operations: k-fold over unique operations; one lies in one fold on all GPUs, in both modes and all precisions; "
+    "and each GPU left out together with those of the same chip. Networks: operations learned without any measurement "
+    "of a GPU with their chip, and energies, host cost and corrections either without any network of that chip "
+    "(nothing known of the chip) or with those of other names (networks known of the chip); never with their own name."
+)
+
+ALL = "all GPUs"
+"""Stands for the GPU, and "all" for the kind and mode, in the errors over all operations together."""
+
+QUICKLY = (
+    "Quick validation: the first of these folds, and only the chips whose networks were measured; a transformer was "
+    "fitted with a third of its passes for it."
+)
+
+Known = Literal["nothing", "networks"]
+"""What was known of a network's chip: nothing, or networks of other names."""
+
+
+@dataclass(frozen=True)
+class KindErrors:
+    """Absolute relative errors of the device times of one kind on one GPU."""
+
+    gpu: str
+    kind: str
+    mode: str
+    operations: int
+    median: float
+    mean: float
+    p90: float
+
+
+@dataclass(frozen=True)
+class NetworkErrors:
+    """One measured network, predicted by what was learned of operations on other chips; relative errors."""
+
+    gpu: str
+    measurement: NetworkMeasurement
+    known: Known
+    time: float
+    energy: float
+    power: float
+    sum_time: float
+
+    @property
+    def label(self) -> str:
+        """What was measured, in a few words."""
+        m = self.measurement
+        shape = "x".join(map(str, m.input_shape))
+        clock = "" if m.clock_mhz is None else f" at {m.clock_mhz:.0f} MHz"
+        return f"{self.gpu}: {m.network} {shape} {m.precision} {m.mode}{clock}"
+
+
+@dataclass(frozen=True)
+class AnyGpuValidation:
+    """All that is known about how good a recipe is.
+
+    Args:
+        folds: Operations that were not seen on any GPU.
+        left_out: Operations on GPUs that were not seen.
+        networks: Each network twice, see `Known`.
+        device_errors: Family, or "" for all -> sorted absolute log errors of device time on chips that were not seen;
+            every chip counts as much as any other.
+        power_errors: The same of power and energy, quantity by quantity, of loops that are clearly bound by the GPU;
+            empty where less than two chips have powers, because one says nothing of others.
+        curves: Mean absolute log errors on operations of the first fold, as trees were added.
+    """
+
+    folds: tuple[KindErrors, ...]
+    left_out: tuple[KindErrors, ...]
+    networks: tuple[NetworkErrors, ...]
+    device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    curves: Curves = field(default_factory=dict)
+
+    def log_errors(self, mode: str) -> dict[str, tuple[float, ...]]:
+        """Sorted absolute log errors by quantity on networks of chips of which nothing was known, for intervals."""
+        mine = [e for e in self.networks if e.measurement.mode == mode and e.known == "nothing"]
+        quantities: Mapping[str, Callable[[NetworkErrors], float]] = {
+            "time": lambda e: 1 + e.time,
+            "energy": lambda e: 1 + e.energy,
+            "power": lambda e: 1 + e.power,
+            "edp": lambda e: (1 + e.time) * (1 + e.energy),
+        }
+        return {
+            name: tuple(sorted(abs(float(np.log(ratio(e)))) for e in mine))
+            for name, ratio in quantities.items()
+            if mine
+        }
+
+
+def log_ratios(learned: Correction, rows: Sequence[DeviceRow]) -> FloatArray:
+    """Log of predicted over measured device time, at default clocks."""
+    found = np.empty(len(rows))
+    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[row.gpu, row.operation.mode].append(i)
+    for (gpu, _), places in groups.items():
+        operations = [rows[i].operation for i in places]
+        least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
+        predicted = least.time_s * learned.factors(operations, gpu)[0]
+        found[places] = np.log(predicted / np.array([rows[i].device_s for i in places]))
+    return found
+
+
+def power_log_ratios(learned: Correction, rows: Sequence[DeviceRow]) -> dict[str, FloatArray]:
+    """Log of predicted over measured power and energy of a call, at default clocks and caps.
+
+    Args:
+        learned: By which to predict.
+        rows: All of them with powers.
+    """
+    found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}
+    groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
+    for i, row in enumerate(rows):
+        groups[row.gpu, row.operation.mode].append(i)
+    for (gpu, mode), places in groups.items():
+        p = AnyGpuPredictor(gpu, mode, learned).predict([rows[i].operation for i in places])
+        measured_w = np.array([rows[i].power_w for i in places], dtype=float)
+        measured_s = np.array([rows[i].device_s for i in places])
+        found["power"][places] = np.log(p.power_w / measured_w)
+        found["energy"][places] = np.log(p.power_w * p.device_time_s / (measured_w * measured_s))
+    return found
+
+
+def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[KindErrors]:
+    """Errors over all of them first, where there are any."""
+    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for row, value in zip(rows, log_ratio, strict=True):
+        error = abs(float(np.expm1(value)))
+        groups[ALL, "all", "all"].append(error)
+        groups[row.gpu.name, row.operation.kind, row.operation.mode].append(error)
+    for (gpu, kind, mode), errors in sorted(groups.items(), key=lambda item: (item[0][0] != ALL, item[0])):
+        median, mean, p90 = float(np.median(errors)), float(np.mean(errors)), float(np.quantile(errors, 0.9))
+        yield KindErrors(gpu, kind, mode, len(errors), median, mean, p90)
+
+
+def cross_validate(
+    rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, folds: int | None = None
+) -> tuple[tuple[KindErrors, ...], Curves]:
+    """Predict operations by what was learned without them: on no GPU, in no mode and in no precision.
+
+    Args:
+        rows: Device times of any GPUs.
+        recipe: Settings.
+        folds: How many of the recipe's folds to predict; None for all.
+
+    Returns:
+        Errors, and see `AnyGpuValidation.curves`.
+    """
+    fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
+    tested: list[DeviceRow] = []
+    log_ratio: list[float] = []
+    curves: Curves = {}
+    for held in range(folds or recipe.folds):
+        mine = [row for row in rows if fold[row.operation] == held]
+        others = [row for row in rows if fold[row.operation] != held]
+        learned = fit_operations((), others, recipe)
+        log_ratio += log_ratios(learned, mine).tolist()
+        tested += mine
+        if not held and mine and isinstance(learned, Learned) and isinstance(learned.time, BoostedRegressor):
+            curves = {"time/held_out_error": error_by_trees(learned.time, *inputs_and_targets(mine))}
+    return tuple(_by_kind(tested, log_ratio)), curves
+
+
+def validate_any_gpu(
+    datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRecipe, *, quick: bool = False
+) -> AnyGpuValidation:
+    """Leave operations out, then every GPU.
+
+    Args:
+        datasets: Of any GPUs.
+        networks: Measured networks with power, of any GPUs and modes.
+        recipe: Settings.
+        quick: Predict the first fold only and leave out only chips whose networks were measured, with what recipes do
+            to fit quicker; the errors are those of a somewhat worse predictor.
+    """
+    if quick:
+        recipe = quicker(recipe)
+    rows = [row for dataset in datasets for row in device_rows(dataset)]
+    tested: list[DeviceRow] = []
+    log_ratio: list[float] = []
+    errors: list[NetworkErrors] = []
+    powered: list[DeviceRow] = []
+    power_ratio: dict[str, list[float]] = {"power": [], "energy": []}
+    chips = dict.fromkeys([row.gpu.chip for row in rows if not quick] + [gpu.chip for gpu, _, _ in networks])
+    for chip in chips:
+        mine = [row for row in rows if row.gpu.chip == chip]
+        others = [row for row in rows if row.gpu.chip != chip]
+        # Launching costs what it costs on any host; nothing of the chip is in that.
+        learned = fit_operations(datasets, others, recipe)
+        tested += mine
+        log_ratio += log_ratios(learned, mine).tolist()
+        here, elsewhere = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
+        learn = network_learner(learned, others, recipe)
+        with_power = [row for row in mine if row.power_w is not None]
+        if with_power:
+            powered += with_power
+            for quantity, values in power_log_ratios(learn(elsewhere), with_power).items():
+                power_ratio[quantity] += values.tolist()
+        if here:
+            errors += _networks_left_out(here, elsewhere, "nothing", learn)
+            errors += _networks_left_out(here, networks, "networks", learn)
+    in_folds, curves = cross_validate(rows, recipe, 1 if quick else None)
+    of_devices = _device_errors(tested, log_ratio)
+    several = len({row.gpu.chip for row in powered}) > 1
+    of_powers = {quantity: _device_errors(powered, values) for quantity, values in power_ratio.items() if several}
+    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices, of_powers, curves)
+
+
+def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dict[str, tuple[float, ...]]:
+    groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row, value in zip(rows, log_ratio, strict=True):
+        for family in ("", row.operation.row.family):
+            groups[family][row.gpu.chip].append(abs(value))
+    found = {}
+    for family, chips in sorted(groups.items()):
+        as_many_each = np.concatenate([thinned(np.sort(errors), KEPT) for errors in chips.values()])
+        found[family] = tuple(float(f"{error:.4g}") for error in thinned(np.sort(as_many_each), KEPT))
+    return found
+
+
+def operation_errors(validation: AnyGpuValidation) -> dict[str, dict[str, dict[str, tuple[float, float]]]]:
+    """Split -> GPU -> kind and mode -> median and mean error of device time, for cards and reports."""
+    found: dict[str, dict[str, dict[str, tuple[float, float]]]] = {"folds": {}, "gpu left out": {}}
+    for split, errors in (("folds", validation.folds), ("gpu left out", validation.left_out)):
+        for e in errors:
+            found[split].setdefault(e.gpu, {})[f"{e.kind} {e.mode}"] = (e.median, e.mean)
+    return found
+
+
+def errors_of_networks(validation: AnyGpuValidation) -> dict[str, dict[str, dict[str, float]]]:
+    """What was known of the chip -> network -> relative errors of time, energy and power, for cards and reports."""
+    found: dict[str, dict[str, dict[str, float]]] = {"nothing": {}, "networks": {}}
+    for e in validation.networks:
+        found[e.known][e.label] = {"time": e.time, "energy": e.energy, "power": e.power}
+    return found
+
+
+def _networks_left_out(
+    mine: Networks,
+    others: Networks,
+    known: Known,
+    learn: LearnNetworks,
+) -> Iterator[NetworkErrors]:
+    for name in dict.fromkeys(m.network for _, m, _ in mine):
+        of_other_names = [n for n in others if n[1].network != name]
+        without = learn(of_other_names)
+        hosts = fit_hosts(without, of_other_names)
+        for gpu, measurement, network in (n for n in mine if n[1].network == name):
+            yield network_errors(AnyGpuPredictor(gpu, measurement.mode, without), measurement, network, hosts, known)
+
+
+def fit_hosts(learned: Correction, networks: Networks) -> dict[str, HostModel]:
+    """Learn what a call costs the host inside a network, by mode."""
+    hosts = {}
+    for mode in learned.host_s:
+        mine = [(gpu, m, network) for gpu, m, network in networks if m.mode == mode]
+        predicted = [
+            (counts_of(network), _predictions(AnyGpuPredictor(gpu, mode, learned), network, m.clock_mhz), m.time_s)
+            for gpu, m, network in mine
+        ]
+        hosts[mode] = HostModel.fit(predicted, mode)
+    return hosts
+
+
+def _predictions(predictor: AnyGpuPredictor, network: Network, clock_mhz: float | None) -> OperationPredictions:
+    return predictor.predict([entry.operation for entry in network], clock_mhz)
+
+
+def network_errors(
+    predictor: AnyGpuPredictor,
+    measurement: NetworkMeasurement,
+    network: Network,
+    hosts: Mapping[str, HostModel],
+    known: Known,
+) -> NetworkErrors:
+    """Predict a measured network at the clock that it was measured at."""
+    host = hosts[measurement.mode]
+    found = NetworkPredictor("", predictor, host, any_gpu=True).predict(network, measurement.clock_mhz)
+    added = plain_sum(counts_of(network), _predictions(predictor, network, measurement.clock_mhz))
+    return NetworkErrors(
+        gpu=predictor.gpu.name,
+        measurement=measurement,
+        known=known,
+        time=found.time_s / measurement.time_s - 1,
+        energy=found.energy_j / measurement.energy_j - 1,
+        power=found.power_w / measurement.power_w - 1,
+        sum_time=added.time_s / measurement.time_s - 1,
+    )

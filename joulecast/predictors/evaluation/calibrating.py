@@ -1,0 +1,298 @@
+"""From errors on what was held out to the intervals of intervals/calibration.py."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...datasets import NetworkMeasurement
+from ...operations import Operation
+from ..intervals.calibration import (
+    MEASURED,
+    NETWORK_QUANTITIES,
+    QUANTITIES,
+    SCALED_POWER,
+    STAND_IN,
+    Calibration,
+    Difficulty,
+    ErrorGroup,
+    NetworkCalibration,
+    PowerUnits,
+)
+from ..intervals.closeness import Closeness
+from ..physics.features import FloatArray
+from .networks import NetworkError
+from .operations import OperationErrors
+
+KEPT = 99
+"""Errors that are stored of a group at most: levels in steps of 1 %."""
+
+LEAST_ERRORS = 30
+"""Errors below which a group is not kept: its 90 % interval would rest on its three largest."""
+
+_PER_BIN = 40
+_MOST_BINS = 5
+_KEPT_OF_ALL = 199
+_MOST_PER_KIND = 20  # Otherwise one kind would speak for all kinds that nothing was measured of.
+_FAR = 0.99
+_MOST_UNITS = 12
+_UNIT_LEVEL = 0.9
+_LEAST_UNIT = 1e-3  # Sensors show no less.
+_ROUNDING = 1e-6  # Of sums of weights.
+_CORRELATIONS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
+_FLOORS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15)
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Errors on measurements as arrays of one length, with what decides on their group.
+
+    Args:
+        errors: Quantity -> absolute log errors, NaN where not measured.
+        weights: Quantity -> what each counts: the measurements of an operation, which err alike, are one together.
+        shared: By what a weight is multiplied in groups of several kinds, so that no kind speaks for all.
+    """
+
+    errors: Mapping[str, FloatArray]
+    weights: Mapping[str, FloatArray]
+    shared: FloatArray
+    families: NDArray[np.str_]
+    host_bound: NDArray[np.bool_]
+    distances: FloatArray
+
+    def where(self, chosen: NDArray[np.bool_]) -> _Pool:
+        return _Pool(
+            {quantity: values[chosen] for quantity, values in self.errors.items()},
+            {quantity: values[chosen] for quantity, values in self.weights.items()},
+            self.shared[chosen],
+            self.families[chosen],
+            self.host_bound[chosen],
+            self.distances[chosen],
+        )
+
+    def as_shared(self) -> _Pool:
+        """The same, to be put together with other kinds."""
+        return replace(self, weights={quantity: each * self.shared for quantity, each in self.weights.items()})
+
+
+def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None) -> _Pool:
+    """Errors of several splits; from place `seen` on, of operations that were measured before."""
+    families = [
+        MEASURED if i >= seen else f"{STAND_IN}, {family}" if np.isinf(distance) else family
+        for i, part in enumerate(every)
+        for family, distance in zip((o.row.family for o in part.operations), part.distances.tolist(), strict=True)
+    ]
+    errors = {
+        quantity: np.concatenate([np.abs(part.log_errors(quantity)) for part in every]) for quantity in QUANTITIES
+    }
+    if units is not None:
+        errors[SCALED_POWER] = errors["power"] / units.of(np.concatenate([part.predicted_power_w for part in every]))
+    starts = np.cumsum([0, *(len(part.operations) for part in every)])
+    weights = {
+        quantity: np.concatenate(
+            [weights_of(part.operations, values[start:]) for part, start in zip(every, starts[:-1], strict=True)]
+        )
+        for quantity, values in errors.items()
+    }
+    return _Pool(
+        errors,
+        weights,
+        np.concatenate([_shared(part) for part in every]),
+        np.array(families),
+        np.concatenate([part.host_bound for part in every]),
+        np.concatenate([part.distances for part in every]),
+    )
+
+
+def weights_of(operations: Sequence[Operation], values: FloatArray) -> FloatArray:
+    """One over the number of measurements of the same operation; 0 where a value is not known."""
+    known = ~np.isnan(values[: len(operations)])
+    counts = Counter(operation for operation, is_known in zip(operations, known.tolist(), strict=True) if is_known)
+    return np.array([1 / max(counts[operation], 1) for operation in operations]) * known
+
+
+def _shared(part: OperationErrors) -> FloatArray:
+    """One, or less where a kind that another one stands in for has many operations."""
+    unique = set(zip(part.operations, np.isinf(part.distances).tolist(), strict=True))
+    of_kind = Counter(operation.kind for operation, far in unique if far)
+    far = zip(part.operations, np.isinf(part.distances).tolist(), strict=True)
+    return np.array([min(1.0, _MOST_PER_KIND / of_kind[o.kind]) if is_far else 1.0 for o, is_far in far])
+
+
+def _usable(part: OperationErrors) -> OperationErrors:
+    return part.where(part.reference & ~np.isnan(part.predicted_time_s))
+
+
+def calibrate(
+    closeness: Closeness, errors: Sequence[OperationErrors], seen: OperationErrors | None
+) -> Calibration | None:
+    """Group errors on held-out operations by family, by what bounds them, and by closeness.
+
+    Args:
+        closeness: The operations that the predictor was trained on.
+        errors: On operations that were left out, by whatever split.
+        seen: On new measurements of operations that were not.
+
+    Returns:
+        None where there are too few errors.
+    """
+    left_out = [_usable(part) for part in errors]
+    units = power_units(left_out)
+    pool = _pool([*left_out, *([_usable(seen)] if seen else [])], len(left_out), units)
+    if pool.weights["time"].sum() < LEAST_ERRORS:
+        return None
+    bounds = np.where(pool.host_bound, "host", "GPU")
+    unseen = pool.families != MEASURED
+    stands_in = np.char.startswith(pool.families, STAND_IN)
+    groups: dict[str, tuple[ErrorGroup, ...]] = {}
+    for family in sorted(set(pool.families.tolist())):
+        # These two have no distance: none, and no end of it.
+        most = 1 if family == MEASURED or family.startswith(STAND_IN) else _MOST_BINS
+        groups |= _by_bound(family, pool.families == family, pool, most)
+    groups |= _by_bound(STAND_IN, stands_in, pool.as_shared(), 1)
+    for bound in ("host", "GPU"):
+        groups[bound] = _bins(pool.as_shared().where(unseen & (bounds == bound)), most=1, kept=_KEPT_OF_ALL)
+    groups[""] = _bins(pool.as_shared().where(unseen), most=1, kept=_KEPT_OF_ALL)
+    return Calibration(closeness, {name: bins for name, bins in groups.items() if bins}, units)
+
+
+def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dict[str, tuple[ErrorGroup, ...]]:
+    """Groups of those bound by the host and by the GPU, and where one has too few, of both together."""
+    bounds = np.where(pool.host_bound, "host", "GPU")
+    found = {f"{name} {bound}": _bins(pool.where(mine & (bounds == bound)), most) for bound in ("host", "GPU")}
+    if not all(found.values()):
+        found[name] = _bins(pool.where(mine), most)
+    return found
+
+
+def power_units(errors: Sequence[OperationErrors]) -> PowerUnits | None:
+    """Nine tenths of the errors of power stay within these, over about as many operations each; None for too few."""
+    watts = np.concatenate([part.predicted_power_w for part in errors]) if errors else np.empty(0)
+    sizes = np.concatenate([np.abs(part.log_errors("power")) for part in errors]) if errors else np.empty(0)
+    weights = np.concatenate([weights_of(p.operations, p.log_errors("power")) for p in errors]) if errors else sizes
+    known = ~np.isnan(sizes)
+    watts, sizes, weights = watts[known], sizes[known], weights[known]
+    number = min(_MOST_UNITS, int(weights.sum()) // _PER_BIN)
+    if number < 2:
+        return None
+    edges = sorted({_quantile(watts, weights, level) for level in np.arange(1, number) / number})
+    place = np.searchsorted(edges, watts)
+    found = []
+    for i in sorted(set(place.tolist())):
+        mine = place == i
+        size = max(_quantile(sizes[mine], weights[mine], _UNIT_LEVEL), _LEAST_UNIT)
+        found.append((_quantile(watts[mine], weights[mine], 0.5), size))
+    return PowerUnits(*np.array(found).T)
+
+
+def _quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
+    """The least value such that a share `level` of the weight is at or below it."""
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weights[order])
+    place = int(np.searchsorted(reached, level * reached[-1] - _ROUNDING))
+    return float(values[order[min(place, len(order) - 1)]])
+
+
+def _bins(pool: _Pool, most: int, kept: int = KEPT) -> tuple[ErrorGroup, ...]:
+    """Bins of distance with about as many operations each; none if there are too few."""
+    count = int(pool.weights["time"].sum() + _ROUNDING)
+    if count < LEAST_ERRORS:
+        return ()
+    number = max(1, min(most, count // _PER_BIN))
+    levels = np.arange(1, number) / number
+    edges = sorted({_quantile(pool.distances, pool.weights["time"], level) for level in levels})
+    place = np.searchsorted(edges, pool.distances)
+    finite = pool.distances[np.isfinite(pool.distances)]
+    last = float(np.quantile(finite, _FAR)) if len(finite) else 0.0
+    found = []
+    for i, farthest in enumerate([*edges, last]):
+        mine = pool.where(place == i)
+        if min(weights.sum() for weights in mine.weights.values()) + _ROUNDING >= LEAST_ERRORS // 2:
+            known = {quantity: thinned(mine.errors[quantity], kept, mine.weights[quantity]) for quantity in mine.errors}
+            found.append(ErrorGroup(float(farthest), known))
+    return tuple(found)
+
+
+def thinned(errors: FloatArray, kept: int, weights: FloatArray | None = None) -> FloatArray:
+    """Sorted errors, or if there are more than `kept`, the ranks that cover as much as their ranks would.
+
+    Args:
+        errors: In any order; NaN where there is none.
+        kept: How many are wanted at most.
+        weights: By how much each counts; None for one each. As many are given back as that sums up to.
+    """
+    known = ~np.isnan(errors)
+    order = np.argsort(errors[known], kind="stable")
+    reached = np.cumsum(np.ones(len(order)) if weights is None else weights[known][order])
+    count = int(reached[-1] + _ROUNDING)
+    most = min(kept, count)
+    ranks = (count + 1) * np.arange(1, most + 1) / (most + 1)
+    places = np.searchsorted(reached, ranks - _ROUNDING)
+    found: FloatArray = errors[known][order[np.minimum(places, len(order) - 1)]]
+    return found
+
+
+def fit_networks(
+    calibration: Calibration, splits: Sequence[Sequence[NetworkError]], basis: str
+) -> NetworkCalibration | None:
+    """Learn how difficult networks are from those that were left out, and count their errors in that unit.
+
+    Args:
+        calibration: Of the operations.
+        splits: Errors on networks, split by split.
+        basis: What networks these are.
+
+    Returns:
+        None where no network was measured.
+    """
+    errors = [error for split in splits for error in split]
+    if not errors:
+        return None
+    difficulties = {}
+    for quantity in QUANTITIES:
+        summed = np.array([e.parts.variances(calibration, quantity) for e in errors])
+        size = np.array([abs(log_error(e, "overlap", quantity)) for e in errors])
+        difficulties[quantity] = min(
+            (Difficulty(floor, correlation) for floor in _FLOORS for correlation in _CORRELATIONS),
+            key=lambda difficulty: _misfit(size, difficulty.of(summed)),
+        )
+    found = NetworkCalibration(difficulties, {}, basis)
+    units = [found.difficulty(calibration, e.parts) for e in errors]
+    scores = {
+        composition: {
+            quantity: _one_of_each(
+                errors,
+                [
+                    abs(log_error(e, composition, quantity)) / unit[quantity]
+                    for e, unit in zip(errors, units, strict=True)
+                ],
+            )
+            for quantity in NETWORK_QUANTITIES
+        }
+        for composition in ("overlap", "sum")
+    }
+    return NetworkCalibration(difficulties, scores, basis)
+
+
+def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> FloatArray:
+    """Sorted scores, one per measured network, the mean over splits: they err alike, and must not count twice."""
+    of_each: dict[NetworkMeasurement, list[float]] = {}
+    for e, score in zip(errors, scores, strict=True):
+        of_each.setdefault(e.measurement, []).append(score)
+    return np.sort([float(np.mean(values)) for values in of_each.values()])
+
+
+def _misfit(size: FloatArray, width: FloatArray) -> float:
+    """Likelihood of errors under a Laplace distribution of that width, up to a factor that is common to all."""
+    return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
+
+
+def log_error(error: NetworkError, composition: str, quantity: str) -> float:
+    """Log of predicted over measured time, power, energy or energy-delay product of a network."""
+    prefix = "" if composition == "overlap" else "sum_"
+    time, energy = (np.log1p(getattr(error, f"{prefix}{name}_error")) for name in ("time", "energy"))
+    return float({"time": time, "energy": energy, "power": energy - time, "edp": energy + time}[quantity])

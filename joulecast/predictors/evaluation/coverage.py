@@ -1,0 +1,164 @@
+"""How many of the cases that intervals were not made from lie within them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..intervals.calibration import NETWORK_QUANTITIES, QUANTITIES, Calibration, conformal_error, conformal_rank
+from ..intervals.closeness import Closeness
+from ..intervals.spread import within_range
+from ..measured.splits import fold_of
+from ..physics.features import FloatArray
+from .calibrating import LEAST_ERRORS, calibrate, fit_networks, log_error, weights_of
+from .networks import NetworkError
+from .operations import OperationErrors
+
+LEVEL = 0.9
+"""Of the intervals whose coverage is reported."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How many of the cases that intervals were not made from lie within them.
+
+    Args:
+        split: How the predictor's errors were made.
+        group: Which cases.
+        cases: How many.
+        within: Quantity -> share within the interval; the measurements of an operation are one case together.
+        width: Quantity -> median half width, as a factor less 1.
+        unique: Quantity -> how many operations or networks that share is of.
+    """
+
+    split: str
+    group: str
+    cases: int
+    within: Mapping[str, float]
+    width: Mapping[str, float]
+    unique: Mapping[str, int]
+
+
+def chance_range(count: int, level: float, share: float = 0.95) -> tuple[float, float]:
+    """Between which shares of `count` cases correct intervals of a level cover, that often (binomial distribution)."""
+    ks = np.arange(count + 1)
+    log_of = np.cumsum(np.log(np.maximum(ks, 1)))
+    logs = log_of[count] - log_of - log_of[::-1] + ks * np.log(level) + (count - ks) * np.log1p(-level)
+    below = np.cumsum(np.exp(logs))
+    low, high = np.searchsorted(below, [(1 - share) / 2, (1 + share) / 2])
+    return float(low) / count, float(min(high, count)) / count
+
+
+def operation_coverage(
+    errors: Mapping[str, OperationErrors],
+    level: float,
+    seed: int,
+    folds: int = 5,
+    power_range_w: tuple[float, float] = (0.0, np.inf),
+) -> list[Coverage]:
+    """Calibrate on some operations, and count how many of the others lie within their intervals.
+
+    Args:
+        errors: Split -> errors on operations that were left out.
+        level: Of the interval.
+        seed: Draws the folds; an operation lies in one in all splits.
+        folds: How many.
+        power_range_w: What no interval of power goes beyond.
+    """
+    fold = fold_of({o for part in errors.values() for o in part.operations}, folds, seed)
+    places = {split: np.array([fold[o] for o in part.operations]) for split, part in errors.items()}
+    nothing = Closeness({})
+    widths = {split: {q: np.full(len(part.operations), np.nan) for q in QUANTITIES} for split, part in errors.items()}
+    for held in range(folds):
+        others = [part.where(places[split] != held) for split, part in errors.items()]
+        calibration = calibrate(nothing, others, None)
+        if calibration is None:
+            return []
+        for split, part in errors.items():
+            mine = np.flatnonzero(places[split] == held)
+            some = part.where(places[split] == held)
+            unseen = np.zeros(len(mine), dtype=bool)
+            asked = (level, some.operations, some.host_bound, unseen, some.distances)
+            for quantity in QUANTITIES:
+                widths[split][quantity][mine] = (
+                    calibration.power_errors(*asked, some.predicted_power_w)
+                    if quantity == "power"
+                    else calibration.log_errors(quantity, *asked)
+                )
+    found = []
+    for split, part in errors.items():
+        usable = part.reference & ~np.isnan(part.predicted_time_s)
+        families = np.array([operation.row.family for operation in part.operations])
+        groups = {"all": usable, "host-bound": usable & part.host_bound, "GPU-bound": usable & ~part.host_bound}
+        groups |= {f"family {family}": usable & (families == family) for family in sorted(set(families.tolist()))}
+        for group, chosen in groups.items():
+            if chosen.sum() >= LEAST_ERRORS:
+                found.append(_coverage(split, group, part.where(chosen), _chosen(widths[split], chosen), power_range_w))
+    return found
+
+
+def _chosen(widths: Mapping[str, FloatArray], chosen: NDArray[np.bool_]) -> dict[str, FloatArray]:
+    return {quantity: half[chosen] for quantity, half in widths.items()}
+
+
+def _coverage(
+    split: str, group: str, part: OperationErrors, widths: Mapping[str, FloatArray], power_range_w: tuple[float, float]
+) -> Coverage:
+    within, width, unique = {}, {}, {}
+    for quantity, half in widths.items():
+        error = part.log_errors(quantity)
+        inside = np.abs(error) <= half
+        if quantity == "power":
+            value = part.predicted_power_w
+            low, high = within_range(value / np.exp(half), value, value * np.exp(half), power_range_w)
+            inside = (low <= part.power_w) & (part.power_w <= high)
+        weights = weights_of(part.operations, error)
+        unique[quantity] = round(float(weights.sum()))
+        within[quantity] = float(np.sum(inside * weights) / weights.sum()) if unique[quantity] else float("nan")
+        width[quantity] = float(np.expm1(np.median(half)))
+    return Coverage(split, group, len(part.operations), within, width, unique)
+
+
+def network_coverage(
+    calibration: Calibration, splits: Mapping[str, Sequence[NetworkError]], level: float
+) -> list[Coverage]:
+    """Make intervals for the networks of each name from the errors on the others, and count what they cover.
+
+    Args:
+        calibration: Of the operations.
+        splits: How they were left out -> errors.
+        level: Of the interval.
+    """
+    found = []
+    names = {e.measurement.network for errors in splits.values() for e in errors}
+    halves: dict[str, list[tuple[NetworkError, dict[str, float]]]] = {split: [] for split in splits}
+    for name in sorted(names):
+        others = [[e for e in errors if e.measurement.network != name] for errors in splits.values()]
+        made = fit_networks(calibration, others, "")
+        if made is None:
+            continue
+        count = len(made.scores["overlap"]["time"])
+        if conformal_rank(level, count) > count:
+            continue
+        for split, errors in splits.items():
+            for e in errors:
+                if e.measurement.network == name:
+                    unit = made.difficulty(calibration, e.parts)
+                    half = {
+                        q: unit[q] * conformal_error(made.scores["overlap"][q], level, "networks")
+                        for q in NETWORK_QUANTITIES
+                    }
+                    halves[split].append((e, half))
+    for split, cases in halves.items():
+        if cases:
+            within = {
+                q: float(np.mean([abs(log_error(e, "overlap", q)) <= half[q] for e, half in cases]))
+                for q in NETWORK_QUANTITIES
+            }
+            width = {q: float(np.expm1(np.median([half[q] for _, half in cases]))) for q in NETWORK_QUANTITIES}
+            unique = dict.fromkeys(NETWORK_QUANTITIES, len(cases))
+            found.append(Coverage(f"networks left out by {split}", "all", len(cases), within, width, unique))
+    return found

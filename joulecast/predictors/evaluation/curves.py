@@ -1,0 +1,68 @@
+"""Learning curves: how the error fell while something was fitted. For tracking; nothing that predicts needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..any_gpu.ensemble import Ensemble
+from ..any_gpu.predictor import Learned
+from ..physics.features import FloatArray
+from ..predictor import OperationPredictor
+from ..regressors.blend import BlendRegressor
+from ..regressors.xgboost_model import BoostedRegressor
+from ..transformer.attentive import Attentive
+
+Curves = Mapping[str, Sequence[float]]
+"""Name -> one value per step: errors by number of trees, losses by epoch."""
+
+_POINTS = 100
+
+
+def curves_of(fitted: object) -> dict[str, Sequence[float]]:
+    """The curves of something that was just fitted, and of its parts.
+
+    Forests have none: their trees are grown independently of each other.
+
+    Args:
+        fitted: A predictor, a correction or a regressor.
+    """
+    parts: Mapping[str, object] = {}
+    if isinstance(fitted, OperationPredictor | Learned):
+        names = ("time", "power") if isinstance(fitted, OperationPredictor) else ("time", "elsewhere")
+        parts = {name: getattr(fitted, name) for name in names}
+    elif isinstance(fitted, BlendRegressor):
+        parts = {"process": fitted.process}
+    elif isinstance(fitted, Attentive):
+        parts = {"transformer": fitted.reader.encoder}
+    elif isinstance(fitted, Ensemble):
+        parts = {f"member {number}": member for number, member in enumerate(fitted.members)}
+    own: Curves = getattr(fitted, "curves", {})
+    inner = {f"{part}/{name}": c for part, each in parts.items() for name, c in curves_of(each).items()}
+    return {**own, **inner}
+
+
+def error_by_trees(regressor: BoostedRegressor, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
+    """Mean absolute error on what was held out, after every hundredth of the trees.
+
+    Args:
+        regressor: Just fitted.
+        inputs: What it has not seen.
+        targets: What should come out.
+    """
+    import xgboost
+
+    booster: Any = regressor.model.get_booster()
+    matrix, trees = xgboost.DMatrix(inputs), booster.num_boosted_rounds()
+    ends = np.unique(np.linspace(0, trees, _POINTS + 1).round().astype(int))[1:].tolist()
+    found, margin = [], None
+    # Each time on top of what the trees before have said, so that every tree is asked once.
+    for start, end in zip([0, *ends], ends, strict=False):
+        if margin is not None:
+            matrix.set_base_margin(margin)
+        margin = booster.predict(matrix, output_margin=True, iteration_range=(start, end))
+        found.append(float(np.abs(margin - targets).mean()))
+    return found

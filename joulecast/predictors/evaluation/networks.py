@@ -1,0 +1,191 @@
+"""Networks that a predictor has not seen: each left out alone, or with its whole family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ...datasets import Dataset, NetworkMeasurement
+from ...hardware import find_gpu
+from ...networks import Network
+from ...operations import Operation
+from ..composition import HostModel, compose, counts_of, plain_sum
+from ..fitting.one_gpu import fit_own
+from ..intervals.calibration import Parts
+from ..intervals.closeness import Closeness
+from ..measured.splits import network_family, only_in
+from ..physics.baseline import group_of
+from ..physics.features import FloatArray
+from ..predictor import OperationPredictions, OperationPredictor
+from ..recipes.recipe import OwnRecipe
+from .metrics import absolute_errors
+from .operations import OperationErrors, errors_on
+
+NetworkSplit = Literal["name", "family", "none"]
+"""What is left out with a network: all of its shapes and precisions, its whole family, or nothing."""
+
+
+@dataclass(frozen=True)
+class NetworksLeftOut:
+    """Errors on networks that were left out, and on the operations that were left out with them (None: no such)."""
+
+    networks: tuple[NetworkError, ...] = ()
+    operations: OperationErrors | None = None
+
+
+@dataclass(frozen=True)
+class NetworkError:
+    """One measured network and what was predicted without the operations that only it has.
+
+    Args:
+        measurement: What was measured.
+        left_out: Operations of the dataset that the predictor did without.
+        time_s, energy_j: Predicted, host and device overlapping.
+        sum_time_s, sum_energy_j: Plain sums of loops.
+        device_time_s, host_time_s: What GPU and host need.
+        unmeasured_share: Share of device time in groups that nothing was measured of.
+        parts: Its operations, for its difficulty.
+    """
+
+    measurement: NetworkMeasurement
+    left_out: int
+    time_s: float
+    energy_j: float
+    sum_time_s: float
+    sum_energy_j: float
+    device_time_s: float
+    host_time_s: float
+    unmeasured_share: float
+    parts: Parts
+
+    @property
+    def time_error(self) -> float:
+        """Relative error of time."""
+        return self.time_s / self.measurement.time_s - 1
+
+    @property
+    def energy_error(self) -> float:
+        """Relative error of energy."""
+        return self.energy_j / self.measurement.energy_j - 1
+
+    @property
+    def power_error(self) -> float:
+        """Relative error of power."""
+        return (1 + self.energy_error) / (1 + self.time_error) - 1
+
+    @property
+    def sum_time_error(self) -> float:
+        """Relative error of the plain sum of loop times."""
+        return self.sum_time_s / self.measurement.time_s - 1
+
+    @property
+    def sum_energy_error(self) -> float:
+        """Relative error of the plain sum of loop energies."""
+        return self.sum_energy_j / self.measurement.energy_j - 1
+
+    @property
+    def host_bound(self) -> bool:
+        """Whether the host was predicted to need longer than the GPU."""
+        return self.host_time_s > self.device_time_s
+
+
+def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
+    """Counts and predictions of a network's operations."""
+    return counts_of(network), predictor.predict([entry.operation for entry in network])
+
+
+def fit_host(
+    predictor: OperationPredictor, networks: Sequence[tuple[NetworkMeasurement, Network]], mode: str
+) -> HostModel:
+    """Learn the host cost per call inside a network from measured networks."""
+    return HostModel.fit([(*predict_network(predictor, network), m.time_s) for m, network in networks], mode)
+
+
+def leave_networks_out(
+    dataset: Dataset,
+    mode: str,
+    recipe: OwnRecipe,
+    networks: Mapping[NetworkMeasurement, Network],
+    *,
+    by: NetworkSplit = "name",
+) -> NetworksLeftOut:
+    """Predict every measured network by a predictor and a host model that have not seen it.
+
+    Args:
+        dataset: Of one GPU, with measured networks.
+        mode: inference or training.
+        recipe: See `fit_own`.
+        networks: The operations of each measured network of this mode.
+        by: What is left out: all networks of its name, or of its family, with the operations that only they have, in
+            both modes and all precisions. With "none" the operations stay, and only the host cost is learned without
+            its name: what errors remain are those of the composition.
+
+    Returns:
+        One error per measured network, in the order of the dataset, and those of the operations that were left out.
+    """
+    measured = [(m, networks[m]) for m in dataset.usable_networks(mode)]
+    group: Callable[[str], str] = network_family if by == "family" else str
+    everything = fit_own(dataset, mode, recipe) if by == "none" else None
+    known = {m.operation for m in dataset.usable(mode)}
+    errors: list[NetworkError] = []
+    operations: list[OperationErrors] = []
+    for name in dict.fromkeys(group(m.network) for m, _ in measured):
+        mine = [(m, network) for m, network in measured if group(m.network) == name]
+        others = [(m, network) for m, network in measured if group(m.network) != name]
+        only_here: frozenset[Operation] = frozenset()
+        if everything is None:
+            only_here = only_in(*([_operations(network) for _, network in part] for part in (mine, others)))
+        predictor = everything or fit_own(dataset, mode, recipe, without=only_here)
+        if known & only_here:
+            operations.append(errors_on(dataset, predictor, only_here, f"networks left out by {by}"))
+        host = fit_host(predictor, others, mode)
+        closeness = Closeness.of(known - only_here)
+        left_out = len(known & only_here)
+        errors += [_network_error(m, network, predictor, host, closeness, left_out) for m, network in mine]
+    position = {m: i for i, (m, _) in enumerate(measured)}
+    in_order = sorted(errors, key=lambda error: position[error.measurement])
+    joined = OperationErrors.joined(f"networks left out by {by}", operations) if operations else None
+    return NetworksLeftOut(tuple(in_order), joined)
+
+
+def _operations(network: Network) -> list[Operation]:
+    return [entry.operation for entry in network]
+
+
+def _network_error(
+    measurement: NetworkMeasurement,
+    network: Network,
+    predictor: OperationPredictor,
+    host: HostModel,
+    closeness: Closeness,
+    left_out: int,
+) -> NetworkError:
+    counts, predictions = predict_network(predictor, network)
+    totals = compose(counts, predictions, host, find_gpu(predictor.gpu).power_limit_w)
+    added = plain_sum(counts, predictions)
+    measured = np.array([operation.digest in predictor.measured for operation in predictions.operations], dtype=bool)
+    foreign = np.array([group_of(op, predictor.gpu) not in predictor.baseline.groups for op in predictions.operations])
+    return NetworkError(
+        measurement=measurement,
+        left_out=left_out,
+        time_s=totals.time_s,
+        energy_j=totals.energy_j,
+        sum_time_s=added.time_s,
+        sum_energy_j=added.energy_j,
+        device_time_s=totals.device_time_s,
+        host_time_s=totals.host_time_s,
+        unmeasured_share=float(np.nansum((counts * predictions.device_time_s)[foreign])) / totals.device_time_s,
+        parts=Parts.of(counts, predictions, measured, closeness.distances(predictions.operations)),
+    )
+
+
+def network_summary(errors: Sequence[NetworkError]) -> dict[str, float]:
+    """Mean, median and 90th percentile of absolute errors on networks."""
+    summary: dict[str, float] = {}
+    for name in ("time_error", "energy_error", "power_error", "sum_time_error", "sum_energy_error") if errors else ():
+        values = absolute_errors([getattr(e, name) for e in errors])
+        summary |= {f"{name}_{statistic}": value for statistic, value in values.items()}
+    return summary

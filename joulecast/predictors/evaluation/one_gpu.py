@@ -1,0 +1,134 @@
+"""How good a recipe is on what it has not seen: operations in folds, networks and their families left out.
+
+Splits are honest: all repeats of an operation lie in one fold, with the operation in the other mode and in other
+precisions, and a network that is left out takes along every operation that no other network has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...datasets import Dataset, NetworkMeasurement
+from ...hardware import find_gpu
+from ...networks import Network
+from ..fitting.one_gpu import LEAST_OPERATIONS
+from ..intervals.calibration import Calibration, NetworkCalibration
+from ..intervals.closeness import Closeness
+from ..intervals.spread import power_range_w
+from ..recipes.recipe import OwnRecipe
+from .calibrating import calibrate, fit_networks
+from .coverage import Coverage, network_coverage, operation_coverage
+from .networks import NetworkError, NetworksLeftOut, leave_networks_out, network_summary
+from .operations import OperationErrors, cross_validate, leave_kinds_out
+
+SPLITS = (
+    "Operations: k-fold over unique operations within one campaign, trained on that campaign only; an operation lies "
+    "in one fold with all its repeats, in both modes and all precisions. Networks: each name, and each family of names "
+    "(all ResNets with their wide and grouped variants, all Swins, ...), is left out in all its shapes and precisions, "
+    "with every operation that no other measured network has, in both modes and all precisions; the host cost is "
+    "learned without it, too."
+)
+
+
+FOLDS = "folds over all campaigns"
+"""Operations in folds, predictors trained on all campaigns: those that intervals rest on."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """All that is known about how good a recipe is on one dataset and mode.
+
+    Args:
+        gpu, mode: What was predicted.
+        operations: Cross-validation, by campaign, those with enough operations for it.
+        networks: Networks left out by name, where any was measured.
+        families: The same networks, each left out with its whole family.
+        networks_seen: The same with their operations left in, which shows the composition alone.
+        held_out: Split -> errors on operations by predictors that were trained on everything else; for intervals.
+        seed: Draws the folds of `coverage`.
+    """
+
+    gpu: str
+    mode: str
+    operations: tuple[OperationErrors, ...]
+    networks: tuple[NetworkError, ...]
+    families: tuple[NetworkError, ...] = ()
+    networks_seen: tuple[NetworkError, ...] = ()
+    held_out: Mapping[str, OperationErrors] = field(default_factory=dict)
+    seed: int = 0
+
+    def calibrated(
+        self, closeness: Closeness, seen: OperationErrors | None = None
+    ) -> tuple[Calibration | None, NetworkCalibration | None]:
+        """What these errors say about those of new operations and networks.
+
+        Args:
+            closeness: The operations that the predictor to be calibrated was trained on.
+            seen: Errors on new measurements of those.
+        """
+        calibration = calibrate(closeness, list(self.held_out.values()), seen)
+        if calibration is None or not self.networks:
+            return calibration, None
+        basis = f"{len(self.networks)} networks on {self.gpu}, left out by name and by family"
+        return calibration, fit_networks(calibration, [self.networks, self.families], basis)
+
+    def coverage(self, level: float = 0.9) -> list[Coverage]:
+        """How well intervals cover cases that they were not made from."""
+        gpu = find_gpu(self.gpu)
+        power_w = power_range_w(gpu, gpu.power_limit_w)
+        found = operation_coverage(self.held_out, level, self.seed, power_range_w=power_w)
+        calibration = calibrate(Closeness({}), list(self.held_out.values()), None)
+        if calibration is not None and self.networks:
+            found += network_coverage(calibration, {"name": self.networks, "family": self.families}, level)
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        """Everything as flat numbers, for tracking."""
+        flat = {
+            f"{errors.campaign}/{name}": value for errors in self.operations for name, value in errors.summary().items()
+        }
+        for split, errors in (("networks", self.networks), ("families", self.families)):
+            flat |= {f"{split}/{name}": value for name, value in network_summary(errors).items()}
+        return flat
+
+
+def validate(
+    dataset: Dataset, mode: str, recipe: OwnRecipe, networks: Mapping[NetworkMeasurement, Network]
+) -> Validation:
+    """Cross-validate every campaign that is large enough, and leave every measured network out.
+
+    Args:
+        dataset: Of one GPU.
+        mode: inference or training.
+        recipe: See `fit_own`.
+        networks: The operations of each measured network of this mode.
+    """
+    operations = []
+    for campaign in dataset.campaigns(mode):
+        rows = [m for m in dataset.usable(mode) if m.campaign == campaign]
+        with_power = {m.operation for m in rows if m.power_usable and m.power_w is not None}
+        # Every fold must leave enough to train on.
+        if len(with_power) * (1 - 1 / recipe.folds) >= 2 * LEAST_OPERATIONS:
+            operations.append(cross_validate(dataset, mode, recipe, campaign))
+    measured = bool(dataset.usable_networks(mode))
+    by_name, by_family, seen = (
+        leave_networks_out(dataset, mode, recipe, networks, by=by) if measured else NetworksLeftOut()
+        for by in ("name", "family", "none")
+    )
+    splits = {
+        FOLDS: cross_validate(dataset, mode, recipe) if operations else None,
+        "kinds left out": leave_kinds_out(dataset, mode, recipe),
+        "networks left out by name": by_name.operations,
+        "networks left out by family": by_family.operations,
+    }
+    return Validation(
+        gpu=dataset.card.gpu,
+        mode=mode,
+        operations=tuple(operations),
+        networks=by_name.networks,
+        families=by_family.networks,
+        networks_seen=seen.networks,
+        held_out={split: errors for split, errors in splits.items() if errors is not None},
+        seed=recipe.seed,
+    )

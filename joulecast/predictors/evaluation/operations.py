@@ -1,0 +1,235 @@
+"""Operations that a predictor has not seen: predicted and measured loops, in folds and by what is left out."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...datasets import Dataset, Measurement
+from ...operations import Operation
+from ..fitting.one_gpu import LEAST_OPERATIONS, fit_own
+from ..intervals.closeness import Closeness
+from ..measured.splits import fold_of, variants
+from ..physics.features import FloatArray, roofline
+from ..predictor import OperationPredictor
+from ..recipes.recipe import OwnRecipe
+from .metrics import errors_by, scores
+
+
+@dataclass(frozen=True)
+class OperationErrors:
+    """Measured and predicted loops of operations that the predictor had not seen; one value per measurement.
+
+    Args:
+        campaign: Whose measurements these are.
+        mode: inference or training.
+        operations: What was measured.
+        time_s, power_w: As measured; NaN without a usable power.
+        predicted_time_s, predicted_power_w: NaN where the predictor had seen nothing of the kind.
+        roofline_s: Least time by the data sheet, the size of an operation on this GPU.
+        host_bound: Where launching was predicted to take longer than the GPU's work.
+        distances: From the nearest operation that the predictor had seen; see `Closeness`.
+        reference: Whether a loop was run as those that the predictor predicts; those of an older campaign may not.
+    """
+
+    campaign: str
+    mode: str
+    operations: tuple[Operation, ...]
+    time_s: FloatArray
+    predicted_time_s: FloatArray
+    power_w: FloatArray
+    predicted_power_w: FloatArray
+    roofline_s: FloatArray
+    host_bound: NDArray[np.bool_]
+    distances: FloatArray
+    reference: NDArray[np.bool_]
+
+    @classmethod
+    def joined(cls, campaign: str, parts: Sequence[OperationErrors]) -> Self:
+        """Several as one; at least one."""
+        arrays = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in cls.__dataclass_fields__
+            if name not in ("campaign", "mode", "operations")
+        }
+        operations = tuple(operation for part in parts for operation in part.operations)
+        return cls(campaign, parts[0].mode, operations, **arrays)
+
+    def where(self, chosen: NDArray[np.bool_]) -> Self:
+        """Some of them."""
+        arrays = {
+            name: getattr(self, name)[chosen]
+            for name in self.__dataclass_fields__
+            if name not in ("campaign", "mode", "operations")
+        }
+        operations = tuple(self.operations[i] for i in np.flatnonzero(chosen))
+        return replace(self, operations=operations, **arrays)
+
+    def log_errors(self, quantity: str) -> FloatArray:
+        """Log of predicted over measured time, power or energy; NaN where either is not known."""
+        time = np.log(self.predicted_time_s / self.time_s)
+        power = np.log(self.predicted_power_w / self.power_w)
+        return {"time": time, "power": power, "energy": time + power}[quantity]
+
+    def summary(self) -> dict[str, float]:
+        """R2 and absolute relative errors (median, mean, 90th percentile) of time and power."""
+        return {
+            "measurements": float(len(self.operations)),
+            "unique_operations": float(len(set(self.operations))),
+            # In a small campaign a fold can hold all there is of a kind.
+            "uncovered": float(np.isnan(self.predicted_time_s).sum()),
+            **scores("time", self.time_s, self.predicted_time_s),
+            **scores("power", self.power_w, self.predicted_power_w),
+        }
+
+    def tables(self) -> dict[str, Mapping[str, tuple[dict[str, float], dict[str, float]]]]:
+        """Errors of time and of power by kind, by size and by what bounds the loop; most measurements first."""
+        labels = {
+            "kind": [operation.kind for operation in self.operations],
+            "roofline time": [_decade(seconds) for seconds in self.roofline_s.tolist()],
+            "bound by": ["host" if host else "GPU" for host in self.host_bound.tolist()],
+        }
+        found: dict[str, Mapping[str, tuple[dict[str, float], dict[str, float]]]] = {}
+        for name, values in labels.items():
+            time = errors_by(values, self.time_s, self.predicted_time_s)
+            power = errors_by(values, self.power_w, self.predicted_power_w)
+            # Sizes in their order, the others by how many there are.
+            by_count = sorted(time.items(), key=lambda item: -item[1]["count"])
+            order = _DECADES if name == "roofline time" else [key for key, _ in by_count]
+            found[name] = {key: (time[key], power.get(key, {})) for key in order if key in time}
+        return found
+
+
+_DECADES = ("below 1 us", "1 to 10 us", "10 to 100 us", "0.1 to 1 ms", "from 1 ms")
+
+
+def _decade(seconds: float) -> str:
+    return _DECADES[int(np.searchsorted([1e-6, 1e-5, 1e-4, 1e-3], seconds, side="right"))]
+
+
+def cross_validate(dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str | None = None) -> OperationErrors:
+    """Predict every operation by predictors that have seen other operations only.
+
+    Args:
+        dataset: Of one GPU.
+        mode: inference or training.
+        recipe: Settings; `folds` and `seed` decide the split.
+        campaign: Whose measurements to use, and no others; None for all.
+
+    Raises:
+        DatasetError: Too few operations.
+    """
+    title = campaign or "all campaigns"
+    return OperationErrors.joined(title, [errors for _, errors in cross_validated(dataset, mode, recipe, campaign)])
+
+
+def cross_validated(
+    dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str | None = None
+) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
+    """The same fold by fold, with the predictors."""
+    if campaign is not None:
+        rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
+        dataset = replace(dataset, measurements=rows, networks=())
+    fold = fold_of({m.operation for m in dataset.usable(mode)}, recipe.folds, recipe.seed)
+    yield from _held_out(dataset, mode, recipe, fold, campaign or "all campaigns")
+
+
+def leave_kinds_out(dataset: Dataset, mode: str, recipe: OwnRecipe) -> OperationErrors | None:
+    """Predict every operation by a predictor that has seen none of its kind: what stands in for it must do.
+
+    None where too little would remain of any kind's absence.
+    """
+    operations = {m.operation for m in dataset.usable(mode)}
+    of_kind = Counter(operation.kind for operation in operations)
+    kinds = sorted(kind for kind, count in of_kind.items() if len(operations) - count >= 2 * LEAST_OPERATIONS)
+    fold = {o: kinds.index(o.kind) for o in operations if o.kind in kinds}
+    if not fold:
+        return None
+    title = "kinds left out"
+    return OperationErrors.joined(title, [errors for _, errors in _held_out(dataset, mode, recipe, fold, title)])
+
+
+def _held_out(
+    dataset: Dataset, mode: str, recipe: OwnRecipe, fold: Mapping[Operation, int], title: str
+) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
+    for held in sorted(set(fold.values())):
+        operations = variants([operation for operation, mine in fold.items() if mine == held])
+        predictor = fit_own(dataset, mode, recipe, without=operations)
+        yield predictor, errors_on(dataset, predictor, operations, title)
+
+
+def errors_on(
+    dataset: Dataset, predictor: OperationPredictor, held: Collection[Operation], title: str
+) -> OperationErrors:
+    """The errors of a predictor on measurements of operations that it was fitted without.
+
+    Args:
+        dataset: With their measurements.
+        predictor: Fitted on the other measurements of the dataset.
+        held: What it was fitted without.
+        title: What to call the errors.
+    """
+    rows = [m for m in dataset.usable(predictor.mode) if m.operation in held]
+    seen = {m.operation for m in dataset.usable(predictor.mode) if m.operation not in held}
+    operations = tuple(m.operation for m in rows)
+    # Repeats are predicted once.
+    unique = list(dict.fromkeys(operations))
+    place = {operation: i for i, operation in enumerate(unique)}
+    places = [place[operation] for operation in operations]
+    p = predictor.predict(unique)
+    clock = float(predictor.gpu.boost_clock_mhz)
+    return OperationErrors(
+        campaign=title,
+        mode=predictor.mode,
+        operations=operations,
+        time_s=np.array([m.time_s for m in rows]),
+        predicted_time_s=p.time_s[places],
+        power_w=np.array([m.power_w if m.power_usable and m.power_w is not None else np.nan for m in rows]),
+        predicted_power_w=p.power_w[places],
+        roofline_s=roofline(unique, predictor.gpu, clock).time_s[places] if unique else np.empty(0),
+        host_bound=p.host_bound[places],
+        distances=Closeness.of(seen).distances(unique)[places],
+        reference=np.array([m.method == predictor.baseline.method for m in rows], dtype=bool),
+    )
+
+
+def errors_on_repeats(dataset: Dataset, predictor: OperationPredictor) -> OperationErrors | None:
+    """How far new measurements of operations that were measured before are from a predictor; None without repeats.
+
+    The predictor has seen the median of an operation's repeats, and might say just that. So each repeat counts as a new
+    measurement, and the prediction is moved from the median of all to the median of the others.
+
+    Args:
+        dataset: What the predictor was fitted on.
+        predictor: Fitted on all of it.
+    """
+    repeats: dict[Operation, list[Measurement]] = defaultdict(list)
+    for m in dataset.usable(predictor.mode):
+        if m.method == predictor.baseline.method:
+            repeats[m.operation].append(m)
+    rows = [m for group in repeats.values() if len(group) > 1 for m in group]
+    if not rows:
+        return None
+    within = replace(dataset, measurements=tuple(rows), networks=())
+    errors = errors_on(within, predictor, {m.operation for m in rows}, "measured before")
+    moved = np.ones((2, len(rows)))
+    for i, m in enumerate(rows):
+        for row, values in (
+            (0, [(other.time_s, other is m) for other in repeats[m.operation]]),
+            (1, [(other.power_w, other is m) for other in repeats[m.operation] if other.power_w is not None]),
+        ):
+            others = [value for value, is_mine in values if not is_mine]
+            if others:
+                moved[row, i] = median(others) / median([value for value, _ in values])
+    return replace(
+        errors,
+        predicted_time_s=errors.predicted_time_s * moved[0],
+        predicted_power_w=errors.predicted_power_w * moved[1],
+        distances=np.zeros(len(rows)),
+    )

@@ -1,0 +1,73 @@
+"""A short search for better settings of boosted trees on one GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...datasets import Dataset
+from ..recipes.xgboost import XGBoostRecipe
+from .curves import Curves, curves_of
+from .operations import OperationErrors, cross_validated
+
+FOLDS = 3
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings that were tried, and their errors on operations that were held out.
+
+    Args:
+        recipe: With these settings.
+        settings: Those that differ between trials.
+        metrics: Median and mean absolute errors of time and power, and "loss", which a search makes small.
+        curves: See `curves_of`; of the first fold.
+    """
+
+    recipe: XGBoostRecipe
+    settings: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    curves: Curves = field(default_factory=dict)
+
+    @property
+    def loss(self) -> float:
+        """What a search makes small: mean absolute log errors of time and power together."""
+        return self.metrics["loss"]
+
+
+def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> Iterator[Trial]:
+    """Try settings, one after the other: first the recipe's own, then others drawn from its search space.
+
+    Args:
+        dataset: Of one GPU.
+        mode: inference or training.
+        recipe: With a search space; without one there is one trial.
+        trials: At most.
+
+    Raises:
+        DatasetError: Too few operations.
+    """
+    rng = np.random.default_rng(recipe.seed)
+    names = sorted(recipe.search)
+    tried = set()
+    for number in range(trials):
+        if number == 0:
+            settings = {name: getattr(recipe, name) for name in names}
+        else:
+            settings = {name: recipe.search[name][int(rng.integers(len(recipe.search[name])))] for name in names}
+        key = tuple(settings.values())
+        if key in tried:
+            continue
+        tried.add(key)
+        candidate = replace(recipe, **settings)
+        # Folds that the evaluation does not use: what is chosen here must not have seen how it will be judged.
+        judged = replace(candidate, folds=FOLDS, seed=recipe.seed + 1)
+        predictors, parts = zip(*cross_validated(dataset, mode, judged), strict=True)
+        errors = OperationErrors.joined("all campaigns", parts)
+        summary = errors.summary()
+        metrics = {name: summary[name] for name in ("time_median", "time_mean", "power_median", "power_mean")}
+        loss = sum(float(np.nanmean(np.abs(errors.log_errors(quantity)))) for quantity in ("time", "power"))
+        yield Trial(candidate, settings, {**metrics, "loss": loss}, curves_of(predictors[0]))

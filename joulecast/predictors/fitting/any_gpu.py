@@ -1,0 +1,136 @@
+"""Fitting a predictor for any GPU, whichever recipe says how.
+
+In two steps, because networks are few and quick to learn from, and are left out one after the other in validation:
+first what operations show, which takes long, then what measured networks add to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ...datasets import Dataset
+from ...hardware import GPU
+from ..any_gpu.boosting import device_rows, fit_any_gpu
+from ..any_gpu.ensemble import Ensemble
+from ..any_gpu.network_fits import learn_from_networks
+from ..any_gpu.predictor import AnyGpuPredictor, Learned
+from ..any_gpu.roofline import Roofline
+from ..contract import Correction, Networks
+from ..measured.device_row import DeviceRow
+from ..recipes.any_gpu import EnsembleRecipe, RooflineRecipe
+from ..recipes.recipe import AnyGpuRecipe, BoostingRecipe
+from ..recipes.transformer import TransformerRecipe
+from ..transformer.attentive import Attentive
+from ..transformer.networks import read_networks
+
+Rows = Sequence[DeviceRow]
+LearnNetworks = Callable[[Networks], Correction]
+
+
+class Steps(NamedTuple):
+    """How a recipe is fitted.
+
+    Args:
+        operations: From datasets, which tell what launching takes, and device times.
+        networks: From the first step's correction and the same device times, a function that adds what measured
+            networks show. It may be called for one subset of them after the other.
+        quicker: The recipe, or one that is fitted more quickly, for a quick validation.
+    """
+
+    operations: Callable[[Sequence[Dataset], Rows, Any], Correction]
+    networks: Callable[[Any, Rows, Any], LearnNetworks]
+    quicker: Callable[[Any], AnyGpuRecipe] = lambda recipe: recipe
+
+
+@dataclass(frozen=True)
+class FittedAnyGpu:
+    """A correction, on any GPU."""
+
+    correction: Correction
+
+    def on(self, gpu: GPU, mode: str) -> AnyGpuPredictor:
+        """See `Fitted.on`; there is no other GPU."""
+        return AnyGpuPredictor(gpu, mode, self.correction)
+
+
+def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRecipe) -> FittedAnyGpu:
+    """Fit a recipe on everything.
+
+    Raises:
+        DatasetError: Too few device times.
+        MissingDependencyError: A library that this recipe trains with is not installed.
+    """
+    rows = [row for dataset in datasets for row in device_rows(dataset)]
+    learned = fit_operations(datasets, rows, recipe)
+    return FittedAnyGpu(network_learner(learned, rows, recipe)(networks))
+
+
+def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: AnyGpuRecipe) -> Correction:
+    """The first step; of the datasets it uses no device times but these."""
+    return STEPS[type(recipe)].operations(datasets, rows, recipe)
+
+
+def network_learner(correction: Correction, rows: Rows, recipe: AnyGpuRecipe) -> LearnNetworks:
+    """The second step, prepared; where there are no networks, it leads to the same correction."""
+    learn = STEPS[type(recipe)].networks(correction, rows, recipe)
+    return lambda networks: learn(networks) if networks else correction
+
+
+def quicker(recipe: AnyGpuRecipe) -> AnyGpuRecipe:
+    """See `Steps.quicker`."""
+    return STEPS[type(recipe)].quicker(recipe)
+
+
+def _trees(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> Learned:
+    return fit_any_gpu(datasets, (), recipe, rows)
+
+
+def _energies(learned: Learned, rows: Rows, recipe: BoostingRecipe) -> LearnNetworks:
+    return lambda networks: learn_from_networks(learned, rows, networks)
+
+
+def _nothing(datasets: Sequence[Dataset], rows: Rows, recipe: RooflineRecipe) -> Roofline:
+    return Roofline()
+
+
+def _nothing_more(correction: Roofline, rows: Rows, recipe: RooflineRecipe) -> LearnNetworks:
+    return lambda networks: correction
+
+
+def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRecipe) -> Attentive:
+    # Here, because it needs torch.
+    from ..transformer.fit import fit_transformer
+
+    return fit_transformer(datasets, rows, recipe)
+
+
+def _fewer_passes(recipe: TransformerRecipe) -> TransformerRecipe:
+    return replace(recipe, epochs=-(-recipe.epochs // 3))
+
+
+def _members(datasets: Sequence[Dataset], rows: Rows, recipe: EnsembleRecipe) -> Ensemble:
+    members = [fit_operations(datasets, rows, member.recipe) for member in recipe.members]
+    return Ensemble.of(members, [member.weight for member in recipe.members])
+
+
+def _members_learn(ensemble: Ensemble, rows: Rows, recipe: EnsembleRecipe) -> LearnNetworks:
+    learners = [
+        network_learner(fitted, rows, member.recipe)
+        for fitted, member in zip(ensemble.members, recipe.members, strict=True)
+    ]
+    return lambda networks: Ensemble.of([learn(networks) for learn in learners], ensemble.weights)
+
+
+def _members_quicker(recipe: EnsembleRecipe) -> EnsembleRecipe:
+    return replace(recipe, members=tuple(replace(member, recipe=quicker(member.recipe)) for member in recipe.members))
+
+
+STEPS: Mapping[type[AnyGpuRecipe], Steps] = {
+    RooflineRecipe: Steps(_nothing, _nothing_more),
+    BoostingRecipe: Steps(_trees, _energies),
+    TransformerRecipe: Steps(_transformer, read_networks, _fewer_passes),
+    EnsembleRecipe: Steps(_members, _members_learn, _members_quicker),
+}
+"""Recipe -> how it is fitted."""

@@ -1,0 +1,75 @@
+"""One way to fit any recipe: `fit(recipe, datasets, networks).on(gpu, mode).predict(operations, clock_mhz)`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ...datasets import Dataset
+from ...errors import InputError
+from ...hardware import GPU, find_gpu
+from ...operations import MODES
+from ..contract import Fit, Fitted, Networks
+from ..predictor import OperationPredictor
+from ..recipes.any_gpu import EnsembleRecipe, RooflineRecipe
+from ..recipes.recipe import BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
+from ..recipes.transformer import TransformerRecipe
+from ..recipes.xgboost import XGBoostRecipe
+from .any_gpu import fit_on_all
+from .one_gpu import fit_own
+
+
+@dataclass(frozen=True)
+class FittedOwn:
+    """Predictors of single GPUs, each fitted on its own measurements."""
+
+    predictors: Mapping[tuple[str, str], OperationPredictor]
+
+    def on(self, gpu: GPU, mode: str) -> OperationPredictor:
+        """See `Fitted.on`."""
+        if (gpu.name, mode) not in self.predictors:
+            raise InputError(
+                "this recipe was fitted for other GPUs and modes",
+                given=f"{gpu.name}, {mode}",
+                allowed="; ".join(", ".join(each) for each in self.predictors),
+                hint="give it a dataset of this GPU, or take a recipe for any GPU",
+            )
+        return self.predictors[gpu.name, mode]
+
+
+def fit(recipe: Recipe, datasets: Sequence[Dataset], networks: Networks = ()) -> Fitted:
+    """Fit a recipe.
+
+    Args:
+        recipe: Of any class.
+        datasets: Of the GPUs to predict, or of any, as the recipe wants it.
+        networks: Measured networks to learn from; a GPU's own predictor learns none.
+
+    Raises:
+        DatasetError: Too little was measured.
+        MissingDependencyError: A library that this recipe trains with is not installed.
+    """
+    return FITS[type(recipe)](datasets, networks, recipe)
+
+
+def _fit_own(datasets: Sequence[Dataset], networks: Networks, recipe: OwnRecipe) -> FittedOwn:
+    return FittedOwn(
+        {
+            (find_gpu(dataset.card.gpu).name, mode): fit_own(dataset, mode, recipe)
+            for dataset in datasets
+            for mode in MODES
+            if dataset.usable(mode)
+        }
+    )
+
+
+FITS: Mapping[type[Recipe], Fit] = {
+    ForestRecipe: _fit_own,
+    BlendRecipe: _fit_own,
+    XGBoostRecipe: _fit_own,
+    RooflineRecipe: fit_on_all,
+    BoostingRecipe: fit_on_all,
+    TransformerRecipe: fit_on_all,
+    EnsembleRecipe: fit_on_all,
+}
+"""Class of recipe -> how it is fitted."""

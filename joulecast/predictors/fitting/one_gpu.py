@@ -1,0 +1,104 @@
+"""Fitting a predictor of one GPU and mode on its own measurements, whichever recipe says how."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...datasets import Dataset
+from ...errors import DatasetError
+from ...hardware import GPU, find_gpu
+from ...operations import Operation
+from ..measured.loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
+from ..measured.transfer import transferred_loops
+from ..physics.baseline import group_of
+from ..physics.features import FloatArray, features
+from ..predictor import OperationPredictor, Regressor, regressor_inputs
+from ..recipes.recipe import ForestRecipe, OwnRecipe
+from ..recipes.xgboost import XGBoostRecipe
+from ..regressors.blend import BlendRegressor
+from ..regressors.boosted import fit_boosted
+from ..regressors.forest import fit_trees
+from ..regressors.gaussian import fit_gaussian
+
+LEAST_OPERATIONS = 20
+"""Unique operations below which nothing is fitted."""
+
+
+def fit_own(
+    dataset: Dataset, mode: str, recipe: OwnRecipe, *, without: Collection[Operation] = ()
+) -> OperationPredictor:
+    """Fit time and power of one mode on a dataset.
+
+    Args:
+        dataset: Of one GPU at its default clock.
+        mode: inference or training.
+        recipe: Which regressors, with which settings.
+        without: Operations to leave out, all their repeats with them.
+
+    Raises:
+        DatasetError: Too few usable operations of this mode.
+        MissingDependencyError: A library that this recipe trains with is not installed.
+    """
+    gpu = find_gpu(dataset.card.gpu)
+    accumulates = dataset.card.accumulates_gradients
+    measured = measured_loops(dataset, mode, without)
+    _refuse_too_few(measured, mode, gpu)
+    made: list[MeasuredLoop] = []
+    if mode == "training":
+        made = transferred_loops(measured, measured_loops(dataset, "inference"), gpu, accumulates, without)
+    loops = measured + made
+    baseline = fit_baseline(loops, gpu, accumulates)
+    arrays = as_arrays(loops)
+    has_power = ~np.isnan(arrays.power_w)
+    operations, methods = [loop.operation for loop in loops], [loop.method for loop in loops]
+    groups = [group_of(operation, gpu) for operation in operations]
+    matrix, line = features(operations, gpu, float(gpu.boost_clock_mhz))
+    loop_s = baseline.loop_s(groups, line.time_s, methods)
+    inputs = regressor_inputs(matrix, loop_s, baseline.host_s(groups, methods))
+    return OperationPredictor(
+        gpu=gpu,
+        mode=mode,
+        baseline=baseline,
+        time=_regressor(operations, inputs, np.log(arrays.time_s / loop_s), recipe, "time"),
+        power=_regressor(
+            [operation for operation, known in zip(operations, has_power, strict=True) if known],
+            inputs[has_power],
+            arrays.power_w[has_power] / gpu.power_limit_w,
+            recipe,
+            "power",
+        ),
+        measured=frozenset(loop.operation.digest for loop in measured),
+        transferred=tuple(sorted({loop.operation.kind for loop in made})),
+    )
+
+
+def _regressor(
+    operations: Sequence[Operation],
+    inputs: NDArray[np.float32],
+    targets: FloatArray,
+    recipe: OwnRecipe,
+    quantity: str,
+) -> Regressor:
+    if isinstance(recipe, XGBoostRecipe):
+        return fit_boosted(operations, inputs, targets, recipe, quantity)
+    if isinstance(recipe, ForestRecipe):
+        return fit_trees(inputs, targets, recipe)
+    trees = fit_trees(inputs, targets, recipe.forest())
+    share = recipe.process_share(quantity)
+    return BlendRegressor(trees, fit_gaussian(inputs, targets, recipe.seed), share) if share else trees
+
+
+def _refuse_too_few(measured: list[MeasuredLoop], mode: str, gpu: GPU) -> None:
+    counts: dict[str, Any] = {
+        "operations": len({loop.operation for loop in measured}),
+        "power readings": sum(loop.power_w is not None for loop in measured),
+    }
+    for name, count in counts.items():
+        if count < LEAST_OPERATIONS:
+            raise DatasetError(
+                f"too few usable {name} for {mode} on {gpu.name}", given=count, allowed=f"from {LEAST_OPERATIONS}"
+            )

@@ -1,0 +1,89 @@
+"""Arrays at rest, in the safetensors format: a header of JSON with types and shapes, then the numbers. No code.
+
+Written and read with numpy alone, so that predicting needs no library for it; any safetensors reader opens the files.
+Source: https://huggingface.co/docs/safetensors, "Format".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ZooError
+
+_TYPES: Mapping[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
+}
+_NAMES = {dtype: name for name, dtype in _TYPES.items()}
+_MOST_HEADER_BYTES = 1 << 20
+_MOST_DIMENSIONS = 8
+
+
+def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str] | None = None) -> bytes:
+    """Serialize arrays; the same arrays give the same bytes.
+
+    Args:
+        arrays: By name; of 64 or 32 bit floats, 64 or 32 bit integers, or 16 or 8 bit unsigned integers.
+        facts: Texts that go along.
+    """
+    header: dict[str, Any] = {"__metadata__": dict(sorted(facts.items()))} if facts else {}
+    parts, at = [], 0
+    for name, array in sorted(arrays.items()):
+        part = np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+        shape = list(array.shape)
+        header[name] = {"dtype": _NAMES[array.dtype], "shape": shape, "data_offsets": [at, at + len(part)]}
+        parts.append(part)
+        at += len(part)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # as the format wants it, so that numbers are aligned
+    return len(text).to_bytes(8, "little") + text + b"".join(parts)
+
+
+def arrays_from_bytes(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Read what `arrays_to_bytes` wrote: arrays that cannot be written to, and texts.
+
+    Raises:
+        ZooError: The bytes are no such arrays, of other types, or larger than what is there.
+    """
+    try:
+        return _read(memoryview(data))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ZooError(
+            "a file of a zoo entry holds no arrays", hint=f"{type(error).__name__}: {error}"[:200]
+        ) from error
+
+
+def _read(data: memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    size = int.from_bytes(data[:8], "little")
+    if len(data) < 8 or size > min(_MOST_HEADER_BYTES, len(data) - 8):
+        raise ValueError("a header that goes beyond the end")
+    header = json.loads(bytes(data[8 : 8 + size]))
+    facts = header.pop("__metadata__", {})
+    if not all(isinstance(value, str) for value in facts.values()):
+        raise TypeError("facts that are no texts")
+    numbers = data[8 + size :]
+    arrays, taken = {}, 0
+    for name, fact in header.items():
+        dtype, shape, (start, end) = _TYPES[fact["dtype"]], fact["shape"], fact["data_offsets"]
+        whole = [*shape, start, end]
+        if len(shape) > _MOST_DIMENSIONS or any(type(n) is not int or n < 0 for n in whole) or end > len(numbers):
+            raise ValueError(f"{name} has an impossible shape or place")
+        count = 1
+        for n in shape:
+            count *= n
+        if count * dtype.itemsize != end - start:
+            raise ValueError(f"{name} has another size than its shape")
+        arrays[name] = np.frombuffer(numbers[start:end], dtype).reshape(shape)
+        taken += end - start
+    if taken != len(numbers):
+        raise ValueError("numbers that belong to no array, or to several")
+    return arrays, dict(facts)

@@ -1,0 +1,447 @@
+"""Intervals of operations and networks from the errors on what was held out (conformal prediction).
+
+Split conformal prediction (Lei et al., JASA 2018): if the k-th smallest of n absolute errors is taken for the half
+width, k = ceil((n + 1) x level), then a share `level` of new cases like those lies within. "Like those" is what the
+groups are for: operations of one family, bound by the same (host or GPU), about as far from those that were measured.
+A network's errors are counted in units of its difficulty, which follows from its operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import compress
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InputError
+from ...operations import Operation
+from ..formats.numbers import number, sorted_errors
+from ..physics.features import FloatArray
+from .closeness import Closeness
+
+if TYPE_CHECKING:
+    from ..predictor import OperationPredictions
+
+QUANTITIES: tuple[str, ...] = ("time", "power", "energy")
+NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
+SCALED_POWER = "scaled power"
+"""Errors of power over what is usual for powers like it (`PowerUnits`); only where such units are known."""
+
+MEASURED, STAND_IN = "measured", "kind never measured"
+"""Groups beside the families: operations of the training data, and kinds that another one stands in for."""
+
+_ONE_SIGMA = 0.6827
+
+
+def conformal_rank(level: float, count: int) -> int:
+    """Which of `count` sorted errors covers a share `level` of new cases; above `count` if none does.
+
+    Raises:
+        InputError: The level is not between 0 and 1.
+    """
+    if not 0 < level < 1:
+        raise InputError("the level of an interval lies between 0 and 1", given=level)
+    return math.ceil((count + 1) * level - 1e-9)
+
+
+def conformal_error(errors: Sequence[float] | FloatArray, level: float, of_what: str) -> float:
+    """The half width that covers a share `level`, out of sorted absolute errors.
+
+    Raises:
+        InputError: The level is not between 0 and 1, or too high for so few errors.
+    """
+    rank = conformal_rank(level, len(errors))
+    if rank > len(errors):
+        raise InputError(
+            f"{len(errors)} {of_what} cannot support such an interval",
+            given=level,
+            allowed=f"up to {len(errors) / (len(errors) + 1):.3f}",
+        )
+    return float(errors[rank - 1])
+
+
+@dataclass(frozen=True)
+class ErrorGroup:
+    """What was found on operations that are alike.
+
+    Args:
+        farthest: Distances up to this one, from where the group before ends.
+        errors: Quantity -> sorted absolute log errors.
+    """
+
+    farthest: float
+    errors: Mapping[str, FloatArray]
+
+
+@dataclass(frozen=True, eq=False)
+class PowerUnits:
+    """How far powers usually are off, by how large they were predicted.
+
+    A loop that draws all that the cap allows draws just that, and one that waits for the host little more than the idle
+    board, whatever the operation; in between, power tells how busy the GPU is, which is hard to know.
+
+    Args:
+        watts: Predicted powers, ascending.
+        units: Errors of the logarithm that are usual there.
+    """
+
+    watts: FloatArray
+    units: FloatArray
+
+    def of(self, power_w: FloatArray) -> FloatArray:
+        """The unit at each predicted power; between those that are known, along a straight line of its logarithm."""
+        return np.exp(np.interp(power_w, self.watts, np.log(self.units)))
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Both as lists."""
+        return {"watts": self.watts.round(4).tolist(), "units": self.units.round(6).tolist()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            ValueError: Lists that are no such units.
+        """
+        watts, units = (np.array([number(each) for each in value[name]], dtype=float) for name in ("watts", "units"))
+        if len(watts) != len(units) or len(watts) == 0 or np.any(np.diff(watts) < 0) or np.any(units <= 0):
+            raise ValueError("units of power that are none")
+        return cls(watts, units)
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """What the errors of a predictor say about those of new operations.
+
+    Args:
+        closeness: The operations that it was trained on; without any, distance plays no part.
+        groups: Name -> errors, nearest first. Names are "family host" and "family GPU"; coarser ones ("family", "host",
+            "GPU", "") are there for what has no group of its own.
+        power_units: What errors of power are counted in; None where they count as they are.
+    """
+
+    closeness: Closeness
+    groups: Mapping[str, tuple[ErrorGroup, ...]]
+    power_units: PowerUnits | None = None
+
+    @classmethod
+    def of_device_errors(
+        cls, errors: Mapping[str, Sequence[float]], of_power: Mapping[str, Mapping[str, Sequence[float]]] | None = None
+    ) -> Self:
+        """From errors on chips that were left out, wherever the operations lie.
+
+        Args:
+            errors: Family ("" for all) -> sorted absolute log errors of time.
+            of_power: "power" and "energy" -> the same; of loops that are bound by the GPU, and known for no others.
+        """
+        time = {family: {"time": sorted_errors(values)} for family, values in errors.items()}
+        groups = {family: (ErrorGroup(math.inf, known),) for family, known in time.items()}
+        bound: dict[str, dict[str, FloatArray]] = {}
+        for quantity in ("power", "energy") if of_power else ():
+            for family, values in (of_power or {})[quantity].items():
+                bound.setdefault(family, {})[quantity] = sorted_errors(values)
+        for family, known in bound.items():
+            in_time = time.get(family, time.get("", {}))
+            groups[f"{family} GPU".strip()] = (ErrorGroup(math.inf, {**in_time, **known}),)
+        return cls(Closeness({}), _complete(groups))
+
+    def log_errors(
+        self,
+        quantity: str,
+        level: float,
+        operations: Sequence[Operation],
+        host_bound: NDArray[np.bool_],
+        measured: NDArray[np.bool_],
+        distances: FloatArray,
+    ) -> FloatArray:
+        """Half widths of the logarithm of a quantity, one per operation.
+
+        Args:
+            quantity: One of QUANTITIES.
+            level: Share of such operations that should lie within.
+            operations: Which.
+            host_bound: Whether launching takes longer than the GPU's work.
+            measured: Whether the predictor was trained on this very operation, at this clock.
+            distances: From those that it was trained on; see `Closeness`.
+
+        Returns:
+            NaN where no error of the quantity is known.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or higher than all errors together support.
+        """
+        found = np.full(len(operations), np.nan)
+        if not any(quantity in group.errors for bins in self.groups.values() for group in bins):
+            return found
+        everything = self.groups[""][-1].errors.get(quantity, np.empty(0))
+        widths: dict[tuple[str, int], float] = {}
+        for i, (name, place) in enumerate(self._places(operations, host_bound, measured, distances)):
+            if (name, place) not in widths:
+                errors = self._errors(quantity, name, place)
+                enough = conformal_rank(level, len(errors)) <= len(errors)
+                widths[name, place] = (
+                    conformal_error(errors if enough else everything, level, "held-out operations")
+                    if len(errors)
+                    else math.nan
+                )
+            found[i] = widths[name, place]
+        return found
+
+    def _errors(self, quantity: str, name: str, place: int) -> FloatArray:
+        """Of a group, or of all together; none where the quantity is known in other groups only."""
+        bins = self.groups[name]
+        nothing: FloatArray = np.empty(0)
+        known: FloatArray = bins[place].errors.get(quantity, self.groups[""][-1].errors.get(quantity, nothing))
+        return known
+
+    def power_errors(
+        self,
+        level: float,
+        operations: Sequence[Operation],
+        host_bound: NDArray[np.bool_],
+        measured: NDArray[np.bool_],
+        distances: FloatArray,
+        power_w: FloatArray,
+    ) -> FloatArray:
+        """Half widths of the logarithm of power, for powers that were predicted; see `log_errors`."""
+        asked = (level, operations, host_bound, measured, distances)
+        if self.power_units is None:
+            return self.log_errors("power", *asked)
+        return self.log_errors(SCALED_POWER, *asked) * self.power_units.of(power_w)
+
+    def _places(
+        self,
+        operations: Sequence[Operation],
+        host_bound: NDArray[np.bool_],
+        measured: NDArray[np.bool_],
+        distances: FloatArray,
+    ) -> Iterator[tuple[str, int]]:
+        """The name of each operation's group, and which of its bins."""
+        edges = {name: [group.farthest for group in bins] for name, bins in self.groups.items()}
+        columns = (host_bound.tolist(), measured.tolist(), distances.tolist())
+        for operation, host, seen, distance in zip(operations, *columns, strict=True):
+            bound = "host" if host else "GPU"
+            family = operation.row.family
+            kin = [MEASURED] if seen else [f"{STAND_IN}, {family}", STAND_IN] if math.isinf(distance) else [family]
+            names = [name for each in kin for name in (f"{each} {bound}", each)]
+            name = next(n for n in (*names, bound, "") if n in self.groups)
+            place = min(int(np.searchsorted(edges[name], distance)), len(edges[name]) - 1)
+            yield name, place
+
+    def sigma(
+        self, quantity: str, operations: Sequence[Operation], measured: NDArray[np.bool_], distances: FloatArray
+    ) -> FloatArray:
+        """A standard deviation of the log error of each operation's work on the GPU."""
+        on_gpu = np.zeros(len(operations), dtype=bool)
+        return self.log_errors(quantity, _ONE_SIGMA, operations, on_gpu, measured, distances)
+
+    def far_outside(self, operations: Sequence[Operation], distances: FloatArray) -> NDArray[np.bool_]:
+        """Operations farther from the training data than nearly all (99 %) that errors were found on.
+
+        A kind that another one stands in for is not far outside by that alone; its errors are known.
+        """
+        far = [self._far_from(operation.row.family) for operation in operations]
+        outside: NDArray[np.bool_] = np.isfinite(distances) & (distances > np.array(far))
+        return outside
+
+    def _far_from(self, family: str) -> float:
+        bins = [
+            self.groups[name][-1].farthest
+            for name in (f"{family} GPU", f"{family} host", family)
+            if name in self.groups
+        ]
+        return max(bins) if bins else self.groups[""][-1].farthest
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain lists and dictionaries."""
+        return {
+            "closeness": self.closeness.to_json(),
+            "groups": {
+                name: [{"farthest": round(g.farthest, 4), "errors": _rounded(g.errors)} for g in bins]
+                for name, bins in self.groups.items()
+            },
+            "power_units": None if self.power_units is None else self.power_units.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        units = value.get("power_units")
+        groups = {
+            name: tuple(ErrorGroup(number(g["farthest"]), _arrays(g["errors"])) for g in bins)
+            for name, bins in value["groups"].items()
+        }
+        known = None if units is None else PowerUnits.from_json(units)
+        return cls(Closeness.from_json(value["closeness"]), _complete(groups), known)
+
+
+def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:
+    """Groups out of a file, if there is one for whatever has none of its own, and none is empty.
+
+    Raises:
+        ValueError: There is none, or one is.
+    """
+    if "" not in groups or not all(groups.values()):
+        raise ValueError("errors of operations without a group for all, or with an empty group")
+    return groups
+
+
+def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, str]:
+    """Numbers as text: thousands of them, one to a line, would be most of an entry."""
+    return {quantity: " ".join(f"{error:.4g}" for error in values) for quantity, values in errors.items()}
+
+
+def _arrays(value: Mapping[str, Any]) -> dict[str, FloatArray]:
+    return {quantity: sorted_errors(errors) for quantity, errors in value.items()}
+
+
+def _of_networks(value: Mapping[str, Any]) -> dict[str, FloatArray]:
+    """Errors of every quantity.
+
+    Raises:
+        KeyError, TypeError, ValueError: One is missing, or is something else.
+    """
+    return {quantity: sorted_errors(value[quantity]) for quantity in NETWORK_QUANTITIES}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The operations of a network as its difficulty wants them: one value per unique operation.
+
+    Args:
+        operations: Which; those that are missing are left out.
+        shares: Of the network's device time; they sum up to 1.
+        measured: Whether the predictor was trained on this very operation.
+        distances: See `Calibration.log_errors`.
+    """
+
+    operations: tuple[Operation, ...]
+    shares: FloatArray
+    measured: NDArray[np.bool_]
+    distances: FloatArray
+
+    @classmethod
+    def of(
+        cls,
+        counts: FloatArray,
+        predictions: OperationPredictions,
+        measured: NDArray[np.bool_],
+        distances: FloatArray,
+    ) -> Self:
+        """Look at a network.
+
+        Args:
+            counts: Calls of each operation.
+            predictions: Of its operations.
+            measured: Of each operation; see `Calibration.log_errors`.
+            distances: The same.
+        """
+        shares, known = shares_of(counts, predictions)
+        return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
+
+    def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
+        """See `variances`."""
+        return variances(self.shares, calibration.sigma(quantity, self.operations, self.measured, self.distances))
+
+
+def shares_of(counts: FloatArray, predictions: OperationPredictions) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Shares of a network's device time of the operations that are known, and which those are."""
+    known = ~np.isnan(predictions.device_time_s)
+    device_s = counts[known] * predictions.device_time_s[known]
+    return device_s / max(float(device_s.sum()), 1e-30), known
+
+
+@dataclass(frozen=True)
+class Difficulty:
+    """How the errors of operations add up to that of a network: a standard deviation of its log error.
+
+    Args:
+        floor: What remains if every operation is certain: composition, host, and work that no operation shows.
+        correlation: Of the errors of a network's operations, from 0 (they average out) to 1 (they all err alike).
+    """
+
+    floor: float
+    correlation: float
+
+    def of(self, variances: FloatArray) -> FloatArray:
+        """The standard deviation of networks, from rows of what `variances` gives."""
+        alike, apart = variances.T
+        found: FloatArray = np.sqrt(self.floor**2 + self.correlation * alike + (1 - self.correlation) * apart)
+        return found
+
+
+def variances(shares: FloatArray, sigma: FloatArray) -> FloatArray:
+    """Variance of a sum with these shares and standard deviations: if all err alike, and if each errs for itself."""
+    return np.array([float((shares * sigma).sum()) ** 2, float(((shares * sigma) ** 2).sum())])
+
+
+@dataclass(frozen=True)
+class NetworkCalibration:
+    """Errors on networks that were left out, in units of their difficulty.
+
+    Args:
+        difficulties: time, power and energy -> how it follows from the operations; that of the energy-delay product is
+            the sum of those of time and energy, which err together. None: errors count as they are.
+        scores: Composition -> quantity -> sorted absolute log errors over difficulty.
+        basis: What networks these were, in a few words.
+    """
+
+    difficulties: Mapping[str, Difficulty]
+    scores: Mapping[str, Mapping[str, FloatArray]]
+    basis: str
+
+    @classmethod
+    def of_errors(cls, errors: Mapping[str, Sequence[float]], basis: str) -> Self:
+        """From quantity -> sorted absolute log errors, whatever the networks' difficulty."""
+        return cls({}, {"overlap": _of_networks(errors)}, basis)
+
+    def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
+        """The difficulty of a network, quantity by quantity; 1 where none was learned."""
+        known = np.ones(len(parts.operations), dtype=bool)
+        of_parts = parts.operations, parts.measured, parts.distances
+        sigmas = {quantity: calibration.sigma(quantity, *of_parts) for quantity in self.difficulties}
+        return self.difficulty_of(parts.shares, known, sigmas)
+
+    def difficulty_of(
+        self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
+    ) -> dict[str, float]:
+        """The same of operations whose standard deviations were looked up.
+
+        Args:
+            shares: Of the network's device time, of the operations that are known.
+            known: Which of all operations those are.
+            sigmas: Quantity -> see `Calibration.sigma`, of all operations.
+        """
+        if not self.difficulties:
+            return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
+        found = {
+            quantity: float(difficulty.of(variances(shares, sigmas[quantity][known])))
+            for quantity, difficulty in self.difficulties.items()
+        }
+        return {**found, "edp": found["time"] + found["energy"]}
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain lists and dictionaries."""
+        return {
+            "difficulties": {
+                quantity: {"floor": d.floor, "correlation": d.correlation} for quantity, d in self.difficulties.items()
+            },
+            "scores": {composition: _rounded(scores) for composition, scores in self.scores.items()},
+            "basis": self.basis,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(
+            {
+                quantity: Difficulty(number(d["floor"]), number(d["correlation"]))
+                for quantity, d in value["difficulties"].items()
+            },
+            {composition: _of_networks(scores) for composition, scores in value["scores"].items()},
+            str(value["basis"]),
+        )

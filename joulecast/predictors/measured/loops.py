@@ -1,0 +1,79 @@
+"""Measured loops as predictors learn from them: one row per operation, repeats put together."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from ...datasets import Dataset, Measurement
+from ...hardware import GPU
+from ...operations import Operation
+from ..physics.baseline import Baseline, Loops
+from ..physics.features import tiled_roofline
+
+
+@dataclass(frozen=True)
+class MeasuredLoop:
+    """The repeats of one operation by one method, as their medians; power is None where none can be used."""
+
+    operation: Operation
+    method: str
+    time_s: float
+    power_w: float | None
+
+
+def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
+    """The usable loops of a mode.
+
+    One per operation, or one per method for operations that the most used method left out: another method has
+    another host cost, and is of no use where the main one was there.
+
+    Args:
+        dataset: Of one GPU.
+        mode: inference or training.
+        without: Operations to leave out, all their repeats with them.
+    """
+    left_out = frozenset(without)
+    groups: dict[tuple[Operation, str], list[Measurement]] = defaultdict(list)
+    for measurement in dataset.usable(mode):
+        if measurement.operation not in left_out:
+            groups[measurement.operation, measurement.method].append(measurement)
+    loops = []
+    for (operation, method), group in groups.items():
+        powers_w = [m.power_w for m in group if m.power_usable and m.power_w is not None]
+        time_s = median(m.time_s for m in group)
+        loops.append(MeasuredLoop(operation, method, time_s, median(powers_w) if powers_w else None))
+    main = Counter(loop.method for loop in loops).most_common(1)[0][0] if loops else ""
+    by_main = {loop.operation for loop in loops if loop.method == main}
+    return [loop for loop in loops if loop.method == main or loop.operation not in by_main]
+
+
+def as_arrays(loops: Sequence[MeasuredLoop]) -> Loops:
+    """Times and powers as arrays; NaN where there is no power."""
+    powers_w = [np.nan if loop.power_w is None else loop.power_w for loop in loops]
+    return Loops(np.array([loop.time_s for loop in loops]), np.array(powers_w))
+
+
+def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients: Collection[str]) -> Baseline:
+    """Read the constants of each kind off measured loops.
+
+    Args:
+        loops: At least one, at least one of them with power.
+        gpu: Where they were measured, at its default clock.
+        accumulates_gradients: Methods whose loop accumulates gradients.
+    """
+    operations = [loop.operation for loop in loops]
+    arrays = as_arrays(loops)
+    return Baseline.fit(
+        operations,
+        arrays,
+        ~np.isnan(arrays.power_w),
+        [loop.method for loop in loops],
+        tiled_roofline(operations, gpu, float(gpu.boost_clock_mhz)).time_s,
+        gpu,
+        frozenset(accumulates_gradients),
+    )

@@ -1,0 +1,61 @@
+"""What is held out together: an operation with all its variants, a network with its whole family."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+
+from ...operations import MODES, PRECISIONS, Operation
+
+_FAMILIES: Mapping[str, str] = {
+    "resnext": "resnet",
+    "wide_resnet": "resnet",
+    "googlenet": "inception",
+}
+"""Beginning of a network's name -> the family whose blocks it has, where that is not how the name begins."""
+
+
+def network_family(name: str) -> str:
+    """The family of a network: "resnet" for resnet18, resnext50_32x4d and wide_resnet50_2, "swin" for swin_v2_t.
+
+    Networks of a family share their blocks, so one tells much about the others; a library's prefix ("timm/") and
+    whatever follows the first word or number of a name tell them apart.
+    """
+    bare = name.rsplit("/", 1)[-1].lower()
+    for beginning, family in _FAMILIES.items():
+        if bare.startswith(beginning):
+            return family
+    letters = re.match(r"[a-z]+", bare)
+    return letters.group() if letters else bare
+
+
+def alike(operation: Operation) -> Operation:
+    """What an operation has in common with itself in the other mode and in other precisions."""
+    return operation.replace(mode="inference", precision="fp32")
+
+
+def variants(operations: Collection[Operation]) -> frozenset[Operation]:
+    """The operations in both modes and all precisions: what a predictor must not see of what is held out."""
+    return frozenset(
+        operation.replace(mode=mode, precision=precision)
+        for operation in {alike(operation) for operation in operations}
+        for mode in MODES
+        for precision in PRECISIONS
+    )
+
+
+def fold_of(operations: Collection[Operation], folds: int, seed: int) -> dict[Operation, int]:
+    """A fold for each unique operation, drawn at random; an operation's variants lie in one fold."""
+    unique = sorted({alike(operation) for operation in operations}, key=lambda operation: operation.digest)
+    order = np.random.default_rng(seed).permutation(len(unique))
+    place = {unique[i]: rank % folds for rank, i in enumerate(order.tolist())}
+    return {operation: place[alike(operation)] for operation in operations}
+
+
+def only_in(mine: Sequence[Collection[Operation]], others: Sequence[Collection[Operation]]) -> frozenset[Operation]:
+    """The operations, in all their variants, that only some networks have: what goes when these are left out."""
+    elsewhere = {alike(operation) for network in others for operation in network}
+    only = {alike(operation) for network in mine for operation in network} - elsewhere
+    return variants(only)

@@ -1,0 +1,65 @@
+"""Training loops of kinds that were hardly measured in training, from their inference loops.
+
+A GPU whose training campaign holds only tiny convolutions says nothing about large ones, and a predictor that has
+seen one unusual large convolution says something wrong. Where inference was measured in full, it tells more: the
+same convolution, with the work of forward and backward instead of forward only, and slower by as much as the kinds
+that were measured in both modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from statistics import median
+
+from ...hardware import GPU
+from ...operations import Operation
+from ..physics.baseline import group_of, smooth_max
+from ..physics.features import tiled_roofline
+from .loops import MeasuredLoop, fit_baseline
+
+ENOUGH = 3
+"""Loops of a group that show the device, from where on the group speaks for itself."""
+
+_SLOWER = 1.4  # Training over inference, both over their rooflines; the median of the A30's kinds is 1.5.
+
+
+def transferred_loops(
+    training: Sequence[MeasuredLoop],
+    inference: Sequence[MeasuredLoop],
+    gpu: GPU,
+    accumulates_gradients: Collection[str],
+    without: Collection[Operation] = (),
+) -> list[MeasuredLoop]:
+    """Make up the training loops of kinds that lack large ones, where inference has them.
+
+    Args:
+        training: Loops measured in training; kinds that never ran in them are not made up.
+        inference: Loops measured in inference.
+        gpu: Where they were measured.
+        accumulates_gradients: Methods whose loop accumulates gradients.
+        without: Training operations to make none of.
+    """
+    if not any(loop.power_w is not None for loop in inference):
+        return []
+    after, before = (fit_baseline(loops, gpu, accumulates_gradients) for loops in (training, inference))
+    known = [group for group in after.groups if group in before.groups]
+    speaks = {group: after.groups[group].large_loops >= ENOUGH for group in known}
+    told = [group for group in known if before.groups[group].large_loops >= ENOUGH]
+    both = [after.groups[group].slowdown / before.groups[group].slowdown for group in told if speaks[group]]
+    slower = median(both) if both else _SLOWER
+    short = {group for group in told if not speaks[group]}
+    taken = {loop.operation for loop in training} | set(without)
+    clock = float(gpu.boost_clock_mhz)
+    made = []
+    for loop in inference:
+        operation, group = loop.operation.replace(mode="training"), group_of(loop.operation, gpu)
+        if group not in short or operation in taken:
+            continue
+        line_s = tiled_roofline([operation, loop.operation], gpu, clock).time_s
+        work = line_s[0] / line_s[1]
+        device_s = loop.time_s * work * slower
+        host_s = after.groups[group].host_s[after.method]
+        if device_s > host_s:
+            time_s = float(smooth_max(device_s, host_s))
+            made.append(MeasuredLoop(operation, after.method, time_s, loop.power_w))
+    return made

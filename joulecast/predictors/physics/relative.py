@@ -1,0 +1,159 @@
+"""Operations as numbers relative to the GPU that they run on, so that what is learned on one holds on another.
+
+No time, size or rate stands alone here: work is counted in clock cycles, sizes in tiles, waves and caches, and the
+GPU by its ratios. What shares with features.py is taken from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...hardware import GPU
+from ...operation_list import OperationList
+from ...operations import ELEMENT_BYTES, Operation
+from .convolutions import CONVOLUTION_NAMES
+from .features import (
+    FEATURE_NAMES,
+    KIND_PLACES,
+    FloatArray,
+    convolution_features,
+    gpu_features,
+    numbers_of,
+    size_features,
+)
+from .least_times import LeastTimes
+from .library import kernel_generation, tile_ratio
+
+_SHARED = (
+    "log_intensity",
+    "kernel",
+    "stride",
+    "log_groups",
+    "channels_per_group",
+    "bias",
+    "log_rows",
+    "log_columns",
+    "log_reduction",
+    "tile_fill",
+    "log_waves",
+    "log_cache_fill",
+    "last_size_alignment",
+    "channel_alignment",
+    "tensor_cores",
+    *(name for name in FEATURE_NAMES if name.startswith("family_")),
+)
+MACHINE_NAMES: tuple[str, ...] = ("kernel_generation", "log_ridge", "log_sms", "log_watts_per_tflops")
+"""Those of RELATIVE_NAMES that say what a GPU is, the same for all operations."""
+
+_KINDS_APART = (
+    "linear",
+    "matmul",
+    "batch_norm",
+    "layer_norm",
+    "softmax",
+    "relu",
+    "gelu",
+    "silu",
+    "sigmoid",
+    "tanh",
+    "add",
+    "mul",
+    "div",
+    "pow",
+    "max_pool2d",
+    "adaptive_avg_pool2d",
+)
+_COLUMNS = [FEATURE_NAMES.index(name) for name in _SHARED]
+_FILLED_TILES, _WAVE_TILES = (32, 128), (64, 128)
+# AMD's targets beside the NVIDIA generation of their time.
+_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
+_LEAST_S = 1e-12
+
+RELATIVE_NAMES: tuple[str, ...] = (
+    *_SHARED,
+    *(f"kind_{kind}" for kind in _KINDS_APART),
+    *(f"log_{side}_fill_{tile}" for tile in _FILLED_TILES for side in ("row", "column")),
+    *(f"log_last_wave_{tile}" for tile in _WAVE_TILES),
+    *CONVOLUTION_NAMES,
+    "log_compute_over_memory",
+    "log_cycles",
+    "log_library_tiles",
+    *MACHINE_NAMES,
+    "half_precision",
+    "training",
+)
+"""What `relative_features` gives, column by column; a stored predictor names them."""
+
+_PLACES = {name: place for place, name in enumerate(RELATIVE_NAMES)}
+
+
+def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
+    """Describe operations on a GPU at its default clock, where operations were measured.
+
+    What is learned of them there holds at other clocks: only the least time changes. Trees that saw the clock would
+    make time and energy jump along it.
+
+    Returns:
+        A matrix of shape (operations, len(RELATIVE_NAMES)).
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    listed = OperationList.of(operations)
+    clock_mhz = float(gpu.boost_clock_mhz)
+    n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)
+    peak = gpu.peak_flops["fp32"]
+    matrix = listed.derived(_same_everywhere).copy()
+    columns: dict[str, FloatArray | float] = {
+        **gpu_features(listed, gpu),
+        **dict(_last_waves(n, gpu)),
+        **convolution_features(listed, gpu),
+        "log_compute_over_memory": np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
+        "log_cycles": np.log(least.time_s * clock_mhz * 1e6),
+        "log_library_tiles": np.where(n.kind == KIND_PLACES["matmul"], np.log(tile_ratio(n, gpu)), 0.0),
+        # Trees split between values that they saw: by whole generations, so that the V100 is not put beside Pascal
+        # where the T4 is the only other one of its kernels, nor the H100 beside GPUs of another sort.
+        "kernel_generation": float(kernel_generation(gpu)),
+        "log_ridge": np.log(peak / gpu.memory_bandwidth),
+        "log_sms": np.log(gpu.sms),
+        "log_watts_per_tflops": np.log(gpu.power_limit_w / (peak / 1e12)),
+    }
+    for name, values in columns.items():
+        matrix[:, _PLACES[name]] = values
+    return matrix
+
+
+def _same_everywhere(operations: OperationList) -> FloatArray:
+    """The columns that are the same on all GPUs; the others are to be filled in."""
+    n = numbers_of(operations)
+    product = n.is_product > 0
+    matrix = np.zeros((len(operations), len(RELATIVE_NAMES)))
+    matrix[:, : len(_SHARED)] = operations.derived(size_features)[:, _COLUMNS]
+    for kind in _KINDS_APART:
+        matrix[:, _PLACES[f"kind_{kind}"]] = n.kind == KIND_PLACES[kind]
+    for tile in _FILLED_TILES:
+        for name, side in (("row", n.rows), ("column", n.columns)):
+            fill = np.log(side / (np.ceil(side / tile) * tile))
+            matrix[:, _PLACES[f"log_{name}_fill_{tile}"]] = np.where(product, fill, 0.0)
+    matrix[:, _PLACES["half_precision"]] = n.element_bytes == ELEMENT_BYTES["fp16"]
+    matrix[:, _PLACES["training"]] = n.is_training
+    matrix.flags.writeable = False
+    return matrix
+
+
+def _last_waves(n: Any, gpu: GPU) -> Iterator[tuple[str, FloatArray]]:
+    """How well the tiles of products fill the last wave over the multiprocessors."""
+    product = n.is_product > 0
+    for tile in _WAVE_TILES:
+        waves = n.batch * np.ceil(n.rows / tile) * np.ceil(n.columns / tile) / gpu.sms
+        yield f"log_last_wave_{tile}", np.where(product, np.log(np.ceil(waves) / waves), 0.0)
+
+
+def _generation(gpu: GPU) -> float:
+    try:
+        return float(gpu.compute_capability)
+    except ValueError:
+        return _GENERATIONS.get(gpu.compute_capability, 8.0)

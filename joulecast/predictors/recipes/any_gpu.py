@@ -1,0 +1,81 @@
+"""Settings of predictors for any GPU that are made of others, or of nothing: physics alone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InputError
+
+if TYPE_CHECKING:
+    from .recipe import AnyGpuRecipe
+
+
+@dataclass(frozen=True)
+class RooflineRecipe:
+    """Physics alone; there is nothing to set but how it is tested.
+
+    Args:
+        folds: Folds of the cross-validation, at least 2.
+        seed: Of the split.
+    """
+
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _refuse_splits(self.folds, self.seed)
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One of those that an ensemble is made of.
+
+    Args:
+        recipe: Its settings; in a file, the path of another beside it.
+        weight: Above 0, at most 1; those of all members sum up to 1.
+    """
+
+    recipe: AnyGpuRecipe
+    weight: float
+
+
+@dataclass(frozen=True)
+class EnsembleRecipe:
+    """Several predictors, averaged in log space.
+
+    Args:
+        members: At least two.
+        folds: Folds of the cross-validation, at least 2.
+        seed: Of the split.
+    """
+
+    members: tuple[Member, ...]
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _refuse_splits(self.folds, self.seed)
+        weights = [member.weight for member in self.members]
+        if len(weights) < 2 or min(weights) <= 0 or abs(sum(weights) - 1) > 1e-6:
+            raise InputError(
+                "the members of an ensemble do not add up",
+                given=", ".join(map(repr, weights)) or "no members",
+                allowed="two or more, with weights above 0.0 that sum up to 1.0",
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)
+
+
+def _refuse_splits(folds: int, seed: int) -> None:
+    for name, value, least in (("folds", folds, 2), ("seed", seed, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise InputError(
+                f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}"
+            )

@@ -1,0 +1,58 @@
+"""Settings of a perceptron beside boosted trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from ...errors import InputError
+
+_RANGES = {
+    "share": (0.0, 1.0),
+    "width": (1, 4096),
+    "layers": (1, 64),
+    "epochs": (1, 10_000),
+    "batch": (1, 1 << 20),
+    "learning_rate": (1e-6, 1.0),
+    "matrix_learning_rate": (1e-6, 1.0),
+    "blur": (0.0, 10.0),
+    "unknown_kinds": (0.0, 1.0),
+}
+
+
+@dataclass(frozen=True)
+class PerceptronRecipe:
+    """Settings of a perceptron (regressors/perceptron.py) whose mean with boosted trees is predicted.
+
+    Args:
+        share: Its weight in the mean.
+        width: Units of a layer.
+        layers: Pairs of layers between the first and the head.
+        epochs: Passes over the measurements.
+        batch: Measurements per step.
+        learning_rate: The highest, of AdamW for biases and the head.
+        matrix_learning_rate: The same of Muon for the matrices.
+        blur: Noise on what a GPU is, in units of twice the spread.
+        unknown_kinds: Share of the operations whose kind is hidden.
+    """
+
+    share: float = 0.5
+    width: int = 128
+    layers: int = 2
+    epochs: int = 10
+    batch: int = 256
+    learning_rate: float = 3e-3
+    matrix_learning_rate: float = 1e-2
+    blur: float = 0.1
+    unknown_kinds: float = 0.02
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, wanted = getattr(self, field.name), type(field.default)
+            low, high = _RANGES[field.name]
+            if isinstance(value, bool) or not isinstance(value, wanted) or not low <= value <= high:  # type: ignore[operator]
+                kind = "an integer" if wanted is int else "a number with a point"
+                raise InputError(
+                    f"{field.name} of a perceptron is out of range",
+                    given=repr(value),
+                    allowed=f"{kind} from {low:g} to {high:g}",
+                )

@@ -1,0 +1,98 @@
+"""Settings of a transformer over operations and networks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+from ...errors import InputError, unknown_name
+
+STACKS = ("three", "one")
+
+
+@dataclass(frozen=True)
+class TransformerRecipe:
+    """Settings of a transformer.
+
+    The variants are those of the ablation in DeepPM (Shim et al., DATE 2022): a standard encoder (layer_norm = true),
+    without weighting (distance_weighting = false), without the three stacks (stacks = "one").
+
+    Args:
+        width: Of a token's vector, a multiple of heads.
+        heads: Of the attention.
+        network_layers: Layers over all tokens of the sequence.
+        operation_layers: Layers over the tokens of one operation.
+        kind_layers: Layers over one vector per operation.
+        feed_forward: Width of the feed-forward part over that of a vector, in the first two stacks.
+        kind_feed_forward: The same in the third; it has a tenth of the vectors, so that width is cheap there.
+        stacks: three, or one over all tokens with as many layers.
+        layer_norm: Whether every residual is normalized, as in the standard encoder.
+        distance_weighting: Whether attention scores shrink with the distance of two tokens.
+        epochs: Passes over the operations.
+        batch: Operations per step.
+        learning_rate: At its highest, of embeddings, biases and heads, which are moved by AdamW.
+        matrix_learning_rate: The same of what reads tokens and of layers, moved by Muon (transformer/optimizer.py); 0
+            leaves them to AdamW, too.
+        most_rows: Device times to learn from; more are thinned out, kind by kind and GPU by GPU.
+        unknown_kinds: Share of the operations whose kind is hidden, so that kinds that nobody measured have a vector.
+        together: Share of the steps in which operations are read in made-up networks instead of alone.
+        shrinkage: How strongly the corrections of networks are drawn to zero, beside data of weight one.
+        folds: Folds of the cross-validation, at least 2.
+        seed: Makes everything that is drawn repeatable.
+    """
+
+    width: int = 32
+    heads: int = 2
+    network_layers: int = 1
+    operation_layers: int = 1
+    kind_layers: int = 2
+    feed_forward: int = 2
+    kind_feed_forward: int = 8
+    stacks: Literal["three", "one"] = "three"
+    layer_norm: bool = False
+    distance_weighting: bool = True
+    epochs: int = 20
+    batch: int = 256
+    learning_rate: float = 3e-3
+    matrix_learning_rate: float = 0.01
+    most_rows: int = 150_000
+    unknown_kinds: float = 0.02
+    together: float = 0.15
+    shrinkage: float = 1.0
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (
+            *((name, 1) for name in ("width", "heads", "feed_forward", "kind_feed_forward", "epochs", "batch")),
+            *((name, 0) for name in ("network_layers", "operation_layers", "kind_layers", "seed")),
+            ("most_rows", 1),
+            ("folds", 2),
+        ):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise InputError(
+                    f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}"
+                )
+        for name, most in (
+            ("learning_rate", 1.0),
+            ("matrix_learning_rate", 1.0),
+            ("unknown_kinds", 0.5),
+            ("together", 1.0),
+            ("shrinkage", math.inf),
+        ):
+            value = getattr(self, name)
+            if not isinstance(value, float) or not 0 <= value <= most:
+                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=f"0.0 to {most}")
+        for name in ("layer_norm", "distance_weighting"):
+            if not isinstance(getattr(self, name), bool):
+                raise InputError(f"{name} of a recipe is no truth value", given=repr(getattr(self, name)))
+        if self.stacks not in STACKS:
+            raise unknown_name("stacks of a recipe", self.stacks, STACKS)
+        if self.width % self.heads:
+            raise InputError("width of a recipe is no multiple of heads", given=self.width, allowed=f"k x {self.heads}")
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)

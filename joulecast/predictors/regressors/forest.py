@@ -1,0 +1,51 @@
+"""Forests: regressors of decision trees, fitted with scikit-learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import MissingDependencyError
+from ..physics.features import FloatArray
+from ..recipes.recipe import ForestRecipe
+
+
+@dataclass(frozen=True)
+class ForestRegressor:
+    """A fitted scikit-learn forest behind the interface of a regressor."""
+
+    model: Any
+
+    def __call__(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
+        """One value per row of inputs."""
+        values: NDArray[np.float64] = self.model.predict(inputs)
+        return values
+
+
+def fit_trees(inputs: NDArray[np.float32], targets: FloatArray, recipe: ForestRecipe) -> ForestRegressor:
+    """Fit a forest.
+
+    Args:
+        inputs: Of shape (measurements, columns).
+        targets: One value each.
+        recipe: Its settings.
+
+    Raises:
+        MissingDependencyError: scikit-learn is not installed.
+    """
+    try:
+        from sklearn.ensemble import ExtraTreesRegressor, RandomForestRegressor
+    except ImportError as error:
+        raise MissingDependencyError("training needs scikit-learn", hint="pip install 'joulecast[train]'") from error
+    forest = {"extra_trees": ExtraTreesRegressor, "random_forest": RandomForestRegressor}[recipe.forest]
+    model = forest(
+        n_estimators=recipe.trees,
+        max_features=recipe.max_features,
+        min_samples_leaf=recipe.min_samples_leaf,
+        random_state=recipe.seed,
+        n_jobs=1,  # with more, sums differ in the last bits between runs
+    )
+    return ForestRegressor(model.fit(inputs, targets))

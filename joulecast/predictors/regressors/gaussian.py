@@ -1,0 +1,250 @@
+"""A Gaussian process with a length scale for every input, fitted by marginal likelihood, served with numpy alone.
+
+Where operations were measured all around, it follows what they have in common far more closely than trees, which
+cut the inputs into boxes; away from them it falls back to the mean, so it says, too, how close it has been.
+Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), chapters 2 and 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import MissingDependencyError, ZooError
+from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
+
+Matrix = NDArray[np.float64]
+
+_MOST_POINTS = 1 << 16
+_ROWS_AT_ONCE = 128  # So that a block of correlations stays in the cache.
+_SUBSAMPLE = 400  # Measurements from which the length scales are found; the rest is used afterwards.
+_STEPS = 60
+# Priors: an input matters over a few standard deviations, a hundredth of the variance is noise.
+_LOG_LENGTH, _LOG_LENGTH_SPREAD = np.log(4.0), 1.0
+_LOG_NOISE, _LOG_NOISE_SPREAD = np.log(0.01), 1.5
+_JITTER = 1e-6
+_LEAST_SPREAD = 1e-9
+
+
+@dataclass(frozen=True)
+class GaussianProcess:
+    """A fitted process: Matern 5/2 between an input and the points that were measured.
+
+    Args:
+        shift: Taken off each input.
+        scale: By what each input is multiplied then; 0 for one that never varied.
+        points: Measured inputs, shifted and scaled, of shape (points, inputs).
+        weights: What each point adds, times the correlation with it.
+        mean: Far from all points.
+        curves: See `curves_of`; not stored.
+
+    Raises:
+        ZooError: Shapes that do not fit, or numbers that are none.
+    """
+
+    shift: NDArray[np.float32]
+    scale: NDArray[np.float32]
+    points: NDArray[np.float32]
+    weights: NDArray[np.float32]
+    mean: float
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        count = len(self.weights)
+        shapes = [array.shape for array in (self.shift, self.scale, self.points)]
+        columns = len(self.shift)
+        if not 0 < count <= _MOST_POINTS or shapes != [(columns,), (columns,), (count, columns)]:
+            raise _no_process("arrays that do not fit", shapes)
+        if not all(np.isfinite(a).all() for a in (self.shift, self.scale, self.points, self.weights, self.mean)):
+            raise _no_process("numbers that are none", None)
+
+    @property
+    def columns(self) -> int:
+        """How many inputs it wants."""
+        return len(self.shift)
+
+    def __call__(self, inputs: NDArray[np.float32]) -> tuple[Matrix, Matrix]:
+        """Values, and closeness: the correlation with the nearest point, 1 at a point and 0 far from all.
+
+        Args:
+            inputs: Of shape (operations, columns).
+        """
+        values, closeness = np.empty(len(inputs)), np.empty(len(inputs))
+        norms, points = self._norms, self._columns
+        # Written over again and again: fresh memory of this size costs more than the arithmetic.
+        squares, roots = np.empty((2, min(len(inputs), _ROWS_AT_ONCE), len(norms)), np.float32)
+        for start in range(0, len(inputs), _ROWS_AT_ONCE):
+            rows = (inputs[start : start + _ROWS_AT_ONCE] - self.shift) * self.scale
+            count = len(rows)
+            correlation = np.matmul(-2 * rows, points, out=squares[:count])
+            correlation += norms
+            correlation += np.einsum("ij,ij->i", rows, rows)[:, None]
+            _to_matern(correlation, roots[:count])
+            values[start : start + count] = correlation @ self.weights
+            closeness[start : start + count] = correlation.max(axis=1)
+        return values + self.mean, np.clip(closeness, 0.0, 1.0)
+
+    @cached_property
+    def _norms(self) -> NDArray[np.float32]:
+        """Squared distance of each point from zero."""
+        norms: NDArray[np.float32] = np.einsum("ij,ij->i", self.points, self.points)
+        return norms
+
+    @cached_property
+    def _columns(self) -> NDArray[np.float32]:
+        """The points, one to a column, as a product of matrices reads them quickest."""
+        return np.ascontiguousarray(self.points.T)
+
+    def to_bytes(self) -> bytes:
+        """The process as arrays in the safetensors format."""
+        arrays = {"shift": self.shift, "scale": self.scale, "points": self.points, "weights": self.weights}
+        return arrays_to_bytes(arrays, {"kind": "gaussian", "mean": float(self.mean).hex()})
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            ZooError: The bytes hold no process.
+        """
+        arrays, facts = arrays_from_bytes(data)
+        names = ("shift", "scale", "points", "weights")
+        try:
+            if facts["kind"] != "gaussian" or set(arrays) != set(names):
+                raise ValueError(facts["kind"])
+            dimensions = (1, 1, 2, 1)
+            for name, dimension in zip(names, dimensions, strict=True):
+                if arrays[name].dtype != np.float32 or arrays[name].ndim != dimension:
+                    raise ValueError(name)
+            shift, scale, points, weights = (arrays[name] for name in names)
+            return cls(shift, scale, points, weights, float.fromhex(facts["mean"]))
+        except (KeyError, ValueError, OverflowError) as error:
+            raise _no_process("other arrays than those of a Gaussian process", error) from error
+
+
+def _no_process(what: str, given: object) -> ZooError:
+    return ZooError(
+        f"a stored Gaussian process has {what}", given=given, hint="pull the entry again, or train it again"
+    )
+
+
+def _to_matern(squares: NDArray[np.float32], root: NDArray[np.float32]) -> None:
+    """Turn squared distances into Matern 5/2 in place; `root`, of the same shape, is written over."""
+    nothing = np.zeros(squares.shape[1], np.float32)  # (with a single zero it takes three times as long)
+    squares *= 5
+    np.maximum(squares, nothing, out=squares)  # Rounding can put a point at a tiny negative distance from itself.
+    np.sqrt(squares, out=root)
+    squares *= np.float32(1 / 3)
+    squares += root
+    squares += 1
+    np.negative(root, out=root)
+    np.exp(root, out=root)
+    squares *= root
+
+
+def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> GaussianProcess:
+    """Fit a process.
+
+    Args:
+        inputs: Of shape (measurements, columns).
+        targets: One value each.
+        seed: Which measurements the length scales are found on, where there are many.
+
+    Raises:
+        MissingDependencyError: scipy is not installed.
+    """
+    try:
+        from scipy.linalg import cho_factor, cho_solve
+        from scipy.optimize import minimize
+    except ImportError as error:
+        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+    matrix = np.asarray(inputs, dtype=float)
+    spread = matrix.std(axis=0)
+    varies = spread > _LEAST_SPREAD
+    shift = matrix.mean(axis=0)
+    standard = ((matrix - shift) / np.where(varies, spread, 1.0))[:, varies]
+    mean, deviation = float(targets.mean()), float(max(targets.std(), _LEAST_SPREAD))
+    wanted = (targets - mean) / deviation
+    some = np.random.default_rng(seed).permutation(len(standard))[:_SUBSAMPLE]
+    columns = standard.shape[1]
+    posterior: list[float] = []
+
+    def note(intermediate_result: Any) -> None:
+        posterior.append(float(intermediate_result.fun))
+
+    found = minimize(
+        _likelihood(standard[some], wanted[some]),
+        np.r_[np.full(columns, _LOG_LENGTH), 0.0, _LOG_NOISE],
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(np.log(0.05), np.log(200.0))] * columns + [(-4.0, 6.0), (np.log(1e-5), 0.0)],
+        options={"maxiter": _STEPS},
+        callback=note,
+    ).x
+    lengths, variance, noise = np.exp(found[:columns]), np.exp(found[columns]), np.exp(found[columns + 1])
+    points = standard / lengths
+    covariance = variance * _correlation(_squares(points))[0]
+    covariance[np.diag_indices_from(covariance)] += noise + _JITTER
+    weights = cho_solve(cho_factor(covariance, lower=True), wanted)
+    scale = np.zeros(matrix.shape[1])
+    scale[varies] = 1 / (spread[varies] * lengths)
+    return GaussianProcess(
+        shift=shift.astype(np.float32),
+        scale=scale.astype(np.float32),
+        points=((matrix - shift) * scale).astype(np.float32),
+        weights=(weights * variance * deviation).astype(np.float32),
+        mean=mean,
+        curves={"negative_log_posterior": posterior},
+    )
+
+
+def _squares(points: Matrix) -> Matrix:
+    norms = (points**2).sum(axis=1)
+    squares: Matrix = np.maximum(norms[:, None] + norms[None, :] - 2 * points @ points.T, 0.0)
+    return squares
+
+
+def _correlation(squares: Matrix) -> tuple[Matrix, Matrix]:
+    """Matern 5/2 of squared distances, and its derivative by them."""
+    r = np.sqrt(5 * squares)
+    decay = np.exp(-r)
+    return (1 + r + r * r / 3) * decay, -(5 / 6) * (1 + r) * decay
+
+
+def _likelihood(standard: Matrix, wanted: Matrix) -> Callable[[Matrix], tuple[float, Matrix]]:
+    """The negative log posterior of logarithms of lengths, variance and noise, with its gradient."""
+    from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack
+
+    columns, count = standard.shape[1], len(standard)
+    centre = np.r_[np.full(columns, _LOG_LENGTH), 0.0, _LOG_NOISE]
+    precision = np.r_[np.full(columns, _LOG_LENGTH_SPREAD**-2), 0.0, _LOG_NOISE_SPREAD**-2]
+
+    def posterior(logs: Matrix) -> tuple[float, Matrix]:
+        points = standard / np.exp(logs[:columns])
+        variance, noise = np.exp(logs[columns]), np.exp(logs[columns + 1])
+        correlation, slope = _correlation(_squares(points))
+        covariance = variance * correlation
+        covariance[np.diag_indices(count)] += noise + _JITTER
+        try:
+            factor = cholesky(covariance, lower=True)
+        except LinAlgError:
+            return 1e10, np.zeros_like(logs)
+        solved = cho_solve((factor, True), wanted)
+        inverse = np.tril(lapack.dpotri(factor, lower=1)[0])
+        inverse = inverse + np.tril(inverse, -1).T
+        # Rasmussen and Williams, equation 5.9; the squared distances are sums over inputs, so that one product of
+        # matrices gives the derivatives by all length scales.
+        gap = np.outer(solved, solved) - inverse
+        pull = gap * variance * slope
+        by_lengths = -2 * ((pull.sum(axis=1)[:, None] * points**2).sum(axis=0) - ((pull @ points) * points).sum(axis=0))
+        gradient = np.r_[by_lengths, 0.5 * (gap * variance * correlation).sum(), 0.5 * np.trace(gap) * noise]
+        away = logs - centre
+        fit = -0.5 * wanted @ solved - np.log(np.diag(factor)).sum() - 0.5 * (precision * away**2).sum()
+        return float(-fit), precision * away - gradient
+
+    return posterior

@@ -1,0 +1,74 @@
+"""Muon: steps of momentum whose matrices are made orthogonal, and the rate of those steps. Needs torch.
+
+Adam scales each weight by itself; Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) turns all
+singular values of a matrix's step into about 1, so that what few operations show moves the weights as much as what all
+of them do. With 60,000 device times and 10 passes, operations that were not seen came out at 4.0 / 8.7 % (median /
+mean) instead of 7.0 / 13.2 % with AdamW. torch.optim.Muon does the same in bfloat16 and one matrix after the other;
+ours are many and small, so that here those of one shape go together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+
+_MOMENTUM = 0.95
+_ITERATIONS = 5
+_QUINTIC = (3.4445, -4.7750, 2.0315)  # Newton-Schulz with the steepest start (the same source).
+_LEAST_NORM = 1e-12
+_WARM_UP = 0.1  # Share of the steps until the learning rate is at its highest.
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon over matrices.
+
+    Args:
+        matrices: Parameters of two dimensions, or of three: several matrices.
+        learning_rate: Spectral norm of a step of a square matrix.
+    """
+
+    def __init__(self, matrices: Iterable[Tensor], learning_rate: float) -> None:
+        super().__init__(matrices, {"lr": learning_rate})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]  # no loss is given
+        """Move the matrices by their gradients."""
+        for group in self.param_groups:
+            shapes: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    shapes[parameter.shape].append((parameter, parameter.grad))
+            for shape, pairs in shapes.items():
+                gradients = torch.stack([gradient for _, gradient in pairs])
+                momentum = self.state[pairs[0][0]].setdefault("momentum", torch.zeros_like(gradients))
+                momentum.lerp_(gradients, 1 - _MOMENTUM)
+                wanted = gradients.lerp(momentum, _MOMENTUM)
+                steps = orthogonalized(wanted.flatten(0, -3)).view_as(wanted)
+                size = group["lr"] * math.sqrt(max(1.0, shape[-2] / shape[-1]))
+                for (parameter, _), step in zip(pairs, steps, strict=True):
+                    parameter.add_(step, alpha=-size)
+
+
+def orthogonalized(matrices: Tensor) -> Tensor:
+    """Matrices with the same singular vectors and singular values between 0.7 and 1.2, shape (matrices, rows, columns).
+
+    By Newton and Schulz: products alone. Values that are below a hundredth of the norm come out lower.
+    """
+    wide = matrices.mT if matrices.shape[1] > matrices.shape[2] else matrices
+    x = wide / (wide.norm(dim=(1, 2), keepdim=True) + _LEAST_NORM)
+    first, third, fifth = _QUINTIC
+    for _ in range(_ITERATIONS):
+        squared = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(squared, squared, squared, beta=third, alpha=fifth), x, beta=first)
+    orthogonal: Tensor = x.mT if wide is not matrices else x
+    return orthogonal
+
+
+def learning_rate(done: float) -> float:
+    """Share of the highest rate when a share of the steps is done: a warm-up, then a cosine that ends at zero."""
+    after = max(0.0, (done - _WARM_UP) / (1 - _WARM_UP))
+    return min(1.0, done / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * after))

@@ -1,0 +1,127 @@
+"""A perceptron: a small neural network over features, as the few arrays that say all about it.
+
+Beside trees it says something else where nothing was measured: trees repeat the nearest that they saw, a perceptron
+goes on as it has begun, within the range of what it saw. Their mean is closer than either. numpy alone evaluates it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ZooError
+from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
+from ..physics.features import FloatArray
+
+Array = NDArray[np.float32]
+
+_KIND = "perceptron"
+_AT_ONCE = 512  # Rows: what lies between two layers stays in the cache.
+_ROOT, _CUBIC, _HALF = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715), np.float32(0.5)
+_MOST = {"columns": 1 << 12, "width": 1 << 12, "layers": 64}
+
+
+@dataclass(frozen=True)
+class Perceptron:
+    """Layers of units that are smooth (GELU), each pair of them around a residual.
+
+    Smooth ones, because rectified ones were farther off on a GPU that was left out (operations on the A100).
+
+    Args:
+        lowest, highest: Of each input in training; inputs are held within. Shape (columns,).
+        first: Shape (columns, width), and `first_bias` (width,).
+        layers: Shape (layers, 2, width, width), and `layers_bias` (layers, 2, width).
+        head: Shape (width,), and `head_bias` (1,).
+
+    Raises:
+        ZooError: Shapes that do not fit, no fp32, or numbers that are none.
+    """
+
+    lowest: Array
+    highest: Array
+    first: Array
+    first_bias: Array
+    layers: Array
+    layers_bias: Array
+    head: Array
+    head_bias: Array
+
+    def __post_init__(self) -> None:
+        if self.first.ndim != 2 or self.layers.ndim != 4:
+            raise _no_perceptron("arrays of another rank", (self.first.ndim, self.layers.ndim), (2, 4))
+        columns, width = self.first.shape
+        layers = len(self.layers)
+        sizes = {"columns": columns, "width": width, "layers": layers}
+        for name, size in sizes.items():
+            if not 0 < size <= _MOST[name]:
+                raise _no_perceptron(f"a number of {name} that cannot be", size, f"1 to {_MOST[name]}")
+        expected: dict[str, tuple[int, ...]] = {
+            "lowest": (columns,),
+            "highest": (columns,),
+            "first": (columns, width),
+            "first_bias": (width,),
+            "layers": (layers, 2, width, width),
+            "layers_bias": (layers, 2, width),
+            "head": (width,),
+            "head_bias": (1,),
+        }
+        for name, shape in expected.items():
+            array = getattr(self, name)
+            if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
+                raise _no_perceptron(f"{name} of another shape or type", (array.shape, str(array.dtype)), shape)
+
+    @property
+    def columns(self) -> int:
+        """How many inputs there are."""
+        return len(self.first)
+
+    def __call__(self, inputs: Array) -> FloatArray:
+        """One value per row of inputs."""
+        parts = [self._some(inputs[first : first + _AT_ONCE]) for first in range(0, len(inputs), _AT_ONCE)]
+        return np.concatenate(parts or [np.empty(0, dtype=np.float32)]).astype(np.float64)
+
+    def _some(self, inputs: Array) -> Array:
+        found = _gelu(np.clip(inputs, self.lowest, self.highest) @ self.first + self.first_bias)
+        for (inner, outer), (inner_bias, outer_bias) in zip(self.layers, self.layers_bias, strict=True):
+            found += _gelu(found @ inner + inner_bias) @ outer
+            found += outer_bias
+        values: Array = found @ self.head + self.head_bias
+        return values
+
+    def to_bytes(self) -> bytes:
+        """As safetensors; the same numbers give the same bytes."""
+        return arrays_to_bytes(vars(self), {"kind": _KIND})
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Self:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            ZooError: The bytes are no arrays, or not those of a perceptron.
+        """
+        arrays, facts = arrays_from_bytes(stored)
+        names = cls.__dataclass_fields__.keys()
+        if facts.get("kind") != _KIND or arrays.keys() != names:
+            raise _no_perceptron("other arrays", ", ".join(sorted(arrays))[:200], ", ".join(names))
+        return cls(**arrays)
+
+
+def _gelu(values: Array) -> Array:
+    """As torch.nn.GELU(approximate="tanh"): Hendrycks and Gimpel, 2016, https://arxiv.org/abs/1606.08415."""
+    bent = np.tanh(_ROOT * values * (1 + _CUBIC * values * values))
+    bent += 1
+    bent *= values
+    bent *= _HALF
+    return bent
+
+
+def _no_perceptron(what: str, given: object, allowed: Any) -> ZooError:
+    return ZooError(
+        f"these are not the numbers of a perceptron: {what}",
+        given=given,
+        allowed=str(allowed),
+        hint="pull the entry again, or train it again",
+    )

@@ -1,0 +1,157 @@
+"""Fitting a perceptron. Needs torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from ..physics.features import FloatArray
+from ..recipes.perceptron import PerceptronRecipe
+from .muon import Muon, learning_rate
+from .perceptron import Array, Perceptron
+
+_DECAY = 1e-4
+_MOST_GRADIENT = 1.0
+_LEAST_SPREAD = 1e-3
+
+
+class Columns(NamedTuple):
+    """Inputs that are disturbed in training.
+
+    Args:
+        blurred: By noise: the few numbers that say what a GPU is, so that predictions change slowly between GPUs.
+        hidden: All of them at once, now and then: those that tell kinds apart, because more kinds exist than were
+            measured.
+    """
+
+    blurred: Sequence[int] = ()
+    hidden: Sequence[int] = ()
+
+
+def _gelu(values: Tensor) -> Tensor:
+    return nn.functional.gelu(values, approximate="tanh")
+
+
+class _Examples(NamedTuple):
+    """What a perceptron is fitted to, inputs in units of their spread.
+
+    Args:
+        inputs: Shape (measurements, columns).
+        targets, weights: One per measurement.
+        absent: What stands in the hidden columns of a kind that is none of those told apart.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    weights: Tensor
+    absent: Tensor
+
+
+class _Layers(nn.Module):
+    """What `Perceptron` computes, of inputs in units of their spread."""
+
+    def __init__(self, columns: int, recipe: PerceptronRecipe) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(columns, recipe.width), nn.Linear(recipe.width, 1)
+        self.inner, self.outer = (
+            [nn.Linear(recipe.width, recipe.width) for _ in range(recipe.layers)] for _ in range(2)
+        )
+        self.pairs = nn.ModuleList([*self.inner, *self.outer])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        found = _gelu(self.first(inputs))
+        for inner, outer in zip(self.inner, self.outer, strict=True):
+            found = found + outer(_gelu(inner(found)))
+        values: Tensor = self.head(found)[:, 0]
+        return values
+
+    def matrices(self) -> list[Tensor]:
+        """What Muon moves."""
+        return [each.weight for each in (self.first, *self.inner, *self.outer)]
+
+
+def fit_perceptron(
+    inputs: Array, targets: FloatArray, weights: FloatArray, recipe: PerceptronRecipe, columns: Columns, seed: int
+) -> Perceptron:
+    """Fit a perceptron to the mean absolute error.
+
+    The same arguments give the same numbers, to the last bit, on one kind of processor.
+
+    Args:
+        inputs: One row per measurement.
+        targets: What should come out.
+        weights: Of each measurement; 1 in the mean.
+        recipe: Settings.
+        columns: Which inputs are disturbed.
+        seed: Of everything that is drawn.
+    """
+    lowest, highest = inputs.min(axis=0), inputs.max(axis=0)
+    centre, spread = inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64)
+    unit = np.where(spread > _LEAST_SPREAD, 2 * spread, 1.0)
+    absent = (-centre / unit)[[*columns.hidden]]
+    examples = _Examples(*map(_tensor, ((inputs - centre) / unit, targets, weights, absent)))
+    # With more threads, sums differ in the last bits between runs.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            layers = _Layers(inputs.shape[1], recipe)
+            _fit(layers, examples, recipe, columns)
+    finally:
+        torch.set_num_threads(threads)
+    return _as_arrays(layers, lowest, highest, centre, unit)
+
+
+def _tensor(values: Array | FloatArray) -> Tensor:
+    return torch.as_tensor(values, dtype=torch.float32)
+
+
+def _fit(layers: _Layers, examples: _Examples, recipe: PerceptronRecipe, columns: Columns) -> None:
+    batch = min(recipe.batch, len(examples.inputs))
+    per_epoch = len(examples.inputs) // batch
+    optimizers = _optimizers(layers, recipe)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate(step / (recipe.epochs * per_epoch)))
+        for optimizer in optimizers
+    ]
+    blurred, hidden = [*columns.blurred], [*columns.hidden]
+    for _ in range(recipe.epochs):
+        order = torch.randperm(len(examples.inputs))
+        for places in order[: per_epoch * batch].reshape(per_epoch, batch):
+            inputs = examples.inputs[places]
+            inputs[:, blurred] += recipe.blur * torch.randn(batch, len(blurred))
+            unknown = torch.rand(batch, 1) < recipe.unknown_kinds
+            inputs[:, hidden] = torch.where(unknown, examples.absent, inputs[:, hidden])
+            errors = (layers(inputs) - examples.targets[places]).abs()
+            loss = (examples.weights[places] * errors).mean()
+            layers.zero_grad(set_to_none=True)
+            loss.backward()
+            nn.utils.clip_grad_norm_(layers.parameters(), _MOST_GRADIENT)
+            for optimizer, schedule in zip(optimizers, schedules, strict=True):
+                optimizer.step()
+                schedule.step()
+
+
+def _optimizers(layers: _Layers, recipe: PerceptronRecipe) -> list[torch.optim.Optimizer]:
+    matrices = layers.matrices()
+    apart = {id(matrix) for matrix in matrices}
+    others = [parameter for parameter in layers.parameters() if id(parameter) not in apart]
+    adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, foreach=True)
+    return [adam, Muon(matrices, recipe.matrix_learning_rate)]
+
+
+def _as_arrays(layers: _Layers, lowest: Array, highest: Array, centre: FloatArray, unit: FloatArray) -> Perceptron:
+    """Its numbers, for inputs as they are."""
+    first = layers.first.weight.detach().double().numpy().T / unit[:, None]
+    bias = layers.first.bias.detach().double().numpy() - centre @ first
+    pairs = [*zip(layers.inner, layers.outer, strict=True)]
+    weights = np.array([[each.weight.detach().numpy().T for each in pair] for pair in pairs])
+    biases = np.array([[each.bias.detach().numpy() for each in pair] for pair in pairs])
+    head, head_bias = layers.head.weight.detach().numpy()[0], layers.head.bias.detach().numpy()
+    numbers = (lowest, highest, first, bias, weights, biases, head, head_bias)
+    return Perceptron(*(np.ascontiguousarray(each, dtype=np.float32) for each in numbers))

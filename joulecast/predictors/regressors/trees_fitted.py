@@ -1,0 +1,72 @@
+"""Trees as scikit-learn and XGBoost fitted them, taken over by way of ONNX.
+
+The converters know how thresholds of 64 bits become ones of 32 bits, and what XGBoost's base is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...errors import MissingDependencyError
+from .forest import ForestRegressor
+from .trees import Trees
+from .trees_onnx import INPUT, trees_from_onnx
+from .xgboost_model import BoostedRegressor
+
+_OPSET = 17
+_XGBOOST_OPSET = 15  # the newest that onnxmltools writes
+
+
+def trees_of(regressor: ForestRegressor | BoostedRegressor) -> Trees:
+    """The trees of a fitted forest, or of boosted trees.
+
+    Raises:
+        MissingDependencyError: The converter is not installed.
+    """
+    onnx = forest_to_onnx(regressor) if isinstance(regressor, ForestRegressor) else boosted_to_onnx(regressor)
+    return trees_from_onnx(onnx)
+
+
+def forest_to_onnx(regressor: ForestRegressor) -> bytes:
+    """A forest of scikit-learn as ONNX.
+
+    Raises:
+        MissingDependencyError: skl2onnx is not installed.
+    """
+    try:
+        from skl2onnx import convert_sklearn
+        from skl2onnx.common.data_types import FloatTensorType
+    except ImportError as error:
+        raise MissingDependencyError(
+            "storing a forest needs skl2onnx", hint="pip install 'joulecast[train]'"
+        ) from error
+    columns = regressor.model.n_features_in_
+    model: Any = convert_sklearn(
+        regressor.model, initial_types=[(INPUT, FloatTensorType([None, columns]))], target_opset=_OPSET, name="forest"
+    )
+    return _serialized(model)
+
+
+def boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
+    """Trees of XGBoost as ONNX.
+
+    Raises:
+        MissingDependencyError: onnxmltools is not installed.
+    """
+    try:
+        from onnxmltools import convert_xgboost
+        from onnxmltools.convert.common.data_types import FloatTensorType
+    except ImportError as error:
+        raise MissingDependencyError(
+            "storing boosted trees needs onnxmltools", hint="pip install 'joulecast[train]'"
+        ) from error
+    columns = regressor.model.n_features_in_
+    model: Any = convert_xgboost(
+        regressor.model, "boosting", [(INPUT, FloatTensorType([None, columns]))], target_opset=_XGBOOST_OPSET
+    )
+    return _serialized(model)
+
+
+def _serialized(model: Any) -> bytes:
+    serialized: bytes = model.SerializeToString(deterministic=True)
+    return serialized

@@ -1,0 +1,62 @@
+"""Trees of XGBoost, as they are fitted: on one GPU (boosted.py) or over many (any_gpu/boosting.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import MissingDependencyError
+from ..physics.features import FloatArray
+from ..recipes.recipe import BoostingRecipe
+from ..recipes.xgboost import XGBoostRecipe
+
+
+@dataclass(frozen=True)
+class BoostedRegressor:
+    """Fitted XGBoost trees behind the interface of a regressor.
+
+    Args:
+        model: The trees.
+        curves: See `curves_of`.
+    """
+
+    model: Any
+    curves: Mapping[str, Sequence[float]] = field(default_factory=dict, compare=False)
+
+    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
+        """One value per row of inputs."""
+        return np.asarray(self.model.predict(inputs), dtype=np.float64)
+
+
+def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe, trees: int, **more: Any) -> Any:
+    """An XGBRegressor that gives the same trees every time.
+
+    Args:
+        recipe: Its recipe.
+        trees: How many.
+        more: Further arguments of XGBRegressor.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    try:
+        from xgboost import XGBRegressor
+    except ImportError as error:
+        raise MissingDependencyError("training needs xgboost", hint="pip install 'joulecast[train]'") from error
+    return XGBRegressor(
+        n_estimators=trees,
+        max_depth=recipe.depth,
+        learning_rate=recipe.learning_rate,
+        subsample=recipe.subsample,
+        colsample_bynode=recipe.features_per_split,
+        min_child_weight=recipe.min_child_weight,
+        reg_lambda=recipe.regularization,
+        tree_method="hist",
+        random_state=recipe.seed,
+        n_jobs=1,  # with more, sums differ in the last bits between runs
+        **more,
+    )

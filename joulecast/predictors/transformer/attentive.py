@@ -1,0 +1,204 @@
+"""What a transformer over operations and networks (model.py) has learned, as a correction of physics.
+
+Each operation is read alone, and gets the log ratios of its device time to the least time that physics allows and of
+its dynamic energy to what physics says. A network is read as one sequence, and its vector tells by which factors the
+device times and dynamic energies of its operations are off inside it.
+
+Nothing that is read depends on the clock, so many clocks cost no more than one: what was read last is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import compress
+from typing import Any, Self
+
+import numpy as np
+
+from ...errors import InputError
+from ...hardware import GPU
+from ...operations import Operation
+from ..any_gpu.predictor import Range
+from ..contract import host_times, launch_s
+from ..formats.numbers import number
+from ..physics.features import FloatArray
+from ..physics.least_times import EnergyConstants
+from .encoder import Encoder
+from .network_head import NetworkHead
+from .tokens import PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
+
+_AT_ONCE = 256  # Operations that are read at once: more do not fit into the caches.
+_KEPT = 512  # Networks on one GPU each.
+_LONGEST = 2048  # Operations of what is kept; a longer list is no network, and would fill the memory.
+
+Operations = tuple[Operation, ...]
+
+
+class Reader:
+    """A transformer that remembers what it read.
+
+    Args:
+        encoder: The transformer.
+        vocabulary: Kinds that it tells apart.
+        ranges: Kind or family -> lowest and highest log ratio of time that was seen.
+    """
+
+    def __init__(self, encoder: Encoder, vocabulary: tuple[str, ...], ranges: Mapping[str, Range]) -> None:
+        self.encoder, self.vocabulary, self.ranges = encoder, vocabulary, ranges
+        # Each network is described for its operations, then for itself.
+        self._kept_tokens = lru_cache(2)(self._tokens)
+        self._kept_factors = lru_cache(_KEPT)(self._factors)
+        self._kept_vector = lru_cache(_KEPT)(self._vector)
+
+    def factors(self, operations: Operations, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+        """See `Correction.factors`."""
+        of = self._kept_factors if len(operations) <= _LONGEST else self._factors
+        return of(operations, gpu)
+
+    def vector(
+        self, operations: Operations, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
+    ) -> FloatArray:
+        """What a head sees of one network; see `vectors`."""
+        of = self._kept_vector if len(operations) <= _LONGEST else self._vector
+        return of(operations, counts, launches_s, gpu)
+
+    def _described(self, operations: Operations, gpu: GPU) -> Tokens:
+        of = self._kept_tokens if len(operations) <= _LONGEST else self._tokens
+        return of(operations, gpu)
+
+    def _tokens(self, operations: Operations, gpu: GPU) -> Tokens:
+        return tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
+
+    def _factors(self, operations: Operations, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+        read = self._described(operations, gpu)
+        ratios = np.empty((len(operations), 2))
+        for first in range(0, len(operations), _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            families = read.families[part, None]
+            shares = np.ones(families.shape, dtype=np.float32)
+            ratios[part] = self.encoder(read.values[part, None], families, read.kinds[part, None], shares)[0][:, 0]
+        lowest, highest = np.array([self._range(operation) for operation in operations]).T
+        return np.exp(np.clip(ratios[:, 0], lowest, highest)), np.exp(ratios[:, 1])
+
+    def _range(self, operation: Operation) -> Range:
+        kind, family = operation.kind, operation.row.family
+        return self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
+
+    def _vector(
+        self, operations: Operations, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
+    ) -> FloatArray:
+        device_s = self.device_s(operations, gpu)
+        of_one = self.vectors(operations, np.array([counts]), device_s[None], np.array([launches_s]), gpu)
+        vector: FloatArray = of_one[0]
+        return vector
+
+    def device_s(self, operations: Operations, gpu: GPU) -> FloatArray:
+        """Device seconds of one call of each at the default clock."""
+        ratio, _ = self.factors(operations, gpu)
+        return self._described(operations, gpu).least.time_s * ratio
+
+    def vectors(
+        self, operations: Operations, counts: FloatArray, device_s: FloatArray, launches_s: FloatArray, gpu: GPU
+    ) -> FloatArray:
+        """What a head sees of networks of the same length.
+
+        Args:
+            operations: Those of one network after the other.
+            counts: Calls of each, shape (networks, operations of one).
+            device_s: Seconds that the GPU works on one call, in the same shape.
+            launches_s: Seconds that launching each takes in a loop, in the same shape.
+            gpu: Where.
+
+        Returns:
+            Shape (networks, numbers).
+        """
+        read = self._described(operations, gpu)
+        values = in_network(read.values.reshape(*counts.shape, len(ROLES), WIDTH), counts, device_s, launches_s)
+        times = counts * device_s
+        shares = (times / times.sum(1, keepdims=True)).astype(np.float32)
+        families, kinds = read.families.reshape(counts.shape), read.kinds.reshape(counts.shape)
+        at_once = max(1, _AT_ONCE // counts.shape[1])
+        parts = [slice(first, first + at_once) for first in range(0, len(counts), at_once)]
+        return np.concatenate([self.encoder(values[p], families[p], kinds[p], shares[p])[1] for p in parts])
+
+
+@dataclass(frozen=True)
+class Attentive:
+    """What a transformer has learned over all GPUs, whichever one is asked for: a `Correction`.
+
+    Args:
+        reader: The transformer.
+        energy: What work costs, as far as physics tells.
+        host_s: See `Correction.host_s`.
+        head: What measured networks showed, if any were learned from.
+    """
+
+    reader: Reader
+    energy: EnergyConstants
+    host_s: Mapping[str, Mapping[str, float]]
+    head: NetworkHead | None = None
+
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Correction.factors`; what a cap costs is not told apart."""
+        return self.reader.factors(tuple(operations), gpu)
+
+    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
+        """See `Correction.in_network`."""
+        if self.head is None or all(operation.is_identity for operation in operations):
+            return 1.0, 1.0
+        return self.head(self.vector(operations, counts, gpu))
+
+    def vector(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> FloatArray:
+        """What the head sees of a network; at least one of its operations does something."""
+        kept = [not operation.is_identity for operation in operations]
+        some = tuple(compress(operations, kept))
+        launches_s = launch_s(some, some[0].mode, self.host_s)
+        return self.reader.vector(some, tuple(compress(counts.tolist(), kept)), tuple(launches_s.tolist()), gpu)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the transformer."""
+        return {
+            "tokens": [list(ROLES), list(PHYSICS_NAMES)],
+            "vocabulary": list(self.reader.vocabulary),
+            "ranges": {name: list(values) for name, values in self.reader.ranges.items()},
+            "energy": self.energy.to_json(),
+            "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
+            "head": None if self.head is None else self.head.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], encoder: Encoder) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            InputError: The transformer reads other tokens than these.
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        require_same_tokens(value)
+        ranges = {name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()}
+        return cls(
+            reader=Reader(encoder, tuple(value["vocabulary"]), ranges),
+            energy=EnergyConstants.from_json(value["energy"]),
+            host_s=host_times(value["host_s"]),
+            head=None if value["head"] is None else NetworkHead.from_json(value["head"]),
+        )
+
+
+def require_same_tokens(value: Mapping[str, Any]) -> None:
+    """Refuse what `to_json` wrote of a transformer that reads other tokens than are made here.
+
+    Raises:
+        InputError: They are others.
+        KeyError: It says nothing of tokens.
+    """
+    if value["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:
+        raise InputError(
+            "a stored transformer reads other tokens",
+            given=str(value["tokens"])[:200],
+            allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers of physics",
+            hint="train it again",
+        )

@@ -1,0 +1,76 @@
+"""A transformer through ONNX Runtime: predicting needs no torch, and loading runs no code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ZooError
+from ..physics.features import FloatArray
+from .onnx import INPUTS, OUTPUTS, transformer_to_onnx
+from .weights import TransformerWeights
+
+Encoder = Callable[
+    [NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]], tuple[FloatArray, FloatArray]
+]
+"""Maps tokens of shape (sequences, operations, len(ROLES), WIDTH), and per operation its family, its kind and its share
+in the network, to log ratios of operations, shape (sequences, operations, 2), and vectors of networks, shape
+(sequences, numbers); see `OperationTransformer.forward`."""
+
+
+class OnnxEncoder:
+    """A transformer that is evaluated by ONNX Runtime.
+
+    Args:
+        weights: As they were stored.
+
+    Raises:
+        ZooError: This ONNX Runtime does not take it.
+    """
+
+    def __init__(self, weights: TransformerWeights) -> None:
+        # Here, because collecting measurements imports joulecast on machines that do without it.
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        # One thread, as for a regressor: threads that wait for each other cost more than they gain.
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 4  # What fails is raised, too.
+        try:
+            self._session = onnxruntime.InferenceSession(
+                transformer_to_onnx(weights), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
+            raise _refused(error) from error
+
+    def __call__(
+        self,
+        values: NDArray[np.float32],
+        families: NDArray[np.int64],
+        kinds: NDArray[np.int64],
+        shares: NDArray[np.float32],
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Encoder`.
+
+        Raises:
+            ZooError: ONNX Runtime cannot: such as for want of memory, with networks of ten thousands of operations.
+        """
+        given = dict(zip(INPUTS, (values, families, kinds, shares), strict=True))
+        try:
+            operations, networks = self._session.run(list(OUTPUTS), given)
+        except Exception as error:
+            raise _refused(error) from error
+        return operations.astype(np.float64), networks.astype(np.float64)
+
+
+def _refused(error: Exception) -> ZooError:
+    import onnxruntime
+
+    return ZooError(
+        "ONNX Runtime does not compute this transformer",
+        given=f"onnxruntime {onnxruntime.__version__}",
+        allowed="1.20 or newer, and memory for the square of a network's length",
+        hint=f"use another predictor, or free memory; it said: {str(error).splitlines()[0][:200]}",
+    )

@@ -1,0 +1,205 @@
+"""Fitting a transformer to operations. Needs torch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ...datasets import Dataset
+from ...errors import DatasetError
+from ..any_gpu.boosting import LEAST_ROWS, launch_times_s
+from ..any_gpu.predictor import Range
+from ..measured.device_row import DeviceRow
+from ..physics.features import FloatArray
+from ..physics.least_times import PRIOR_ENERGY
+from ..recipes.transformer import TransformerRecipe
+from ..regressors.muon import Muon, learning_rate
+from .attentive import Attentive, Reader
+from .examples import MADE_UP_LENGTH, Examples, thinned, vocabulary_of
+from .model import OperationTransformer
+from .tokens import ROLES, WIDTH
+
+_MOST_GRADIENT = 1.0
+_DECAY = 1e-4
+_RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind; predictions stay within.
+# Noise on what a GPU is, which is a handful of points: between them and beyond, predictions change slowly.
+_BLUR = 0.1
+_MACHINE, _PHYSICS = ROLES.index("machine"), ROLES.index("physics")
+_POWERS = 16  # Operations with power that join each step: they are one in two hundred.
+_AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
+
+
+class TorchEncoder:
+    """A transformer in torch as an `Encoder`.
+
+    Args:
+        model: With its weights.
+        recipe: That it was made by.
+        curves: See `curves_of`.
+    """
+
+    def __init__(
+        self,
+        model: OperationTransformer,
+        recipe: TransformerRecipe,
+        curves: Mapping[str, Sequence[float]] | None = None,
+    ) -> None:
+        self.model, self.recipe, self.curves = model, recipe, curves or {}
+
+    def __call__(
+        self,
+        values: NDArray[np.float32],
+        families: NDArray[np.int64],
+        kinds: NDArray[np.int64],
+        shares: NDArray[np.float32],
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `Encoder`."""
+        with torch.no_grad():
+            operations, networks = self.model(*map(torch.from_numpy, (values, families, kinds, shares)))
+        return operations.double().numpy(), networks.double().numpy()
+
+
+def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: TransformerRecipe) -> Attentive:
+    """Fit time and power of operations over the measurements of many GPUs.
+
+    The same recipe and measurements give the same weights, to the last bit, on one kind of processor.
+
+    Args:
+        datasets: Of any GPUs; what each says of launching is used.
+        rows: Device times.
+        recipe: Settings.
+
+    Returns:
+        With a `TorchEncoder`, and without a head for networks.
+
+    Raises:
+        DatasetError: Too few device times, or none with power.
+    """
+    if len(rows) < LEAST_ROWS or all(row.power_w is None for row in rows):
+        raise DatasetError(
+            "too few device times", given=len(rows), allowed=f"from {LEAST_ROWS}, some of them with power"
+        )
+    rows = thinned(rows, recipe.most_rows, recipe.seed)
+    vocabulary = vocabulary_of(rows)
+    examples = Examples.of(rows, vocabulary)
+    centre, unit = examples.normalize(_PHYSICS)
+    # With more threads, sums differ in the last bits between runs.
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(recipe.seed)
+            model = OperationTransformer(recipe, len(vocabulary))
+        model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
+        model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
+        curves = _fit(model, examples, recipe)
+        model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
+    finally:
+        torch.set_num_threads(threads)
+    reader = Reader(TorchEncoder(model, recipe, curves), vocabulary, _ranges(examples))
+    return Attentive(reader, PRIOR_ENERGY, launch_times_s(datasets))
+
+
+def _ranges(examples: Examples) -> dict[str, Range]:
+    ranges = {}
+    operations = [row.operation for row in examples.rows]
+    for names in ([operation.row.family for operation in operations], [operation.kind for operation in operations]):
+        array = np.array(names)
+        for name in sorted(set(names)):
+            low, high = np.quantile(examples.log_ratio[array == name], _RANGE)
+            ranges[name] = (float(low), float(high))
+    return ranges
+
+
+def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRecipe) -> dict[str, list[float]]:
+    """Fit it, and return mean losses by epoch; NaN where an epoch had no such step."""
+    draw = np.random.default_rng(recipe.seed)
+    batch = min(recipe.batch, len(examples.weight))
+    per_epoch = len(examples.weight) // batch
+    steps = recipe.epochs * per_epoch
+    optimizers = _optimizers(model, recipe)
+    schedules = [
+        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate(step / steps))
+        for optimizer in optimizers
+    ]
+    losses = _Losses(model, examples, recipe, draw)
+    together = draw.permutation(np.arange(steps) < recipe.together * steps)
+    lost = np.empty(steps)
+    for number, in_sequences in enumerate(together.tolist()):
+        if number % per_epoch == 0:
+            order = draw.permutation(len(examples.weight))
+        first = number % per_epoch * batch
+        loss = losses.together(batch) if in_sequences else losses.alone(order[first : first + batch])
+        model.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), _MOST_GRADIENT)
+        for optimizer, schedule in zip(optimizers, schedules, strict=True):
+            optimizer.step()
+            schedule.step()
+        lost[number] = loss.item()
+    names = {"loss_alone": ~together, "loss_together": together}
+    by_epoch = {name: np.where(steps, lost, np.nan).reshape(-1, per_epoch) for name, steps in names.items()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # Of epochs without such a step.
+        return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
+
+
+def _optimizers(model: OperationTransformer, recipe: TransformerRecipe) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices that read tokens and those of layers, AdamW for embeddings, biases and heads."""
+    matrices = [*model.matrices()] if recipe.matrix_learning_rate else []
+    apart = {id(matrix) for matrix in matrices}
+    others = [parameter for parameter in model.parameters() if id(parameter) not in apart]
+    adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True)
+    return [adam, Muon(matrices, recipe.matrix_learning_rate)] if matrices else [adam]
+
+
+class _Losses:
+    """Losses of operations."""
+
+    def __init__(
+        self, model: OperationTransformer, examples: Examples, recipe: TransformerRecipe, draw: np.random.Generator
+    ) -> None:
+        self._model, self._examples, self._hidden, self._draw = model, examples, recipe.unknown_kinds, draw
+        self._with_power = np.flatnonzero(~np.isnan(examples.power_w))
+
+    def alone(self, places: NDArray[np.int64]) -> Tensor:
+        """Of time, of operations that are read alone; and of power, of some that are drawn."""
+        powered = self._draw.choice(self._with_power, _POWERS)
+        ratios = self._ratios(np.concatenate([places, powered])[:, None])[:, 0]
+        examples = self._examples
+        error = ratios[: len(places), 0] - _tensor(examples.log_ratio[places])
+        of_time: Tensor = (_tensor(examples.weight[places]) * error.abs()).mean()
+        power_w = (
+            _tensor(examples.static_w[powered]) + _tensor(examples.dynamic_w[powered]) * ratios[len(places) :, 1].exp()
+        )
+        off = (power_w / _tensor(examples.power_w[powered])).log()
+        at_cap = _tensor(examples.power_w[powered] / examples.cap_w[powered]) > _AT_CAP
+        of_power: Tensor = torch.where(at_cap, off.clamp(max=0.0), off).abs().mean()
+        return of_time + of_power
+
+    def together(self, batch: int) -> Tensor:
+        """Of time, of operations that are read as made-up networks of one GPU and mode: what each takes stays."""
+        places = self._examples.made_up(self._draw, max(1, batch // MADE_UP_LENGTH))
+        of_time: Tensor = (self._ratios(places)[..., 0] - _tensor(self._examples.log_ratio[places])).abs().mean()
+        return of_time
+
+    def _ratios(self, places: NDArray[np.int64]) -> Tensor:
+        """Log ratios of sequences of operations."""
+        values = self._examples.values[places]
+        values[..., _MACHINE, :] += self._draw.normal(0.0, _BLUR, (*places.shape, WIDTH)).astype(np.float32)
+        kinds = np.where(self._draw.random(places.shape) < self._hidden, 0, self._examples.kinds[places])
+        families = torch.from_numpy(self._examples.families[places])
+        ratios: Tensor = self._model(
+            torch.from_numpy(values), families, torch.from_numpy(kinds), torch.ones(places.shape)
+        )[0]
+        return ratios
+
+
+def _tensor(values: FloatArray) -> Tensor:
+    """Numbers as the model computes with them."""
+    return torch.as_tensor(values, dtype=torch.float32)

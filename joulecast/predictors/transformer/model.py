@@ -1,0 +1,153 @@
+"""A transformer over the operations of a network, after DeepPM (Shim et al., DATE 2022). Needs torch.
+
+DeepPM reads a basic block of x86 code: tokens make instructions, instructions make the block. Here tokens make
+operations and operations make the network. Three encoder stacks follow one another: over all tokens of the network,
+over the tokens of one operation, and over one vector per operation, the sum of its tokens. Attention scores shrink
+with the distance of two tokens, and residuals are added without layer norm. A linear head reads time and energy off
+each operation's vector. What the network adds to the sum of its parts is read off the sum of the vectors by a head of
+its own (network_head.py), because few networks were measured and many operations.
+
+What ONNX Runtime computes in its place is written in onnx.py: change both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from ..physics.features import FAMILIES
+from ..recipes.transformer import TransformerRecipe
+from .onnx import UNIT
+from .tokens import IN_NETWORK, ROLES, WIDTH
+
+_SPREAD = 0.2  # Of the weights that read a token.
+
+
+class _Layer(nn.Module):
+    """Self-attention and a feed-forward part, each with a residual around it."""
+
+    def __init__(self, width: int, recipe: TransformerRecipe, feed_forward: int) -> None:
+        super().__init__()
+        self._heads, self._head_width = recipe.heads, width // recipe.heads
+        self._weighted = recipe.distance_weighting
+        self.attend = nn.Linear(width, 3 * width)
+        self.gather = nn.Linear(width, width)
+        self.widen = nn.Linear(width, feed_forward * width)
+        self.narrow = nn.Linear(feed_forward * width, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) if recipe.layer_norm else nn.Identity() for _ in range(2))
+        # Without layer norm a deep sum of random parts would be far from its target at the start.
+        for last in () if recipe.layer_norm else (self.gather, self.narrow):
+            nn.init.zeros_(last.weight)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        vectors = self.norms[0](vectors + self.gather(self._attention(vectors)))
+        normalized: Tensor = self.norms[1](vectors + self.narrow(functional.gelu(self.widen(vectors))))
+        return normalized
+
+    def _attention(self, vectors: Tensor) -> Tensor:
+        sequences, length, _ = vectors.shape
+        parts = self.attend(vectors).view(sequences, length, 3, self._heads, self._head_width)
+        queries, keys, values = parts.permute(2, 0, 3, 1, 4).unbind(0)
+        if length == 1:  # A vector that is alone gathers itself.
+            alone: Tensor = values.reshape(sequences, length, -1)
+            return alone
+        # Scaled before they are many: of a network's scores, every pass counts.
+        scores = (queries / math.sqrt(self._head_width)) @ keys.transpose(-1, -2)
+        if self._weighted:
+            place = torch.arange(length, dtype=scores.dtype)
+            scores = scores * (1 - (place[:, None] - place).abs() / length)
+        gathered: Tensor = scores.softmax(-1) @ values
+        return gathered.transpose(1, 2).reshape(sequences, length, self._heads * self._head_width)
+
+
+class OperationTransformer(nn.Module):
+    """The model; see the head of this file.
+
+    Args:
+        recipe: Sizes and variant.
+        kinds: Length of the vocabulary of kinds.
+    """
+
+    def __init__(self, recipe: TransformerRecipe, kinds: int) -> None:
+        super().__init__()
+        self._three = recipe.stacks == "three"
+        width = recipe.width
+
+        def stack(layers: int, feed_forward: int) -> nn.Sequential:
+            return nn.Sequential(*(_Layer(width, recipe, feed_forward) for _ in range(layers)))
+
+        self.read = nn.Parameter(torch.randn(len(ROLES), WIDTH, width) * _SPREAD)
+        self.roles = nn.Parameter(torch.randn(len(ROLES), width) * _SPREAD)
+        self.family = nn.Embedding(len(FAMILIES), width)
+        self.kind = nn.Embedding(kinds, width)
+        # What training saw of each input. What lies beyond is taken for the edge, as trees do; what never varied says
+        # nothing, even where it does.
+        self.lowest = nn.Buffer(torch.full((len(ROLES), WIDTH), -torch.inf))
+        self.highest = nn.Buffer(torch.full((len(ROLES), WIDTH), torch.inf))
+        for embedding in (self.family, self.kind):
+            nn.init.normal_(embedding.weight, std=_SPREAD)
+        layers = recipe.network_layers, recipe.operation_layers, recipe.kind_layers
+        if self._three:
+            self.over_network = stack(layers[0], recipe.feed_forward)
+            self.over_operation = stack(layers[1], recipe.feed_forward)
+            self.over_kinds = stack(layers[2], recipe.kind_feed_forward)
+        else:
+            self.over_network = stack(sum(layers), recipe.feed_forward)
+        self.operation_head = nn.Linear(width, 2)
+        nn.init.zeros_(self.operation_head.weight)
+        nn.init.zeros_(self.operation_head.bias)
+
+    def matrices(self) -> Iterator[Tensor]:
+        """The weights that read tokens, and those of the layers, without biases."""
+        yield self.read
+        for layer in (module for module in self.modules() if isinstance(module, _Layer)):
+            yield from (part.weight for part in (layer.attend, layer.gather, layer.widen, layer.narrow))
+
+    @torch.no_grad()
+    def read_as_they_are(self, centre: Tensor, unit: Tensor) -> None:
+        """Read tokens as they are, after (tokens - centre) / unit were learned from; both of shape (roles, WIDTH)."""
+        self.read.div_(unit[:, :, None])
+        self.roles.sub_((centre[:, None] @ self.read)[:, 0])
+        for bound in (self.lowest, self.highest):
+            bound.mul_(unit).add_(centre)
+
+    def forward(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
+        """Predict.
+
+        Args:
+            values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
+            families: Of the operations, shape (sequences, operations).
+            kinds: Of the operations, in the same shape.
+            shares: Of the operations in their network's time, in the same shape.
+
+        Returns:
+            Log ratios of device time to least time and of dynamic energy to what physics says, shape (sequences,
+            operations, 2); and the sum over a network of its operations' vectors and of what they were told that they
+            are to it, by their shares: shape (sequences, width + IN_NETWORK).
+        """
+        vectors = self._read(values, families, kinds)
+        told = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)
+        return self.operation_head(vectors) * UNIT, (told * shares[..., None]).sum(1)
+
+    def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
+        """A vector for each operation, shape (sequences, operations, width)."""
+        sequences, operations = families.shape
+        flat = values.clamp(self.lowest, self.highest).reshape(sequences * operations, len(ROLES), WIDTH)
+        read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
+        named = (self.family(families) + self.kind(kinds)).reshape(sequences * operations, 1, -1)
+        vectors = torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)
+        vectors = self.over_network(vectors.reshape(sequences, operations * len(ROLES), -1))
+        vectors = vectors.reshape(sequences * operations, len(ROLES), -1)
+        if not self._three:
+            return _sum_of_tokens(vectors, sequences)
+        summed: Tensor = self.over_kinds(_sum_of_tokens(self.over_operation(vectors), sequences))
+        return summed
+
+
+def _sum_of_tokens(vectors: Tensor, sequences: int) -> Tensor:
+    """One vector per operation, shape (sequences, operations, width)."""
+    return vectors.sum(1).reshape(sequences, -1, vectors.shape[-1]) / math.sqrt(len(ROLES))

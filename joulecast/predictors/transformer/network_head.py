@@ -1,0 +1,98 @@
+"""What a network adds to the sum of its parts, read off the vector that a transformer makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+
+from ..formats.numbers import number_array
+from ..physics.features import FloatArray
+
+_LEAST_SPREAD = 1e-3
+
+
+class Example(NamedTuple):
+    """A network to learn from.
+
+    Args:
+        vector: What the head sees of it.
+        log_time, log_energy: Logarithms of what it takes over what its parts predict.
+        device: How far its time follows that of the device: 1, or towards 0 where the host decides.
+        weight: Beside other networks.
+    """
+
+    vector: FloatArray
+    log_time: float
+    log_energy: float
+    device: float
+    weight: float
+
+
+@dataclass(frozen=True)
+class NetworkHead:
+    """Reads off a network's vector by which factors its operations' device time and dynamic energy are off.
+
+    Args:
+        weights: Shape (2, numbers of a vector), for the logarithms of both.
+        bias: Two numbers.
+        lowest, highest: Of these logarithms in training; two numbers each.
+    """
+
+    weights: FloatArray
+    bias: FloatArray
+    lowest: FloatArray
+    highest: FloatArray
+
+    def __call__(self, vector: FloatArray) -> tuple[float, float]:
+        """Factors of device time and of dynamic energy."""
+        time, energy = np.exp(np.clip(self.weights @ vector + self.bias, self.lowest, self.highest)).tolist()
+        return time, energy
+
+    @classmethod
+    def fit(cls, examples: Sequence[Example], shrinkage: float) -> Self:
+        """Ridge regression, with the numbers of the vectors in units of their spread.
+
+        Args:
+            examples: At least one.
+            shrinkage: How strongly all corrections are drawn to zero, beside weights that sum up to one.
+        """
+        vectors, log_time, log_energy, device, weight = (np.array(column) for column in zip(*examples, strict=True))
+        weight = weight / weight.sum()
+        centre = weight @ vectors
+        spread = np.sqrt(weight @ (vectors - centre) ** 2) + _LEAST_SPREAD
+        inputs = np.column_stack([(vectors - centre) / spread, np.ones(len(vectors))])
+        found = np.array(
+            [
+                _ridge(inputs * device[:, None], log_time, weight, shrinkage),
+                _ridge(inputs, log_energy, weight, shrinkage),
+            ]
+        )
+        logs = found @ inputs.T
+        weights = found[:, :-1] / spread
+        return cls(weights, found[:, -1] - weights @ centre, logs.min(1), logs.max(1))
+
+    def to_json(self) -> dict[str, Any]:
+        """The head as lists."""
+        return {name: getattr(self, name).tolist() for name in ("weights", "bias", "lowest", "highest")}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        weights = number_array(value["weights"], 2)
+        bias, lowest, highest = (number_array(value[name]) for name in ("bias", "lowest", "highest"))
+        if len(weights) != 2 or any(array.shape != (2,) for array in (bias, lowest, highest)):
+            raise ValueError("a head for networks of another shape")
+        return cls(weights, bias, lowest, highest)
+
+
+def _ridge(inputs: FloatArray, target: FloatArray, weight: FloatArray, shrinkage: float) -> FloatArray:
+    weighted = inputs * weight[:, None]
+    moments = inputs.T @ weighted + shrinkage * np.eye(inputs.shape[1])
+    return np.asarray(np.linalg.solve(moments, weighted.T @ target), dtype=np.float64)

@@ -1,0 +1,119 @@
+"""What a transformer learns from whole networks, once it knows operations: what a sum cannot tell.
+
+Few networks were measured and many operations, so this moves little: the stacks stay as they are, and only the head
+over the sum of the vectors is fitted, by ridge regression. Networks that are put together from measured operations take
+the sum of these; they keep the head from reading into a network what it does not show, and teach it the bias of the
+parts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
+
+import numpy as np
+
+from ...datasets import NetworkMeasurement
+from ...hardware import GPU
+from ...networks import Network
+from ...operations import MODES
+from ..any_gpu.predictor import AnyGpuPredictor
+from ..composition import HostModel, compose, counts_of
+from ..contract import Networks, launch_s
+from ..measured.device_row import DeviceRow
+from ..physics.features import FloatArray
+from ..predictor import OperationPredictions
+from ..recipes.transformer import TransformerRecipe
+from .attentive import Attentive
+from .examples import MADE_UP_LENGTH, rows_by_gpu
+from .network_head import Example, NetworkHead
+
+_MADE_UP = 600  # Networks to put together.
+_MADE_UP_WEIGHT = 0.5  # All of them together, beside all that were measured.
+_LEAST_DYNAMIC = 0.05  # Of the power: static power is known no better.
+_MEAN_COUNT = 3.0  # How often an operation runs in them.
+
+
+def read_networks(
+    base: Attentive, rows: Sequence[DeviceRow], recipe: TransformerRecipe
+) -> Callable[[Networks], Attentive]:
+    """Prepare to learn from networks, several times if need be: what they have in common is computed once.
+
+    Args:
+        base: Knows operations, but no networks.
+        rows: Device times to put networks together from.
+        recipe: Settings; `shrinkage` is the one that counts.
+
+    Returns:
+        A function from measured networks to what is known with them.
+    """
+    made_up = [*_made_up(base, rows, np.random.default_rng(recipe.seed))]
+    parts = lru_cache(maxsize=None)(partial(_parts, base))
+
+    def learn(networks: Networks) -> Attentive:
+        hosts = {
+            mode: HostModel.fit([(*parts(*each), each[1].time_s) for each in networks if each[1].mode == mode], mode)
+            for mode in MODES
+        }
+        # One campaign of hundreds must not outvote another of tens.
+        sizes = Counter((gpu, m.mode, m.precision) for gpu, m, _ in networks)
+        measured = [
+            _measured(base, gpu, m, *parts(gpu, m, network), hosts[m.mode], 1 / sizes[gpu, m.mode, m.precision])
+            for gpu, m, network in networks
+        ]
+        all_s = sum(example.weight for example in measured)
+        scaled = [example._replace(weight=example.weight / all_s) for example in measured]
+        return replace(base, head=NetworkHead.fit([*scaled, *made_up], recipe.shrinkage))
+
+    return learn
+
+
+def _parts(
+    base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network
+) -> tuple[FloatArray, OperationPredictions]:
+    predictor = AnyGpuPredictor(gpu, m.mode, base)
+    return counts_of(network), predictor.predict([entry.operation for entry in network], m.clock_mhz)
+
+
+def _measured(
+    base: Attentive,
+    gpu: GPU,
+    m: NetworkMeasurement,
+    counts: FloatArray,
+    predictions: OperationPredictions,
+    host: HostModel,
+    weight: float,
+) -> Example:
+    """A measured network beside what its parts come to."""
+    cap_w, clock = float(gpu.power_limit_w), gpu.checked_clock_mhz(m.clock_mhz)
+    settled = predictions.together(counts, host.calls_s(predictions), clock, cap_w)
+    totals = compose(counts, settled, host, cap_w)
+    static_w = settled.static_power_w
+    predicted_w = totals.energy_j / totals.time_s - static_w
+    measured_w = max(m.power_w - static_w, _LEAST_DYNAMIC * m.power_w)
+    log_time = float(np.log(m.time_s / totals.time_s))
+    device = totals.device_time_s**4 / (totals.device_time_s**4 + totals.host_time_s**4)
+    vector = base.vector(predictions.operations, counts, gpu)
+    return Example(vector, log_time, log_time + float(np.log(measured_w / predicted_w)), device, weight)
+
+
+def _made_up(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Generator) -> Iterator[Example]:
+    """Networks put together from operations of one GPU and mode, and what these take over what is predicted."""
+    groups = rows_by_gpu(rows)
+    # As in fitting operations: one GPU must not outvote another.
+    share = np.sqrt([len(group) for group in groups.values()])
+    for ((gpu, mode), group), networks in zip(groups.items(), np.ceil(_MADE_UP * share / share.sum()), strict=True):
+        shape = (int(networks), MADE_UP_LENGTH)
+        some = [group[place] for place in draw.choice(len(group), shape).ravel().tolist()]
+        counts = draw.geometric(1 / _MEAN_COUNT, shape).astype(float)
+        operations = tuple(row.operation for row in some)
+        device_s = base.reader.device_s(operations, gpu).reshape(shape)
+        measured_s = np.array([row.device_s for row in some]).reshape(shape)
+        launches_s = launch_s(operations, mode, base.host_s).reshape(shape)
+        vectors = base.reader.vectors(operations, counts, device_s, launches_s, gpu)
+        log_time = np.log((counts * measured_s).sum(1) / (counts * device_s).sum(1))
+        for vector, log in zip(vectors, log_time.tolist(), strict=True):
+            # Their energy was not measured; it is taken for what it is predicted to be.
+            yield Example(vector, log, 0.0, 1.0, _MADE_UP_WEIGHT / _MADE_UP)

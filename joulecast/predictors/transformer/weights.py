@@ -1,0 +1,142 @@
+"""The weights of a transformer as they are stored: all that there is to know of it, and nothing that could run.
+
+ONNX Runtime gets a graph that is written from them (onnx.py), never one that came with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ZooError
+from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
+from ..physics.features import FAMILIES
+from .tokens import ROLES, WIDTH
+
+STACKS = ("over_network", "over_operation", "over_kinds")
+_MOST_NUMBERS = 4096  # Along any side of an array.
+_MOST_WIDTH = 1024
+_MOST_HEADS = 32  # Scores are as many times the length of a network, squared.
+_MOST_LAYERS = 64
+# Entries that say neither were made with these.
+_HEADS, _WEIGHTED = "2", "True"
+
+
+@dataclass(frozen=True)
+class TransformerWeights:
+    """What `OperationTransformer` consists of.
+
+    Args:
+        arrays: As `OperationTransformer` names them, in fp32.
+        heads: Of the attention.
+        distance_weighting: Whether attention scores shrink with the distance of two tokens.
+
+    Raises:
+        ZooError: An array is missing, too many or of another shape than the others ask for, or the whole is larger than
+            any can be.
+    """
+
+    arrays: Mapping[str, NDArray[np.float32]]
+    heads: int
+    distance_weighting: bool
+
+    def __post_init__(self) -> None:
+        given = {name: array.shape for name, array in self.arrays.items()}
+        if any(array.dtype != np.float32 for array in self.arrays.values()):
+            raise _no_transformer("numbers that are not fp32", None, "fp32")
+        layers, widest = len([*self.layers()]), max((max(shape, default=1) for shape in given.values()), default=0)
+        if layers > _MOST_LAYERS or widest > _MOST_NUMBERS:
+            raise _no_transformer("larger than any can be", (layers, widest), (_MOST_LAYERS, _MOST_NUMBERS))
+        expected = self._expected()
+        off = sorted(name for name in given.keys() | expected.keys() if given.get(name) != expected.get(name))
+        if off:
+            raise _no_transformer(f"another shape at {off[0][:60]!r}", given.get(off[0]), expected.get(off[0]))
+        if not 0 < self.heads <= _MOST_HEADS or self.width % self.heads:
+            raise _no_transformer("a number of heads that cannot be", self.heads, f"a divisor of {self.width}")
+
+    @property
+    def width(self) -> int:
+        """Numbers of a vector."""
+        roles = self.arrays.get("roles", np.zeros((0, 0)))
+        if roles.ndim != 2 or not 0 < roles.shape[1] <= _MOST_WIDTH:
+            raise _no_transformer("vectors of a width that cannot be", roles.shape, f"1 to {_MOST_WIDTH}")
+        return int(roles.shape[1])
+
+    @property
+    def kinds(self) -> int:
+        """Length of the vocabulary."""
+        return len(self.arrays["kind.weight"])
+
+    def layers(self, stack: str | None = None) -> Iterator[str]:
+        """What the names of the arrays of each layer begin with, in order; of one stack, or of all."""
+        for each in STACKS if stack is None else (stack,):
+            number = 0
+            while f"{each}.{number}.attend.weight" in self.arrays:
+                yield f"{each}.{number}."
+                number += 1
+
+    def normalized(self, layer: str) -> bool:
+        """Whether a layer normalizes its residuals."""
+        return f"{layer}norms.0.weight" in self.arrays
+
+    def _expected(self) -> dict[str, tuple[int, ...]]:
+        """Name -> shape, as far as the width, the vocabulary and the feed-forward parts leave no choice."""
+        width = self.width
+        expected: dict[str, tuple[int, ...]] = {
+            "read": (len(ROLES), WIDTH, width),
+            "roles": (len(ROLES), width),
+            "lowest": (len(ROLES), WIDTH),
+            "highest": (len(ROLES), WIDTH),
+            "family.weight": (len(FAMILIES), width),
+            "kind.weight": (self._rows("kind.weight"), width),
+            "operation_head.weight": (2, width),
+            "operation_head.bias": (2,),
+        }
+        for layer in self.layers():
+            wide = self._rows(f"{layer}widen.bias")
+            for name, rows, columns in (
+                ("attend", 3 * width, width),
+                ("gather", width, width),
+                ("widen", wide, width),
+                ("narrow", width, wide),
+            ):
+                expected |= {f"{layer}{name}.weight": (rows, columns), f"{layer}{name}.bias": (rows,)}
+            if self.normalized(layer):
+                names = (f"{layer}norms.{number}.{part}" for number in range(2) for part in ("weight", "bias"))
+                expected |= dict.fromkeys(names, (width,))
+        return expected
+
+    def _rows(self, name: str) -> int:
+        array = self.arrays.get(name)
+        return max(1, len(array)) if array is not None and array.ndim else 1
+
+    def to_bytes(self) -> bytes:
+        """As safetensors; the same weights give the same bytes."""
+        facts = {"heads": str(self.heads), "distance_weighting": str(self.distance_weighting)}
+        return arrays_to_bytes(self.arrays, facts)
+
+    @classmethod
+    def from_bytes(cls, stored: bytes) -> Self:
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            ZooError: The bytes are no weights, or not those of a transformer.
+        """
+        arrays, facts = arrays_from_bytes(stored)
+        heads, weighted = facts.get("heads", _HEADS), facts.get("distance_weighting", _WEIGHTED)
+        if not (heads.isascii() and heads.isdecimal() and len(heads) < 4) or weighted not in ("True", "False"):
+            raise _no_transformer("facts that are none", str(facts)[:100], "heads and distance_weighting")
+        return cls(arrays, int(heads), weighted == "True")
+
+
+def _no_transformer(what: str, given: object, allowed: object) -> ZooError:
+    return ZooError(
+        f"these are not the weights of a transformer: {what}",
+        given=given,
+        allowed=str(allowed),
+        hint="pull the entry again, or train it again",
+    )
