@@ -17,18 +17,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 
 from ...hardware import GPU
 from ...operation_list import OperationList
-from ...operations import Operation
+from ...operations import PRECISIONS, Operation
 from ..formats.numbers import numbers
 from .features import FAMILIES, FloatArray, numbers_of
 
 _HALF = 2.0  # Bytes of an element.
-_DEPTHWISE_TRAINING = 2.5
+_DEPTHWISE_TRAINING = 3.0
 
 
 @dataclass(frozen=True)
@@ -80,25 +81,29 @@ def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
     TF32 is fp32, too, where tensor cores are no faster in it: cuDNN may take either, so neither takes longer.
     """
     n = numbers_of(operations)
-    tf32_is_fp32 = gpu.peak_flops.get("tf32", 0.0) <= gpu.peak_flops["fp32"]
-    if tf32_is_fp32 and any(operation.precision == "tf32" for operation in operations):
+    no_faster = "tf32" in gpu.peak_flops and gpu.peak_flops["tf32"] <= gpu.peak_flops["fp32"]
+    if no_faster and (n.precision == PRECISIONS.index("tf32")).any():
         return operations.derived(_in_fp32)
-    return operations.derived(_in_fp32_but_tf32) if (n.element_bytes == _HALF).any() else operations
+    return operations.derived(_others_in_fp32) if (n.element_bytes == _HALF).any() else operations
 
 
 def _in_fp32(operations: OperationList) -> OperationList:
     return OperationList(
-        replace(operation, precision="fp32") if operation.precision == "tf32" else operation
-        for operation in _in_fp32_but_tf32(operations)
+        _as_fp32(operation) if operation.precision == "tf32" else operation for operation in _others_in_fp32(operations)
     )
 
 
-def _in_fp32_but_tf32(operations: OperationList) -> OperationList:
+def _others_in_fp32(operations: OperationList) -> OperationList:
     _, _, of_other = operations.derived(_half_groups)
     return OperationList(
-        replace(operation, precision="fp32") if other else operation
+        _as_fp32(operation) if other else operation
         for operation, other in zip(operations, of_other.tolist(), strict=True)
     )
+
+
+@lru_cache(maxsize=100_000)
+def _as_fp32(operation: Operation) -> Operation:
+    return replace(operation, precision="fp32")
 
 
 def half_groups(operations: Sequence[Operation]) -> FloatArray:
