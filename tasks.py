@@ -61,7 +61,8 @@ def check() -> None:
     run("ruff", "format", "--check", ".")
     run("ruff", "check", ".")
     run("mypy")
-    run("python", "-m", "pytest")
+    # Two processes take half as long; more would each need a gigabyte, and wait for the longest group of tests.
+    run("python", "-m", "pytest", *(["-n", "2", "--dist", "loadgroup"] if (os.cpu_count() or 1) > 1 else []))
 
 
 def templates() -> None:

@@ -20,12 +20,12 @@ import joulecast
 from joulecast.datasets import Dataset, load
 from joulecast.hardware import find_gpu
 from joulecast.operations import MODES
-from joulecast.predictors.any_gpu.boosting import device_rows
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
-from joulecast.predictors.prediction import NetworkPredictor
+from joulecast.predictors.measured.device_rows import device_rows
+from joulecast.predictors.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes.recipe import load_recipe
 from joulecast.profiling import network_of
 from joulecast.zoo import find_predictor

@@ -21,14 +21,13 @@ import transformer_report
 
 from joulecast.datasets import load
 from joulecast.hardware import find_gpu
-from joulecast.predictors.any_gpu.boosting import device_rows
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Correction, Networks
 from joulecast.predictors.evaluation.any_gpu import Known, fit_hosts, log_ratios
 from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
-from joulecast.predictors.measured.device_row import DeviceRow
+from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
-from joulecast.predictors.prediction import NetworkPredictor
+from joulecast.predictors.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes.any_gpu import RooflineRecipe
 from joulecast.predictors.recipes.recipe import AnyGpuRecipe, BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .errors import InputError
@@ -10,14 +11,15 @@ from .hardware import GPU, find_gpu
 from .networks import Network
 from .operations import Operation, checked_operations
 from .predictors.explanation import Explanation, explain_operation
+from .predictors.operation_predictions import OperationPredictions
 from .predictors.prediction import Prediction
-from .predictors.predictor import OperationPredictions
 from .predictors.prepared import PreparedNetwork
 from .profiling import WHITELIST, network_of
 from .queries import Choices, Question, Sweep
 from .queries import best as best_of
 from .queries import sweep as sweep_of
 from .queries.constraints import Constraints
+from .queries.memory import memory_need, shortage
 from .queries.objectives import Tariff
 from .zoo import find_background, find_predictor
 
@@ -147,7 +149,10 @@ def prepare(
     """
     network_predictor = find_predictor(gpu, network.mode, predictor)
     _refuse_precisions(gpu, (entry.operation for entry in network))
-    return network_predictor.prepared(network, power_limit_w)
+    prepared = network_predictor.prepared(network, power_limit_w)
+    # (a list of operations is no job: nobody says that they are there together)
+    lacking = shortage(memory_need(network), gpu) if network.input_shape is not None else None
+    return replace(prepared, notes=(f"it would not fit: {lacking}",)) if lacking else prepared
 
 
 def predict_operations(

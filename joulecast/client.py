@@ -12,8 +12,8 @@ from .inputs import Inputs, InputShape, shape_to_json
 from .networks import Network
 from .operations import Operation, checked_operations
 from .predictors.explanation import Explanation
+from .predictors.operation_predictions import OperationPredictions
 from .predictors.prediction import Prediction
-from .predictors.predictor import OperationPredictions
 from .problems import ERROR_CLASSES, TYPE_PREFIX
 from .queries import Choices, Sweep
 

@@ -6,7 +6,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -138,9 +138,10 @@ class NetworkDiff:
         return bool(self.added or self.removed or self.changed)
 
     def __str__(self) -> str:
+        sign = "-" if self.flops_difference < 0 else "+"
         lines = [
             f"{self.names[0]} -> {self.names[1]}: {self.calls[0]} -> {self.calls[1]} calls, "
-            f"{self.flops_difference:+.4g} FLOPs ({_ratio(*self.flops)})",
+            f"{sign}{si(abs(self.flops_difference), 'FLOP')} ({_ratio(*self.flops)})",
             *(f"- {count} x {operation}" for operation, count in self.removed),
             *(f"~ {before} -> {after} x {operation}" for operation, before, after in self.changed),
             *(f"+ {count} x {operation}" for operation, count in self.added),
@@ -176,7 +177,7 @@ class Network:
         dropped: What the whitelist or the extraction left out.
     """
 
-    entries: tuple[Entry, ...]
+    entries: tuple[Entry, ...] = field(repr=False)
     name: str = "network"
     input_shape: InputShape | None = None
     mode: str = "inference"
@@ -262,6 +263,12 @@ class Network:
             flops=(self.flops, other.flops),
         )
 
+    def __str__(self) -> str:
+        return (
+            f"{titled(self.name, self.input_shape)}, {self.mode}: {len(self)} operations, "
+            f"{self.calls} calls, {si(self.flops, 'FLOP')}"
+        )
+
     def _repr_html_(self) -> str:
         entries = sorted(self.entries, key=lambda entry: -entry.count * entry.operation.flops)
         rows = [
@@ -271,8 +278,7 @@ class Network:
         told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
         told += [f"left out: {d.count} x {d.name}" for d in self.dropped if d.reason != BOOKKEEPING]
         return document(
-            f"{titled(self.name, self.input_shape)}, {self.mode}: {len(self)} operations, "
-            f"{self.calls} calls, {si(self.flops, 'FLOP')}",
+            str(self),
             table(["operation", "calls", "work"], rows, frozenset({1, 2})),
             notes(told),
         )

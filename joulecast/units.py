@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-SI_PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "u"), (1e-9, "n"))
+SI_PREFIXES = (
+    *((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")),
+    *((1e-3, "m"), (1e-6, "u"), (1e-9, "n"), (1e-12, "p")),
+)
 
 
 def si(value: float | None, unit: str) -> str:

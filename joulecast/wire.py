@@ -25,8 +25,8 @@ from .predictors.intervals.spread import (
     ToldNetworkSpread,
     ToldOperationSpread,
 )
+from .predictors.operation_predictions import OperationPredictions
 from .predictors.prediction import Interval, OperationCost, Prediction
-from .predictors.predictor import OperationPredictions
 from .queries import Choice, Choices, LeftOut, Sweep
 from .queries.objectives import Tariff
 

@@ -25,8 +25,9 @@ from joulecast import Operation
 from joulecast.cli import main
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from joulecast.hardware import find_gpu
+from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
 from joulecast.predictors.physics.features import tiled_roofline
-from joulecast.predictors.physics.least_times import EnergyConstants, LeastTimes, static_power_w
+from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes.recipe import ForestRecipe
 from joulecast.zoo.training import Trained, train
 
@@ -42,6 +43,19 @@ def _shared(source: str) -> Path:
     if not (SHARED_DATA / source).is_dir():
         pytest.skip(f"the measurements of {source} are not beside this checkout")
     return SHARED_DATA / source
+
+
+# What is expensive to start is started once where tests are spread over processes (`-n 2 --dist loadgroup`).
+STARTED_ONCE = {"service": "service", "narrow": "service", "mlflow_at": "mlflow"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of a file stay in one process, and those that ask the same service or server, too."""
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    for item in items:
+        shared = [STARTED_ONCE[name] for name in getattr(item, "fixturenames", ()) if name in STARTED_ONCE]
+        item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from torch import nn
 import joulecast
 from joulecast import Operation
 from joulecast.errors import InputError, UncoveredError, UnknownNameError, ZooError
+from joulecast.units import si
 from joulecast.zoo import find_predictor
 
 CONV = Operation("conv2d", [(32, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32")
@@ -189,3 +190,31 @@ def test_operations_are_operations(given):
         joulecast.predict_operations(given, "A30")
     with pytest.raises(InputError, match=r"list of joulecast.Operation"):
         joulecast.explain([given], "A30")
+
+
+def test_what_is_printed_is_short():
+    prediction = joulecast.predict("resnet18", (8, 3, 224, 224), "A30")
+    low, high = prediction.interval(0.9).energy_j
+    assert str(prediction).startswith("resnet18 8 x 3 x 224 x 224, inference, on NVIDIA A30 at 1440 MHz: ")
+    assert f"{si(prediction.energy_j, 'J')} ({si(low, 'J')} to {si(high, 'J')})" in str(prediction)
+    network = joulecast.extract("resnet18", (8, 3, 224, 224))
+    assert str(network) == f"resnet18 8 x 3 x 224 x 224, inference: {len(network)} operations, 68 calls, 29.1 GFLOP"
+    choices = joulecast.best("resnet18", (8, 3, 224, 224), gpus=["A30", "T4"])
+    assert str(choices).splitlines()[0] == str(choices[0])
+    assert str(choices[0]).startswith(
+        f"{choices[0].alias} at {choices[0].clock_mhz:g} MHz, default, batch 8, inference"
+    )
+    sweep = joulecast.sweep("resnet18", (8, 3, 224, 224), gpus="A30", clocks=[900, 1440])
+    assert str(sweep) == f"resnet18 8 x 3 x 224 x 224, inference: 2 choices; least energy: {sweep.best()}"
+    # Nor does a Python prompt show the hundreds of operations.
+    assert all(len(repr(value)) < 700 for value in (prediction, network, sweep))
+
+
+@pytest.mark.parametrize(("gpu", "batch", "fits"), [("H200", 32, True), ("T4", 512, False), ("H200", 512, True)])
+def test_a_job_that_would_not_fit_is_told_so(gpu, batch, fits):
+    job = ("resnet50", (batch, 3, 224, 224), gpu)
+    (note,) = [n for n in joulecast.predict(*job, mode="training").notes if "fit" in n] or [""]
+    assert (not note) == fits
+    if not fits:
+        (left_out,) = joulecast.best(*job[:2], gpus=[gpu, "H200"], mode="training").left_out
+        assert note == f"it would not fit: {left_out.reason}"

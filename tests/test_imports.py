@@ -74,8 +74,8 @@ PREDICTOR_ROOMS = [
     "evaluation",
 ]
 # (what a network costs without regard to the clock is found out in another way for GPUs that were not measured; and
-# what a calibration is looked up for is named as a type)
-UPWARDS = {("prepared.py", "any_gpu"), ("calibration.py", CORE), ("spread.py", CORE)}
+# what calibrations are looked up for is named as a type)
+UPWARDS = {("prepared.py", "any_gpu"), ("network_calibration.py", CORE), ("spread.py", CORE)}
 
 
 def modules_after(code: str) -> set[str]:

@@ -97,7 +97,7 @@ def test_diff():
     assert (diff.added, diff.removed, diff.changed) == (((wide, 1),), ((LINEAR, 1),), ((RELU, 2, 5),))
     assert diff.flops_difference == 3 * 32 + 2 * 4 * 8 * 2
     assert str(diff).splitlines() == [
-        "before -> after: 3 -> 6 calls, +224 FLOPs (+116.7%)",
+        "before -> after: 3 -> 6 calls, +224 FLOP (+116.7%)",
         f"- 1 x {LINEAR}",
         f"~ 2 -> 5 x {RELU}",
         f"+ 1 x {wide}",

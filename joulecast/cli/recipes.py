@@ -25,7 +25,7 @@ from ..predictors.evaluation.one_gpu import Validation, validate
 from ..predictors.evaluation.report import write_report
 from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
-from ..predictors.intervals.calibration import NetworkCalibration
+from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.recipes.any_gpu import EnsembleRecipe, RooflineRecipe
 from ..predictors.recipes.recipe import (
     AnyGpuRecipe,

@@ -35,7 +35,7 @@ def list_entries(
     rows: list[tuple[str, Row | None, str]] = []
     if source is None:
         mine = pulled()
-        rows = [(name, None, f"pulled from {row.source}") for name, row in mine.items()]
+        rows = [(name, _pulled_row(row.sha256), f"pulled from {row.source}") for name, row in mine.items()]
         rows += [(name, row, "shipped") for name, row in index_of(open_source("package")).items() if name not in mine]
     else:
         rows = [(name, row, source) for name, row in index_of(open_source(source)).items()]
@@ -52,6 +52,18 @@ def list_entries(
         return
     cells = [[name, f"{row.size_bytes / 1e6:.1f}" if row else "-", origin] for name, row, origin in rows]
     typer.echo(table(["entry", "MB", "source"], cells, frozenset({1})))
+
+
+def _pulled_row(sha256: str) -> Row | None:
+    from ..zoo.files import MANIFEST, read_manifest, read_plain
+    from ..zoo.sources import Row
+    from ..zoo.store import object_folder
+
+    path = object_folder(sha256) / MANIFEST
+    if not path.is_file():  # `zoo verify` says so
+        return None
+    data = read_plain(path)
+    return Row.of(read_manifest(data, str(path)), data)
 
 
 @app.command("show")

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,9 @@ _PER_THREAD = 2048
 """Rows below which a thread more costs what it gains."""
 
 _MOST_THREADS = 16
+
+Piece = TypeVar("Piece")
+Made = TypeVar("Made")
 
 
 def cores() -> int:
@@ -48,13 +51,18 @@ def in_batches(
     order = np.lexsort([*reversed(likeness)])
     pieces = np.array_split(order, max(1, min(cores(), len(rows) // _PER_THREAD)))
     parts = [rows[piece] for piece in pieces]
-    made = [*_threads().map(work, parts)] if len(parts) > 1 else [work(part) for part in parts]
+    made = over_cores(work, parts)
     found = []
     for columns in zip(*made, strict=True):
         values = np.empty(len(rows))
         values[order] = np.concatenate(columns)
         found.append(values)
     return found
+
+
+def over_cores(work: Callable[[Piece], Made], pieces: Sequence[Piece]) -> list[Made]:
+    """What `work` makes of each piece, on all cores."""
+    return [*_threads().map(work, pieces)] if len(pieces) > 1 and cores() > 1 else [work(piece) for piece in pieces]
 
 
 @lru_cache(maxsize=1)

@@ -23,13 +23,15 @@ import numpy as np
 
 from ..networks import Network
 from .formats.numbers import number
+from .operation_predictions import OperationPredictions
 from .physics.baseline import smooth_max
 from .physics.features import FloatArray
-from .predictor import OperationPredictions
+
+LEAST_HOST_S = 5e-6
+"""What a kernel launch alone takes, about; no call inside a network costs the host less."""
 
 # A30, inference and training; also the prior where a GPU has no measured networks.
 _PRIOR_OFFSET_S = {"inference": 5e-6, "training": -125e-6}
-_LEAST_HOST_S = 5e-6  # A kernel launch alone takes about this long.
 _OFFSETS_S = np.arange(-200e-6, 60.1e-6, 1e-6)
 
 
@@ -61,7 +63,7 @@ class HostModel:
         errors = np.zeros(len(_OFFSETS_S))
         for counts, predictions, measured_s in networks:
             device_s = np.nansum(counts * predictions.device_time_s)
-            calls_s = np.maximum(predictions.host_time_s + _OFFSETS_S[:, None], _LEAST_HOST_S)
+            calls_s = np.maximum(predictions.host_time_s + _OFFSETS_S[:, None], LEAST_HOST_S)
             errors += abs(np.log(smooth_max(device_s, np.nansum(counts * calls_s, axis=1)) / measured_s))
         if not len(networks) or np.ptp(errors) < 1e-9:
             return cls.prior(mode)
@@ -71,7 +73,7 @@ class HostModel:
 
     def calls_s(self, predictions: OperationPredictions) -> FloatArray:
         """Seconds that the host needs for a call of each inside a network."""
-        calls_s: FloatArray = np.maximum(predictions.host_time_s + self.offset_s, _LEAST_HOST_S)
+        calls_s: FloatArray = np.maximum(predictions.host_time_s + self.offset_s, LEAST_HOST_S)
         return calls_s
 
     def network_s(self, counts: FloatArray, predictions: OperationPredictions) -> tuple[float, float, float]:

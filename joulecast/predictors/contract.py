@@ -1,4 +1,4 @@
-"""What every recipe promises: `fit` makes a `Fitted`, and that predicts operations on a GPU in a mode.
+"""What predictors and recipes promise: `fit` makes a `Fitted`, and that predicts operations on a GPU in a mode.
 
 Predictors for any GPU share one way from what was learned to seconds and joules (any_gpu/predictor.py): physics at the
 clock and under the cap that are asked for, times what a `Correction` has learned. Physics alone, trees, a transformer
@@ -7,22 +7,67 @@ and an average of these differ in their correction only.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..datasets import Dataset, NetworkMeasurement
+from ..errors import InputError
 from ..hardware import GPU
 from ..networks import Network
+from ..operation_list import OperationList
 from ..operations import MODES, Operation
 from .formats.numbers import numbers
-from .physics.features import FloatArray
-from .physics.least_times import EnergyConstants
-from .predictor import PredictsOperations
+from .operation_predictions import OperationPredictions
+from .physics.energy import EnergyConstants
+from .physics.features import FloatArray, numbers_of
 
 Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
 """Measured networks: where, what came out, and their operations."""
+
+
+Regressor = Callable[[NDArray[np.float32]], FloatArray]
+"""Maps a matrix of shape (operations, inputs) to one value per operation."""
+
+
+class PredictsOperations(Protocol):
+    """What every predictor does, on one GPU and in one mode."""
+
+    @property
+    def gpu(self) -> GPU:
+        """Where it predicts."""
+        ...
+
+    @property
+    def mode(self) -> str:
+        """Inference or training."""
+        ...
+
+    @property
+    def coverage(self) -> tuple[str, ...]:
+        """What it covers, in words."""
+        ...
+
+    def predict(
+        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
+    ) -> OperationPredictions:
+        """Predict single operations at a graphics clock under a power cap; None for the GPU's defaults.
+
+        Raises:
+            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
+        """
+        ...
+
+    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
+        """The same operations as parts of one network: what is known of it beyond its parts.
+
+        Args:
+            predictions: What `predict` said of all its operations.
+            counts: Calls of each.
+        """
+        ...
 
 
 class Correction(Protocol):
@@ -48,6 +93,15 @@ class Correction(Protocol):
             gpu: Where.
             capped: With what the default power cap is known to cost in such a loop; without it, whoever asks lets the
                 clock fall for that.
+        """
+        ...
+
+    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """Have operations looked at for many GPUs at once, which takes less time than one GPU after the other.
+
+        Args:
+            operations: In precisions that all these GPUs have; the list remembers for `factors`.
+            gpus: Where they will be asked for.
         """
         ...
 
@@ -78,10 +132,22 @@ Fit = Callable[[Sequence[Dataset], Networks, Any], Fitted]
 """Learns from datasets and measured networks by a recipe."""
 
 
+def require_mode(operations: Sequence[Operation], mode: str) -> None:
+    """Refuse operations of another mode.
+
+    Raises:
+        InputError: There is one.
+    """
+    others = np.flatnonzero(numbers_of(operations).is_training != (mode == "training"))
+    if len(others):
+        raise InputError(f"this predictor is for {mode}", given=repr(operations[others[0]]), allowed=mode)
+
+
 def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Mapping[str, float]]) -> FloatArray:
     """Seconds that launching each operation takes in a loop; see `Correction.host_s`."""
-    known = host_s[mode]
-    return np.array([known.get(operation.kind, known[""]) for operation in operations])
+    known, kinds = host_s[mode], [operation.kind for operation in operations]
+    of_each = {kind: known.get(kind, known[""]) for kind in set(kinds)}
+    return np.array([of_each[kind] for kind in kinds])
 
 
 def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:

@@ -13,11 +13,13 @@ from ..errors import InputError, MissingDependencyError
 from ..hardware import GPU
 from ..notebook import Picture
 from ..operations import Operation
+from .contract import PredictsOperations
 from .filled import FilledPredictor
 from .intervals.closeness import coordinates
 from .intervals.spread import OperationIntervals
+from .operation_predictions import OperationPredictions
 from .physics.features import features, roofline
-from .predictor import INPUT_NAMES, OperationPredictions, OperationPredictor, PredictsOperations, regressor_inputs
+from .predictor import INPUT_NAMES, OperationPredictor, regressor_inputs
 
 NEIGHBOURS = 5
 

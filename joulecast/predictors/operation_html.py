@@ -12,7 +12,7 @@ from ..units import si
 
 if TYPE_CHECKING:
     from .explanation import Explanation
-    from .predictor import OperationPredictions
+    from .operation_predictions import OperationPredictions
 
 _SHOWN = 20
 _CAUSES = 8

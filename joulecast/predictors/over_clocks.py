@@ -9,12 +9,13 @@ import numpy as np
 
 from ..networks import Network
 from .composition import Totals
+from .network_predictor import NetworkPredictor
+from .operation_predictions import OperationPredictions
 from .physics.baseline import smooth_max
 from .physics.clock import Work
+from .physics.energy import static_power_w
 from .physics.features import FloatArray
-from .physics.least_times import static_power_w
-from .prediction import NetworkPredictor, Prediction
-from .predictor import OperationPredictions
+from .prediction import Prediction
 from .prepared import PreparedNetwork
 
 _MOST_VALUES = 200_000  # Of one array, operations times clocks: 1.6 MB.

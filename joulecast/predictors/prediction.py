@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import compress
-from typing import TYPE_CHECKING, Any, Literal
-
-import numpy as np
+from typing import Any, Literal
 
 from ..csv_tables import table_csv
-from ..errors import InputError, UncoveredError
-from ..hardware import GPU
-from ..inputs import InputShape, shape_to_json
-from ..networks import BOOKKEEPING, Network
+from ..errors import InputError
+from ..inputs import InputShape, shape_to_json, titled
 from ..notebook import Picture
 from ..operations import Operation
-from .composition import HostModel, Totals
-from .filled import FilledPredictor
-from .intervals.calibration import NetworkCalibration
-from .intervals.spread import FAR_SHARE, NetworkSpread, power_range_w, within_range
-from .physics.features import roofline
-from .predictor import OperationPredictions, PredictsOperations, Source
-
-if TYPE_CHECKING:
-    from .prepared import PreparedNetwork
+from ..units import si
+from .intervals.spread import NetworkSpread, within_range
+from .operation_predictions import Source
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
 Bound = Literal["compute", "memory", "launch"]
-_SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -117,10 +104,23 @@ class Prediction:
     host_time_s: float
     power_limit_w: float
     held_clock_mhz: float
-    operations: tuple[OperationCost, ...]
+    operations: tuple[OperationCost, ...] = field(repr=False)
     spread: NetworkSpread | None = field(repr=False)
     notes: tuple[str, ...] = ()
     idle_power_w: float = 0.0
+
+    def __str__(self) -> str:
+        interval = self.interval() if self.supports(0.9) else None
+        told = []
+        for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
+            low_high = getattr(interval, name) if interval else None
+            about = f" ({si(low_high[0], unit)} to {si(low_high[1], unit)})" if low_high else ""
+            told.append(f"{si(getattr(self, name), unit)}{about}")
+        incomplete = f"; INCOMPLETE: {len(self.uncovered)} operations are not covered" if self.uncovered else ""
+        return (
+            f"{titled(self.network, self.input_shape)}, {self.mode}, on {self.gpu} at {self.clock_mhz:g} MHz: "
+            f"{', '.join(told)}; predictor {self.predictor}{incomplete}"
+        )
 
     @property
     def power_w(self) -> float:
@@ -240,6 +240,7 @@ class Prediction:
     def to_csv(self) -> str:
         """The operations as CSV, one line each, most energy first."""
         header = ["kind", "input_shapes", "precision", "count", "device_time_s", "power_w", "energy_j", "source"]
+        header += ["bound_by", "module_paths"]
         rows = (
             [
                 cost.operation.kind,
@@ -255,200 +256,4 @@ class Prediction:
             ]
             for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0))
         )
-        return table_csv([*header, "bound_by", "module_paths"], rows)
-
-
-@dataclass(frozen=True)
-class NetworkPredictor:
-    """An OperationPredictor with what it takes to compose networks.
-
-    Args:
-        name: Where it comes from, such as "a30/forest-inference".
-        operations: Predicts single operations.
-        host: Host cost inside a network.
-        composition: Which composition was better on networks that were left out.
-        network_errors: Errors on networks that were left out; None where none was measured.
-        any_gpu: Whether it is one for GPUs and clocks that were not measured; its errors come from such.
-    """
-
-    name: str
-    operations: PredictsOperations
-    host: HostModel
-    composition: Composition = "overlap"
-    network_errors: NetworkCalibration | None = None
-    any_gpu: bool = False
-
-    def predict(
-        self,
-        network: Network,
-        clock_mhz: float | None = None,
-        power_limit_w: float | None = None,
-        *,
-        composition: str | None = None,
-        strict: bool = False,
-    ) -> Prediction:
-        """Predict one iteration of a network.
-
-        Args:
-            network: Operations of this predictor's mode.
-            clock_mhz: Graphics clock; None for the GPU's default.
-            power_limit_w: Power cap; None for the board's default.
-            composition: "overlap" or "sum"; None for the one that was better on networks left out.
-            strict: Raise where an operation is not covered.
-
-        Raises:
-            InputError: Another mode, a clock or a cap that the GPU cannot hold, an unknown composition, or a network
-                of which nothing is covered.
-            UncoveredError: Strict, and some operations are not covered.
-        """
-        return self.prepared(network, power_limit_w).at(clock_mhz, composition=composition, strict=strict)
-
-    def prepared(self, network: Network, power_limit_w: float | None = None) -> PreparedNetwork:
-        """A network with everything found out that no clock changes: what to ask when several clocks are wanted.
-
-        Args:
-            network: Operations of this predictor's mode.
-            power_limit_w: Power cap; None for the board's default.
-
-        Raises:
-            InputError: A cap that the GPU cannot hold.
-        """
-        from .prepared import PreparedNetwork
-
-        return PreparedNetwork(self, network, self.operations.gpu.checked_power_limit_w(power_limit_w))
-
-    def summary(
-        self,
-        network: Network,
-        predictions: OperationPredictions,
-        totals: Totals,
-        clock_mhz: float,
-        power_limit_w: float,
-        composition: str,
-    ) -> Prediction:
-        """A prediction whose operations are left out, and which holds the clock that is asked for.
-
-        Args:
-            network: What was predicted.
-            predictions: Its operations; for what is covered.
-            totals: What they come to.
-            clock_mhz: Asked for.
-            power_limit_w: Power cap.
-            composition: How the totals were made.
-        """
-        gpu = self.operations.gpu
-        spread = self._spread(network, predictions, composition, clock_mhz, power_limit_w)
-        return Prediction(
-            network=network.name,
-            input_shape=network.input_shape,
-            mode=network.mode,
-            gpu=gpu.name,
-            clock_mhz=clock_mhz,
-            predictor=self.name,
-            composition="overlap" if composition == "overlap" else "sum",
-            time_s=totals.time_s,
-            energy_j=totals.energy_j,
-            device_time_s=totals.device_time_s,
-            host_time_s=totals.host_time_s,
-            power_limit_w=power_limit_w,
-            held_clock_mhz=clock_mhz,
-            operations=(),
-            spread=spread,
-            notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w, spread)),
-            idle_power_w=power_range_w(gpu, power_limit_w)[0],
-        )
-
-    def _spread(
-        self,
-        network: Network,
-        predictions: OperationPredictions,
-        composition: str,
-        clock_mhz: float,
-        power_limit_w: float,
-    ) -> NetworkSpread | None:
-        if self.network_errors is None or composition not in self.network_errors.scores:
-            return None
-        if self._filled(network):
-            return None  # its errors are those of what was measured
-        as_measured = self.any_gpu or self._is_default(clock_mhz, power_limit_w)
-        return NetworkSpread(
-            networks=self.network_errors,
-            composition=composition,
-            operations=predictions.spread if self.network_errors.difficulties else None,
-            counts=np.array([entry.count for entry in network], dtype=float),
-            predictions=predictions,
-            measured_mhz=None if as_measured else float(self.operations.gpu.boost_clock_mhz),
-        )
-
-    def _is_default(self, clock_mhz: float, power_limit_w: float) -> bool:
-        gpu = self.operations.gpu
-        return clock_mhz == gpu.boost_clock_mhz and power_limit_w == gpu.power_limit_w
-
-    def bounds(self, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
-        """What decides the time of each operation; see `OperationCost.bound_by`."""
-        known = [source != "missing" for source in predictions.source]
-        some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
-        by_line = iter(roofline(some, self.operations.gpu, clock_mhz).bounds)
-        # (a missing operation has no device time, and no bound that anybody could know)
-        on_device = predictions.device_time_s >= predictions.host_time_s + self.host.offset_s
-        for is_known, longer in zip(known, on_device.tolist(), strict=True):
-            bound = next(by_line) if is_known else "launch"
-            yield bound if longer else "launch"
-
-    def refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
-        """Refuse a network of which nothing is covered; a strict one of which anything is not.
-
-        Raises:
-            InputError, UncoveredError: See `predict`.
-        """
-        missing = [
-            operation
-            for operation, source in zip(predictions.operations, predictions.source, strict=True)
-            if source == "missing"
-        ]
-        shown = "; ".join(map(repr, missing[:3])) + (f"; and {len(missing) - 3} more" if len(missing) > 3 else "")
-        if len(missing) == len(predictions.operations):
-            raise InputError(
-                f"{self.name} covers none of these operations",
-                given=shown,
-                allowed=self._coverage(),
-                hint="choose another precision or GPU",
-            )
-        if missing and strict:
-            raise UncoveredError(
-                f"{len(missing)} operations are not covered by {self.name}",
-                given=shown,
-                allowed=self._coverage(),
-                hint="without strict they are left out of the totals and listed",
-            )
-
-    def _coverage(self) -> str:
-        return ", ".join(self.operations.coverage)
-
-    def _filled(self, network: Network) -> tuple[str, ...]:
-        """Kinds and precisions that the GPU's own predictor lacks."""
-        if not isinstance(self.operations, FilledPredictor):
-            return ()
-        return self.operations.filled(network.operations)
-
-    def _notes(
-        self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float, spread: NetworkSpread | None
-    ) -> Iterator[str]:
-        if self.any_gpu:
-            yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
-        elif not self._is_default(clock_mhz, power_limit_w):
-            yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
-        if filled := self._filled(network):
-            more = f" and {len(filled) - _SHOWN} more" if len(filled) > _SHOWN else ""
-            shown = ", ".join(filled[:_SHOWN]) + more
-            yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
-        if not self.host.learned:
-            yield "no network was measured on this GPU: host cost taken from the A30"
-        if spread is None:
-            yield "no interval: no errors on networks are known"
-        elif spread.far_outside:
-            yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
-        dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]
-        if dropped:
-            names = ", ".join(f"{d.count} x {d.name}" for d in dropped)
-            yield f"left out by the extraction: {names}"
+        return table_csv(header, rows)

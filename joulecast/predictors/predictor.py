@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError
 from ..hardware import GPU
-from ..notebook import Picture
 from ..operation_list import OperationList
-from ..operations import Operation
+from ..operations import PRECISIONS, Operation
 from .batches import in_batches
+from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration
-from .intervals.spread import OperationIntervals, OperationSpread, power_range_w, within_range
+from .intervals.spread import OperationSpread, power_range_w
+from .operation_predictions import OperationPredictions
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
 from .physics.clock import Work, measured_work
+from .physics.energy import PRIOR_ENERGY, static_power_w
 from .physics.features import FEATURE_NAMES, FloatArray, Roofline, features, numbers_of
-from .physics.least_times import PRIOR_ENERGY, static_power_w
-
-Source = Literal["measured", "modelled", "missing"]
 
 INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
 """What a regressor gets: the features, and the baseline's loop time alone and over its host time."""
@@ -34,166 +31,12 @@ _LEAST_S = 1e-15
 Found = TypeVar("Found")
 
 
-class PredictsOperations(Protocol):
-    """What every predictor does, on one GPU and in one mode."""
-
-    @property
-    def gpu(self) -> GPU:
-        """Where it predicts."""
-        ...
-
-    @property
-    def mode(self) -> str:
-        """Inference or training."""
-        ...
-
-    @property
-    def coverage(self) -> tuple[str, ...]:
-        """What it covers, in words."""
-        ...
-
-    def predict(
-        self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
-    ) -> OperationPredictions:
-        """Predict single operations at a graphics clock under a power cap; None for the GPU's defaults.
-
-        Raises:
-            InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
-        """
-        ...
-
-    def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """The same operations as parts of one network: what is known of it beyond its parts.
-
-        Args:
-            predictions: What `predict` said of all its operations.
-            counts: Calls of each.
-        """
-        ...
-
-
-Regressor = Callable[[NDArray[np.float32]], FloatArray]
-"""Maps a matrix of shape (operations, len(INPUT_NAMES)) to one value per operation."""
-
-
-@dataclass(frozen=True)
-class OperationPredictions:
-    """Times and energies of operations as arrays, one value per operation; NaN where missing.
-
-    Args:
-        operations: What was predicted.
-        time_s: Seconds per call when the operation runs alone in a loop, as `torch.utils.benchmark` shows it.
-        power_w: Mean board power of that loop.
-        energy_j: Joules per call of that loop.
-        device_time_s: Seconds that the GPU works; less than time_s where the loop waits for the host.
-        dynamic_energy_j: Joules above static power; they do not depend on the host.
-        host_time_s: Seconds that launching the operation takes in a loop.
-        source: measured (the predictor was trained on this very operation, at this clock), modelled, or missing.
-        static_power_w: Board power while the GPU waits with its clocks up.
-        held_clock_mhz: The clock that each runs at: the one asked for, or less where the power cap bites.
-        work: What takes them to other clocks and caps, NaN where missing; None where the predictor knows no such law.
-        spread: What is known of their errors; None where nothing is.
-        power_range_w: Least and most that the board can draw.
-    """
-
-    operations: tuple[Operation, ...]
-    time_s: FloatArray
-    power_w: FloatArray
-    energy_j: FloatArray
-    device_time_s: FloatArray
-    dynamic_energy_j: FloatArray
-    host_time_s: FloatArray
-    source: tuple[Source, ...]
-    static_power_w: float
-    held_clock_mhz: FloatArray
-    work: Work | None = field(default=None, repr=False)
-    spread: OperationSpread | None = field(default=None, repr=False)
-    power_range_w: tuple[float, float] = (0.0, math.inf)
-
-    def interval(self, level: float = 0.9) -> OperationIntervals | None:
-        """Intervals of time, power and energy from errors on operations that were held out; None if none are known.
-
-        Those errors are of the same family of operations, bound by the same (host or GPU) and about as far from the
-        operations that were measured. At another clock than the one that was measured intervals are wider, by what
-        another GPU's networks showed.
-
-        Args:
-            level: Share of such operations that should lie within, above 0 and below 1.
-
-        Raises:
-            InputError: The level is not between 0 and 1, or too high for the number of errors.
-        """
-        if self.spread is None:
-            return None
-        factors = {quantity: np.exp(half) for quantity, half in self.spread.log_errors(self, level).items()}
-        values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j}
-        low_high = {name: (value / factors[name], value * factors[name]) for name, value in values.items()}
-        low, high = low_high["power"]
-        power_w = within_range(low, self.power_w, high, self.power_range_w)
-        return OperationIntervals(level, low_high["time"], power_w, low_high["energy"])
-
-    @property
-    def far_outside(self) -> NDArray[np.bool_]:
-        """Operations so far from all that were measured that hardly any error is known; False where nobody can tell."""
-        if self.spread is None:
-            return np.zeros(len(self.operations), dtype=bool)
-        return self.spread.far_outside(self.operations)
-
-    @property
-    def host_bound(self) -> NDArray[np.bool_]:
-        """Where launching takes longer than the GPU's work."""
-        return self.device_time_s < self.host_time_s
-
-    def _repr_html_(self) -> str:
-        from .operation_html import predictions_html
-
-        return predictions_html(self)
-
-    def plot(self) -> Picture:
-        """The energy of each operation, as a picture that Jupyter shows and `save` writes."""
-        from .operation_html import predictions_plot
-
-        return predictions_plot(self)
-
-    def times(self, device: float, energy: float) -> OperationPredictions:
-        """The same with device times and dynamic energies times a factor each; loops stay as they are."""
-        if (device, energy) == (1.0, 1.0):
-            return self
-        device_s, dynamic_j = device * self.device_time_s, energy * self.dynamic_energy_j
-        work = None if self.work is None else self.work.scaled_by(device, energy)
-        return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
-
-    def together(
-        self, counts: FloatArray, host_time_s: FloatArray, clock_mhz: float, power_limit_w: float
-    ) -> OperationPredictions:
-        """The same operations in one network: at the one clock that the power cap allows for their mix.
-
-        Args:
-            counts: Calls of each.
-            host_time_s: Seconds that the host needs for a call of each, in the network.
-            clock_mhz: The clock that is asked for.
-            power_limit_w: The cap.
-        """
-        if self.work is None:
-            return self
-        static = self.static_power_w / static_power_w(self.work.gpu, clock_mhz)
-        host_s = float(np.nansum(counts * host_time_s))
-        held = float(self.work.held_together_mhz(counts, clock_mhz, power_limit_w, host_s, static))
-        device_s, dynamic_j = self.work.at(held)
-        return replace(
-            self,
-            device_time_s=device_s,
-            dynamic_energy_j=dynamic_j,
-            held_clock_mhz=np.minimum(held, self.work.most_mhz),
-            static_power_w=static * static_power_w(self.work.gpu, held),
-        )
-
-
 def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found]) -> list[Found]:
     """A value for each operation that follows from its kind and precision; asked for those that occur."""
-    keys = [(operation.kind, operation.precision) for operation in operations]
-    known = {key: value(operation) for key, operation in dict(zip(keys, operations, strict=True)).items()}
-    return [known[key] for key in keys]
+    n = numbers_of(operations)
+    _, firsts, places = np.unique(n.kind * len(PRECISIONS) + n.precision, return_index=True, return_inverse=True)
+    known = [value(operations[first]) for first in firsts.tolist()]
+    return [known[place] for place in places.tolist()]
 
 
 def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
@@ -253,9 +96,7 @@ class OperationPredictor:
             InputError: An operation of another mode, or a clock or a cap that the GPU cannot hold.
         """
         operations = OperationList.of(operations)
-        for operation in operations:
-            if operation.mode != self.mode:
-                raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
+        require_mode(operations, self.mode)
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         groups = _by_kind(operations, self._group)
         covered = np.array([group is not None for group in groups], dtype=bool)

@@ -17,11 +17,13 @@ import numpy as np
 from ..errors import InputError
 from ..networks import Network
 from .any_gpu.predictor import AnyGpuPredictor
-from .composition import Totals, compose, plain_sum
+from .composition import Totals, compose, counts_of, plain_sum
+from .first_layer import as_parts
+from .network_predictor import NetworkPredictor
+from .operation_predictions import OperationPredictions, Source
+from .physics.energy import static_power_w
 from .physics.features import FloatArray
-from .physics.least_times import static_power_w
-from .prediction import COMPOSITIONS, Bound, NetworkPredictor, OperationCost, Prediction
-from .predictor import OperationPredictions, Source
+from .prediction import COMPOSITIONS, Bound, OperationCost, Prediction
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,18 @@ class PreparedNetwork:
         predictor: Of a GPU and mode.
         network: Operations of that mode.
         power_limit_w: Power cap.
+        notes: What to keep in mind about the network on this GPU, beside what its predictor says.
     """
 
     predictor: NetworkPredictor
     network: Network
     power_limit_w: float
+    notes: tuple[str, ...] = ()
 
     @cached_property
     def counts(self) -> FloatArray:
         """Calls of each operation per iteration."""
-        return np.array([entry.count for entry in self.network], dtype=float)
+        return counts_of(self.network)
 
     @cached_property
     def at_default(self) -> OperationPredictions:
@@ -95,7 +99,7 @@ class PreparedNetwork:
             found = operations.uncapped(self.network.operations)
         else:
             found = operations.predict(self.network.operations, None, self.power_limit_w)
-        return operations.in_network(found, self.counts)
+        return as_parts(self.network, operations.in_network(found, self.counts))
 
     @cached_property
     def static(self) -> float:
@@ -140,7 +144,8 @@ class PreparedNetwork:
             totals = plain_sum(counts, predictions)
         told = predictor.summary(self.network, predictions, totals, clock, cap_w, chosen)
         costs = Costs.made(counts, predictions, totals, predictor.bounds(predictions, clock))
-        return replace(told, held_clock_mhz=_held_mhz(counts, predictions, clock)), costs
+        held_mhz = _held_mhz(counts, predictions, clock)
+        return replace(told, held_clock_mhz=held_mhz, notes=(*told.notes, *self.notes)), costs
 
     def _in_network(self, clock_mhz: float) -> OperationPredictions:
         """The operations before they settle at one clock; of loops, which networks do not ask for, those at default."""
@@ -150,7 +155,7 @@ class PreparedNetwork:
         if found.work is None:  # (a predictor without the clock law)
             operations = self.predictor.operations
             there = operations.predict(self.network.operations, clock_mhz, self.power_limit_w)
-            return operations.in_network(there, self.counts)
+            return as_parts(self.network, operations.in_network(there, self.counts))
         static_w = self.static * float(static_power_w(gpu, clock_mhz))
         return replace(found, source=self._source_elsewhere, static_power_w=static_w)
 

@@ -134,8 +134,12 @@ def _from_json(path: Path, input_shape: Any, cache_length: int | None, options: 
     """A network, or a configuration of transformers: config.json."""
     try:
         content = json.loads(path.read_text())
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+    except OSError as error:
         raise InputError("this file cannot be read", given=str(path), hint=str(error)) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(
+            "this file is no JSON", given=f"{path}: {error}", hint="`joulecast extract MODEL SHAPE --json` writes one"
+        ) from error
     if isinstance(content, dict) and "model_type" in content and "operations" not in content:
         _needs_torch(str(path))
         return _configured(content, Inputs.of(input_shape), cache_length, options)

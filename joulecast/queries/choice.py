@@ -8,6 +8,7 @@ from typing import Any
 
 from ..notebook import Picture
 from ..predictors.prediction import Interval
+from ..units import si
 
 LEVEL = 0.9
 """Of the intervals of choices."""
@@ -89,6 +90,13 @@ class Choice:
         """Joules per sample; None where the batch size is not known."""
         return None if self.batch_size is None else self.energy_j / self.batch_size
 
+    def __str__(self) -> str:
+        samples = "" if self.batch_size is None else f", batch {self.batch_size}"
+        return (
+            f"{self.alias} at {self.clock_mhz:g} MHz, {self.precision}{samples}, {self.mode}: "
+            f"{si(self.time_s, 's')}, {si(self.power_w, 'W')}, {si(self.energy_j, 'J')}"
+        )
+
     def _repr_html_(self) -> str:
         from .choice_html import choice_html
 
@@ -153,6 +161,9 @@ class Choices(list[Choice]):
     def __init__(self, choices: Iterable[Choice] = (), left_out: tuple[LeftOut, ...] = ()) -> None:
         super().__init__(choices)
         self.left_out = left_out
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self)) or "no choice"
 
     def _repr_html_(self) -> str:
         from .choice_html import choices_html

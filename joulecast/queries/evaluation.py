@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 from ..hardware import GPU
 from ..networks import Network
-from ..predictors.any_gpu.predictor import AnyGpuPredictor, Learned
+from ..predictors.any_gpu.predictor import AnyGpuPredictor
+from ..predictors.contract import Correction
+from ..predictors.network_predictor import NetworkPredictor
 from ..predictors.over_clocks import OverClocks, predict_over_clocks
 from ..predictors.physics.features import FloatArray
-from ..predictors.prediction import NetworkPredictor
 from .memory import MemoryNeed
 from .question import Variant
 
@@ -60,10 +61,10 @@ class Curve:
 
 def foresee(predictors: Iterable[NetworkPredictor], network: Network) -> None:
     """Let predictors for any GPU look at a network on all their GPUs at once, before it is asked for on each."""
-    by_learned: dict[int, tuple[Learned, list[GPU]]] = {}
+    by_learned: dict[int, tuple[Correction, list[GPU]]] = {}
     for predictor in predictors:
         operations = predictor.operations
-        if isinstance(operations, AnyGpuPredictor) and isinstance(operations.learned, Learned):
+        if isinstance(operations, AnyGpuPredictor):
             by_learned.setdefault(id(operations.learned), (operations.learned, []))[1].append(operations.gpu)
     for learned, gpus in by_learned.values():
         learned.foresee(network.operations, gpus)

@@ -53,6 +53,13 @@ def usable_bytes(gpu: GPU) -> int:
     return gpu.memory_bytes * 15 // 16 if corrects else gpu.memory_bytes
 
 
+def shortage(need: MemoryNeed, gpu: GPU) -> str | None:
+    """How much a GPU lacks, in words: "needs 30.1 GiB of memory, has 24.0 GiB"; None where the job fits."""
+    if need.fits(gpu):
+        return None
+    return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
+
+
 def memory_need(network: Network) -> MemoryNeed:
     """Estimate the device memory of one iteration of a network."""
     weights = sum(_weights_bytes(entry) for entry in network)

@@ -9,15 +9,16 @@ import numpy as np
 
 from ..errors import InputError
 from ..hardware import GPU
+from ..predictors.network_predictor import NetworkPredictor
 from ..predictors.physics.features import FloatArray
-from ..predictors.prediction import Interval, NetworkPredictor, Prediction
+from ..predictors.prediction import Interval, Prediction
 from ..zoo import find_predictor
 from ..zoo.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
 from .evaluation import Curve, curve, foresee
-from .memory import MemoryNeed, memory_need, usable_bytes
+from .memory import MemoryNeed, memory_need, shortage, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
 from .sweep import Sweep
@@ -209,8 +210,8 @@ def _reason_against(
         return error.what.removeprefix(gpu.name).strip()
     if not len(clocks):
         return f"holds {gpu.min_clock_mhz} to {gpu.max_clock_mhz} MHz"
-    if not need.fits(gpu):
-        return f"needs {need.total_bytes / 2**30:.1f} GiB of memory, has {usable_bytes(gpu) / 2**30:.1f} GiB"
+    if lacking := shortage(need, gpu):
+        return lacking
     if tariff.has_prices and tariff.hourly(gpu.name) is None:
         return "has no price per hour"
     return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
@@ -59,7 +59,7 @@ class Sweep:
     input_shape: InputShape | None
     mode: str
     objective: str
-    rows: tuple[Choice, ...]
+    rows: tuple[Choice, ...] = field(repr=False)
     tariff: Tariff
     left_out: tuple[LeftOut, ...] = ()
 
@@ -68,6 +68,10 @@ class Sweep:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def __str__(self) -> str:
+        best = f"; least {self.objective}: {self.best()}" if self.rows else ""
+        return f"{self.job}: {len(self.rows)} choices{best}"
 
     @property
     def job(self) -> str:

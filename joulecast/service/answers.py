@@ -17,8 +17,8 @@ from ..hardware import GPU, gpus
 from ..inputs import InputShape, shape_from_json, shape_to_json
 from ..networks import Dropped, Entry, Network
 from ..predictors.explanation import Explanation
+from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.prediction import Prediction
-from ..predictors.predictor import OperationPredictions
 from ..profiling import named_network, network_of
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of

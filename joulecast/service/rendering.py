@@ -12,7 +12,7 @@ import orjson
 
 from .. import wire
 from ..csv_tables import table_csv
-from ..predictors.predictor import OperationPredictions
+from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices
 from .known import Predicted
 

@@ -13,8 +13,9 @@ from ..operations import MODES, Operation
 from ..predictors.any_gpu.predictor import AnyGpuPredictor
 from ..predictors.composition import HostModel
 from ..predictors.contract import Correction
-from ..predictors.intervals.calibration import Calibration, NetworkCalibration
-from ..predictors.prediction import NetworkPredictor
+from ..predictors.intervals.calibration import Calibration
+from ..predictors.intervals.network_calibration import NetworkCalibration
+from ..predictors.network_predictor import NetworkPredictor
 from .card_values import host_of, name_of
 from .corrections import read_correction, write_correction
 from .files import checked_files, json_bytes, parsed_json, write_files

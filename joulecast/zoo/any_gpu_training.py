@@ -10,7 +10,6 @@ from typing import Any
 
 from ..datasets import Dataset, fingerprint
 from ..operations import Operation
-from ..predictors.any_gpu.boosting import device_rows
 from ..predictors.contract import Correction, Networks
 from ..predictors.evaluation.any_gpu import (
     QUICKLY,
@@ -22,7 +21,7 @@ from ..predictors.evaluation.any_gpu import (
     validate_any_gpu,
 )
 from ..predictors.fitting.any_gpu import fit_on_all
-from ..predictors.measured.device_row import DeviceRow
+from ..predictors.measured.device_rows import DeviceRow, device_rows
 from ..predictors.recipes.recipe import AnyGpuRecipe, predictor_of
 from .any_gpu_entry import AnyGpuCard, save_any_gpu
 from .provenance import git_commit

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
 from ..predictors.filled import FilledPredictor
-from ..predictors.prediction import NetworkPredictor
+from ..predictors.network_predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..resources import shipped
 from .any_gpu_entry import AnyGpuEntry, load_any_gpu
@@ -52,7 +52,7 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
 
         return registry_folder(predictor)
     if predictor is not None and (Path(predictor) / MANIFEST).is_file():
-        return Path(predictor)
+        return Path(predictor).resolve()
     zoo = shipped("zoo")
     if predictor is None:
         own = (entry_name(gpu, name, mode) for name in (DEFAULT_PREDICTOR, "forest"))
@@ -60,7 +60,7 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
         for name in (*own, ANY_GPU_BY_MODE.get(mode, ANY_GPU), ANY_GPU):
             if name in names and (found := pulled_folder(name)):
                 return found
-            if (zoo / name / MANIFEST).is_file():
+            if (zoo / f"{name}/{MANIFEST}").is_file():
                 return zoo / name
     name = entry_name(gpu, DEFAULT_PREDICTOR, mode) if predictor is None else predictor
     if "/" not in name:
@@ -130,7 +130,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> N
         InputError: The predictor named is for another GPU or mode.
     """
     gpu = find_gpu(gpu)
-    folder = _folder(gpu, mode, predictor).resolve()
+    folder = _folder(gpu, mode, predictor)
     found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
     if isinstance(found, AnyGpuEntry):
         return found.on(gpu, mode)

@@ -15,9 +15,11 @@ from typing import Any
 from ..errors import ZooError
 from ..hardware import find_gpu
 from ..operations import Operation
-from ..predictors.intervals.calibration import Calibration, NetworkCalibration
+from ..predictors.intervals.calibration import Calibration
+from ..predictors.intervals.network_calibration import NetworkCalibration
+from ..predictors.network_predictor import NetworkPredictor
 from ..predictors.physics.baseline import Baseline
-from ..predictors.prediction import COMPOSITIONS, NetworkPredictor
+from ..predictors.prediction import COMPOSITIONS
 from ..predictors.predictor import INPUT_NAMES, OperationPredictor
 from ..predictors.regressors.serving import own_regressor, regressor_files
 from .card_values import host_of, name_of

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError, ZooError
 from ..networks import Network
 from ..operations import Operation
-from ..predictors.prediction import NetworkPredictor
+from ..predictors.network_predictor import NetworkPredictor
 from .files import disagreement
 
 GOLDEN_OPERATIONS = 8

@@ -17,8 +17,8 @@ from ..predictors.evaluation.networks import NetworkError, fit_host
 from ..predictors.evaluation.one_gpu import SPLITS, Validation, validate
 from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
 from ..predictors.fitting.one_gpu import fit_own
-from ..predictors.intervals.calibration import NetworkCalibration
 from ..predictors.intervals.closeness import Closeness
+from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.prediction import Composition
 from ..predictors.predictor import OperationPredictor
 from ..predictors.recipes.recipe import OwnRecipe, predictor_of

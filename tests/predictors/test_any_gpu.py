@@ -13,24 +13,24 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.operation_list import OperationList
-from joulecast.predictors.any_gpu.boosting import device_rows, fit_any_gpu
+from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.any_gpu.network_fits import learn_from_networks
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor, Learned
 from joulecast.predictors.composition import HostModel
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.any_gpu import quicker
-from joulecast.predictors.measured.device_row import DeviceRow
-from joulecast.predictors.physics.half_precision import HalfPrecision
-from joulecast.predictors.physics.least_times import (
+from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
+from joulecast.predictors.network_predictor import NetworkPredictor
+from joulecast.predictors.physics.energy import (
     PRIOR_ENERGY,
     EnergyConstants,
-    LeastTimes,
     process_factor,
     relative_voltage,
     static_power_w,
 )
+from joulecast.predictors.physics.half_precision import HalfPrecision
+from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.library import expected_ratio
-from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipes.recipe import BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 

@@ -18,18 +18,12 @@ from joulecast.predictors.evaluation.coverage import chance_range, network_cover
 from joulecast.predictors.evaluation.networks import NetworkError
 from joulecast.predictors.evaluation.operations import OperationErrors, errors_on_repeats
 from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.intervals.calibration import (
-    Calibration,
-    Difficulty,
-    NetworkCalibration,
-    Parts,
-    conformal_error,
-    conformal_rank,
-    variances,
-)
+from joulecast.predictors.intervals.calibration import Calibration
 from joulecast.predictors.intervals.clock_errors import CLOCK_ERRORS
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
-from joulecast.predictors.prediction import NetworkPredictor
+from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
+from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
+from joulecast.predictors.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes.recipe import ForestRecipe
 
 A30 = find_gpu("A30")

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from conftest import simulated_dataset, simulated_gpu
-from joulecast.predictors.any_gpu.boosting import device_rows, inputs_and_targets
+from joulecast.predictors.any_gpu.boosting import inputs_and_targets
 from joulecast.predictors.evaluation.any_gpu import cross_validate
 from joulecast.predictors.evaluation.curves import curves_of, error_by_trees
 from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.fitting.any_gpu import fit_on_all
 from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.measured.device_rows import device_rows
 from joulecast.predictors.recipes.any_gpu import EnsembleRecipe, Member
 from joulecast.predictors.recipes.recipe import BlendRecipe, BoostingRecipe, ForestRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe

@@ -15,11 +15,11 @@ from joulecast.predictors.composition import HostModel, compose, plain_sum
 from joulecast.predictors.evaluation.networks import leave_networks_out
 from joulecast.predictors.evaluation.operations import cross_validate
 from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.intervals.calibration import NetworkCalibration
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration
 from joulecast.predictors.measured.loops import measured_loops
 from joulecast.predictors.measured.transfer import transferred_loops
+from joulecast.predictors.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.features import tiled_roofline
-from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipes.recipe import ForestRecipe
 
 RECIPE = ForestRecipe(trees=16, folds=5)

@@ -13,14 +13,15 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.networks import Network
+from joulecast.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.composition import HostModel
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.measured.device_row import DeviceRow
+from joulecast.predictors.measured.device_rows import DeviceRow
+from joulecast.predictors.network_predictor import NetworkPredictor
 from joulecast.predictors.over_clocks import predict_over_clocks
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
-from joulecast.predictors.prediction import NetworkPredictor
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.predictors.transformer.attentive import Attentive, Reader
 from joulecast.predictors.transformer.encoder import OnnxEncoder
@@ -390,6 +391,23 @@ def test_many_clocks_are_read_once(quick):
     assert len(calls) == 2
     assert over.time_s == pytest.approx([prediction.time_s for prediction in each], rel=1e-6)
     assert over.energy_j == pytest.approx([prediction.energy_j for prediction in each], rel=1e-6)
+
+
+def test_many_gpus_are_read_at_once(quick):
+    operations, calls = tuple(entry.operation for entry in made_networks()[0][2]), []
+
+    def counting(*given):
+        calls.append(len(given[0]))
+        return quick.reader.encoder(*given)
+
+    learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
+    listed, gpus = OperationList(operations), [A30, T4, find_gpu("H100 SXM")]
+    learned.foresee(listed, gpus)
+    found = [learned.factors(listed, gpu) for gpu in gpus]
+    assert calls == [len(gpus) * len(operations)]
+    each = [quick.factors(operations, gpu) for gpu in gpus]
+    assert np.allclose(found, each, rtol=1e-5)
+    assert not np.allclose(each[0], each[1], rtol=1e-3)
 
 
 def test_laws_of_predictions(served):

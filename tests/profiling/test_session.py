@@ -12,10 +12,6 @@ from joulecast.datasets import load
 # PyTorch computes on the CPU; power, clocks and temperature are those of the simulated GPU.
 SCRIPT = """
 import os, sys, time
-from joulecast.profiling import clocks, command, devices, session
-from joulecast.profiling.power import probing
-from joulecast.profiling.power.nvidia_smi import nvidia_smi_sensor
-from joulecast.profiling.power.nvml import nvml_sensor
 
 def power(watts):
     with open(os.environ["FAKE_NVML_SCHEDULE"], "a") as file:
@@ -26,14 +22,18 @@ def load(device, seconds):
     time.sleep(seconds)
     power(80)
 
-probing._STEPS, session._IDLE_S = 1, 2.0
-devices.load = load
-devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
-devices.second_sensor_of = lambda device: nvidia_smi_sensor(0)
-devices.clocks_of = session.clocks_of = lambda device: clocks.Clocks(0)
-
+# (the sampler, a spawned process that imports this file, too, needs none of it)
 if __name__ == "__main__":
-    from joulecast.profiling import collection
+    from joulecast.profiling import clocks, collection, command, devices, session
+    from joulecast.profiling.power import probing
+    from joulecast.profiling.power.nvidia_smi import nvidia_smi_sensor
+    from joulecast.profiling.power.nvml import nvml_sensor
+
+    probing._STEPS, session._IDLE_S = 1, 2.0
+    devices.load = load
+    devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
+    devices.second_sensor_of = lambda device: nvidia_smi_sensor(0)
+    devices.clocks_of = session.clocks_of = lambda device: clocks.Clocks(0)
     collection.clocks_of = devices.clocks_of
     # What happens in the third measurement: the job is terminated, or the GPU falls off the bus.
     lost = os.environ.get("FAKE_NVML_LOST_FILE", "")

@@ -98,7 +98,7 @@ def test_every_model_has_templates_that_are_up_to_date():
     assert sum(path.stat().st_size for path in store.FOLDER.iterdir()) < 3e6
 
 
-@pytest.mark.parametrize("name", ["squeezenet1_1", "vit_base"])
+@pytest.mark.parametrize("name", ["squeezenet1_1", pytest.param("vit_base", marks=pytest.mark.slow)])
 def test_made_again_they_are_the_same(name):
     assert Maker(name).make() == store.load(name)
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,14 +12,11 @@ from numpy.typing import NDArray
 
 from ...datasets import Dataset
 from ...errors import DatasetError, MissingDependencyError
-from ...hardware import GPU, find_gpu
-from ...operations import MODES, Operation
 from ..contract import Networks
-from ..measured.device_row import DeviceRow
-from ..measured.loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
-from ..physics.baseline import group_of
+from ..measured.device_rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
+from ..physics.energy import PRIOR_ENERGY
 from ..physics.features import FloatArray
-from ..physics.least_times import PRIOR_ENERGY, LeastTimes
+from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio
 from ..physics.relative import MACHINE_NAMES, RELATIVE_NAMES, relative_features
 from ..recipes.perceptron import PerceptronRecipe
@@ -28,64 +24,10 @@ from ..recipes.recipe import BoostingRecipe
 from ..regressors.perceptron import Perceptron
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .network_fits import learn_from_networks
-from .predictor import Learned, Range
+from .predictor import Learned
+from .ranges import ratio_ranges
 
-LEAST_ROWS = 100
-"""Device times below which nothing is fitted."""
-
-_CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop without a device time of its own shows the device.
 _MOST_OF_A_KIND = 1000
-_RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind.
-# Seconds that launching takes where no loop tells: A30's machine.
-_USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
-
-
-def device_rows(dataset: Dataset) -> list[DeviceRow]:
-    """What a dataset says of device times: those measured as such, and loops that are clearly bound by the device."""
-    gpu = find_gpu(dataset.card.gpu)
-    measured: dict[Operation, list[float]] = defaultdict(list)
-    powers: dict[Operation, list[float]] = defaultdict(list)
-    for m in dataset.measurements:
-        if m.usable and m.device_time_s is not None:
-            measured[m.operation].append(m.device_time_s)
-            if m.power_usable and m.power_w is not None and m.time_s < 1.5 * m.device_time_s:
-                powers[m.operation].append(m.power_w)
-    rows = [
-        DeviceRow(gpu, operation, median(times), median(powers[operation]) if powers[operation] else None)
-        for operation, times in measured.items()
-    ]
-    for mode in MODES:
-        rows += _from_loops(dataset, gpu, mode, measured.keys())
-    return [row for row in rows if not row.operation.is_identity]
-
-
-def _from_loops(dataset: Dataset, gpu: GPU, mode: str, known: Collection[Operation]) -> Iterator[DeviceRow]:
-    loops = [loop for loop in measured_loops(dataset, mode) if loop.operation not in known]
-    if not any(loop.power_w is not None for loop in loops):
-        return
-    baseline = fit_baseline(loops, gpu, dataset.card.accumulates_gradients)
-    groups = [group_of(loop.operation, gpu) for loop in loops]
-    host_s = baseline.host_s(groups, [loop.method for loop in loops])
-    costs = baseline.device_costs([loop.operation for loop in loops], groups, as_arrays(loops), gpu)
-    for loop, device_s, least_s in zip(loops, costs.time_s.tolist(), host_s.tolist(), strict=True):
-        if loop.time_s > _CLEARLY_DEVICE * least_s:
-            yield DeviceRow(gpu, loop.operation, device_s, loop.power_w)
-
-
-def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
-    """Mode -> kind -> seconds that launching takes in a loop, medians over datasets; "" for kinds that none tells."""
-    result = {}
-    for mode in MODES:
-        by_kind: dict[str, list[float]] = defaultdict(list)
-        for dataset in datasets:
-            loops: list[MeasuredLoop] = measured_loops(dataset, mode)
-            if any(loop.power_w is not None for loop in loops):
-                baseline = fit_baseline(loops, find_gpu(dataset.card.gpu), dataset.card.accumulates_gradients)
-                for group, constants in baseline.groups.items():
-                    by_kind[group.split()[0]].append(constants.host_s[baseline.method])
-        kinds = {kind: median(values) for kind, values in sorted(by_kind.items())}
-        result[mode] = {"": median(kinds.values()) if kinds else _USUAL_HOST_S[mode], **kinds}
-    return result
 
 
 def _trees_elsewhere(recipe: BoostingRecipe) -> Any:
@@ -107,11 +49,8 @@ class _Table(NamedTuple):
 
 def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
     """Rows GPU by GPU, and what is learned from them."""
-    by_gpu: dict[tuple[GPU, str], list[DeviceRow]] = defaultdict(list)
-    for row in rows:
-        by_gpu[row.gpu, row.operation.mode].append(row)
     ordered, inputs, log_ratio, weight = [], [], [], []
-    for (gpu, _), group in by_gpu.items():
+    for (gpu, _), group in rows_by_gpu(rows).items():
         operations = [row.operation for row in group]
         matrix = relative_features(operations, gpu)
         least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))
@@ -168,7 +107,7 @@ def fit_any_gpu(
     few = _thinned(ordered, table, recipe.seed)
     trees = _trees_elsewhere(recipe)
     elsewhere = BoostedRegressor(trees.fit(few.inputs, few.log_ratio, sample_weight=few.weight))
-    ranges = _ranges(ordered, table.log_ratio)
+    ranges = ratio_ranges([row.operation for row in ordered], table.log_ratio)
     host_s = launch_times_s(datasets)
     chips = frozenset(row.gpu.chip for row in ordered)
     learned = Learned(time, elsewhere, chips, ranges, PRIOR_ENERGY, host_s)
@@ -189,19 +128,3 @@ def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptro
     kinds = [place for place, name in enumerate(RELATIVE_NAMES) if name.startswith("kind_")]
     columns = Columns(blurred=[RELATIVE_NAMES.index(name) for name in MACHINE_NAMES], hidden=kinds)
     return fit_perceptron(table.inputs, table.log_ratio, table.weight, recipe, columns, seed)
-
-
-def _ranges(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:
-    ranges: dict[str, Range] = {}
-    for key in (lambda row: row.operation.row.family, lambda row: row.operation.kind):
-        ranges |= _ranges_by(key, rows, log_ratio)
-    return ranges
-
-
-def _ranges_by(key: Callable[[DeviceRow], str], rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, Range]:
-    names = np.array([key(row) for row in rows])
-    found = {}
-    for name in sorted(set(names.tolist())):
-        low, high = np.quantile(log_ratio[names == name], _RANGE)
-        found[name] = (float(low), float(high))
-    return found

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Self
 
 import numpy as np
 
 from ...hardware import GPU
+from ...operation_list import OperationList
 from ...operations import MODES, Operation
 from ..contract import Correction
+from ..physics.energy import EnergyConstants
 from ..physics.features import FloatArray
-from ..physics.least_times import EnergyConstants
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ class Ensemble:
         """See `Correction.factors`."""
         time, energy = self._mean(lambda member: np.array(member.factors(operations, gpu, capped=capped)))
         return time, energy
+
+    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `Correction.foresee`."""
+        asked = tuple(gpus)
+        for member in self.members:
+            member.foresee(operations, asked)
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `Correction.in_network`."""

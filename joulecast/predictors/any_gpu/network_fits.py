@@ -8,24 +8,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ...datasets import NetworkMeasurement
 from ...errors import MissingDependencyError
 from ...hardware import GPU
+from ...networks import Network
+from ..composition import LEAST_HOST_S, counts_of
 from ..contract import Networks, launch_s
-from ..measured.device_row import DeviceRow
+from ..measured.device_rows import AT_CAP, DeviceRow
 from ..physics.baseline import smooth_max
+from ..physics.energy import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.features import FloatArray
 from ..physics.half_precision import HalfPrecision, half_groups
-from ..physics.least_times import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, LeastTimes, static_power_w
+from ..physics.least_times import LeastTimes
 from .predictor import Learned
 
-_AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
 _LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
-_LEAST_HOST_S = 5e-6  # A kernel launch alone takes about this long.
 # Standard deviations: of a network's log time, of the logarithms of HalfPrecision, of host seconds per call. What moves
 # bytes moves those of fp16 as fast as those of fp32, and the lists of the networks at hand lack some of it (copies for
 # attention heads), so little of what they take longer is said by that. (Left free, it becomes 0.26 instead of 0.16.)
@@ -72,7 +73,7 @@ def fit_half_precision(learned: Learned, networks: Networks) -> HalfPrecision:
 
     What the host needs for a call in such a network is fitted along, and forgotten: `HostModel` learns it.
     """
-    some = [n for n in networks if half_groups([entry.operation for entry in n[2]]).any()]
+    some = [n for n in networks if half_groups(n[2].operations).any()]
     if not some:
         return HalfPrecision()
     same = Counter(_alike(*n) for n in some)
@@ -90,15 +91,15 @@ def fit_half_precision(learned: Learned, networks: Networks) -> HalfPrecision:
     return HalfPrecision(product, convolution, other)
 
 
-def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Any) -> tuple[str, str, str]:
+def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Network) -> tuple[str, str, str]:
     return gpu.name, measurement.network, measurement.precision
 
 
-def _timed(learned: Learned, gpu: GPU, measurement: NetworkMeasurement, network: Any) -> _Network:
-    operations = [entry.operation for entry in network]
+def _timed(learned: Learned, gpu: GPU, measurement: NetworkMeasurement, network: Network) -> _Network:
+    operations = network.operations
     works = np.array([not operation.is_identity for operation in operations], dtype=float)
     return _Network(
-        counts=np.array([entry.count for entry in network], dtype=float),
+        counts=counts_of(network),
         least_s=LeastTimes.of(operations, gpu, measurement.clock_mhz or float(gpu.boost_clock_mhz)).time_s * works,
         ratio=learned.ratio(operations, gpu, capped=False),
         host_s=launch_s(operations, measurement.mode, learned.host_s),
@@ -111,7 +112,7 @@ def _network_s(network: _Network, x: FloatArray) -> float:
     product, convolution, other = network.groups
     ratio = np.where(product > 0, np.exp(x[0]), network.ratio * np.exp(x[1] * convolution + x[2] * other))
     device_s = float(network.counts @ (network.least_s * ratio))
-    host_s = float(network.counts @ np.maximum(network.host_s + x[3] * _HOST_SPREAD_S, _LEAST_HOST_S))
+    host_s = float(network.counts @ np.maximum(network.host_s + x[3] * _HOST_SPREAD_S, LEAST_HOST_S))
     return float(smooth_max(device_s, host_s))
 
 
@@ -147,20 +148,18 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned
 def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> _Powers | None:
     found: list[tuple[FloatArray, float, float, float]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
-        mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < _AT_CAP * gpu.power_limit_w]
+        mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < AT_CAP * gpu.power_limit_w]
         if not mine:
             continue
-        operations, device_s = [row.operation for row in mine], np.array([row.device_s for row in mine])
-        clock = float(gpu.boost_clock_mhz)
-        paid = EnergyConstants.parts(operations, device_s, gpu, clock) / device_s[:, None]
+        clock, device_s = float(gpu.boost_clock_mhz), np.array([row.device_s for row in mine])
+        paid = EnergyConstants.parts([row.operation for row in mine], device_s, gpu, clock) / device_s[:, None]
         for row, part in zip(mine, paid, strict=True):
             found.append((part, row.power_w or 0.0, static_power_w(gpu, clock), _LOOPS_COUNT))
     for gpu, measurement, network in networks:
-        if measurement.clock_mhz is None and measurement.power_w > _AT_CAP * gpu.power_limit_w:
+        if measurement.clock_mhz is None and measurement.power_w > AT_CAP * gpu.power_limit_w:
             continue
         clock = measurement.clock_mhz or float(gpu.boost_clock_mhz)
-        operations = [entry.operation for entry in network]
-        counts = np.array([entry.count for entry in network], dtype=float)
+        operations, counts = network.operations, counts_of(network)
         device_s = LeastTimes.of(operations, gpu, clock).time_s
         device_s = device_s * learned.ratio(operations, gpu, capped=False)
         # No more than was measured: what the GPU does in that time is what draws the power.

@@ -16,24 +16,23 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InputError
 from ...hardware import GPU
 from ...kinds import KINDS
 from ...operation_list import OperationList
 from ...operations import Operation
 from ..batches import in_batches
-from ..contract import Correction, host_times, launch_s
+from ..contract import Correction, Regressor, host_times, launch_s, require_mode
 from ..formats.numbers import number
 from ..intervals.calibration import Calibration
 from ..intervals.spread import OperationSpread, power_range_w
+from ..operation_predictions import OperationPredictions
 from ..physics.baseline import smooth_max
 from ..physics.clock import Work
-from ..physics.features import FloatArray
+from ..physics.energy import EnergyConstants, static_power_w
+from ..physics.features import FloatArray, numbers_of
 from ..physics.half_precision import HalfPrecision, seen_as
-from ..physics.least_times import EnergyConstants, static_power_w
 from ..physics.library import expected_ratio
 from ..physics.relative import RELATIVE_NAMES, relative_features
-from ..predictor import OperationPredictions, Regressor
 
 Range = tuple[float, float]
 
@@ -114,12 +113,7 @@ class Learned:
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
     def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """Have operations looked at for many GPUs at once: an operation takes much the same way through trees on all.
-
-        Args:
-            operations: In precisions that all these GPUs have; the list remembers for `ratio`.
-            gpus: Where they will be asked for.
-        """
+        """See `Correction.foresee`: an operation takes much the same way through trees on all GPUs."""
         found = operations.derived(_foreseen)
         by_regressor: dict[Regressor, list[GPU]] = {}
         for gpu in gpus:
@@ -222,12 +216,9 @@ class AnyGpuPredictor:
 
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)
-        for operation in operations:
-            if operation.mode != self.mode:
-                raise InputError(f"this predictor is for {self.mode}", given=repr(operation), allowed=self.mode)
-        covered = np.array(
-            [o.precision == "tf32" or o.precision in self.gpu.peak_flops for o in operations], dtype=bool
-        )
+        require_mode(operations, self.mode)
+        has = {"tf32", *self.gpu.peak_flops}
+        covered = np.array([operation.precision in has for operation in operations], dtype=bool)
         values = np.full((6, len(operations)), np.nan)
         work = None
         if covered.any():
@@ -244,7 +235,7 @@ class AnyGpuPredictor:
             device_time_s=device_s,
             dynamic_energy_j=dynamic_j,
             host_time_s=host_s,
-            source=tuple("modelled" if known else "missing" for known in covered),
+            source=tuple("modelled" if known else "missing" for known in covered.tolist()),
             static_power_w=static_power_w(self.gpu, clock),
             held_clock_mhz=held_mhz,
             work=work,
@@ -255,7 +246,7 @@ class AnyGpuPredictor:
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
         """What operations cost at the default clock, all of them covered; see clock.py and `Correction.factors`."""
         ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
-        works = np.array([not operation.is_identity for operation in operations], dtype=float)
+        works = 1.0 - numbers_of(operations).is_identity
         clock = float(self.gpu.boost_clock_mhz)
         return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
 
@@ -263,11 +254,11 @@ class AnyGpuPredictor:
         held_mhz = work.held_mhz(clock, cap_w)
         # The loops that were learned from ran under their caps, and too shortly to throttle as networks do: what
         # the default clock and cap let each hold counts as that clock.
-        default = float(self.gpu.boost_clock_mhz)
-        top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0) if np.isfinite(cap_w) else default
-        device_s, _ = work.at(default * held_mhz / top_mhz)
-        dynamic_j = work.at(held_mhz)[1]
+        device_s, dynamic_j = work.at(held_mhz)
         if np.isfinite(cap_w):  # (no cap times no time is no number)
+            default = float(self.gpu.boost_clock_mhz)
+            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0)
+            device_s, _ = work.at(default * held_mhz / top_mhz)
             allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
             dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
         host_s = launch_s(operations, self.mode, self.learned.host_s)

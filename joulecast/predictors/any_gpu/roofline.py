@@ -6,16 +6,17 @@ launching takes what it takes on the A30's machine. Nothing is learned, so any m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ...hardware import GPU
+from ...operation_list import OperationList
 from ...operations import Operation
+from ..measured.device_rows import launch_times_s
+from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 from ..physics.features import FloatArray
-from ..physics.least_times import PRIOR_ENERGY, EnergyConstants
-from .boosting import launch_times_s
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Roofline:
     ) -> tuple[FloatArray, FloatArray]:
         """One for everything."""
         return np.ones(len(operations)), np.ones(len(operations))
+
+    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `Correction.foresee`; there is nothing to look at."""
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `Correction.in_network`; a network is its parts."""

@@ -17,17 +17,18 @@ import numpy as np
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import GPU
 from ...networks import Network
-from ..any_gpu.boosting import device_rows, inputs_and_targets
+from ..any_gpu.boosting import inputs_and_targets
 from ..any_gpu.predictor import AnyGpuPredictor, Learned
 from ..composition import HostModel, counts_of, plain_sum
 from ..contract import Correction, Networks
+from ..first_layer import as_parts
 from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
-from ..measured.device_row import DeviceRow
+from ..measured.device_rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
+from ..network_predictor import NetworkPredictor
+from ..operation_predictions import OperationPredictions
 from ..physics.features import FloatArray
 from ..physics.least_times import LeastTimes
-from ..prediction import NetworkPredictor
-from ..predictor import OperationPredictions
 from ..recipes.recipe import AnyGpuRecipe
 from ..regressors.xgboost_model import BoostedRegressor
 from .calibrating import KEPT, thinned
@@ -300,7 +301,7 @@ def fit_hosts(learned: Correction, networks: Networks) -> dict[str, HostModel]:
 
 
 def _predictions(predictor: AnyGpuPredictor, network: Network, clock_mhz: float | None) -> OperationPredictions:
-    return predictor.predict([entry.operation for entry in network], clock_mhz)
+    return as_parts(network, predictor.predict(network.operations, clock_mhz))
 
 
 def network_errors(

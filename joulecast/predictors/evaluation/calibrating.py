@@ -11,19 +11,9 @@ from numpy.typing import NDArray
 
 from ...datasets import NetworkMeasurement
 from ...operations import Operation
-from ..intervals.calibration import (
-    MEASURED,
-    NETWORK_QUANTITIES,
-    QUANTITIES,
-    SCALED_POWER,
-    STAND_IN,
-    Calibration,
-    Difficulty,
-    ErrorGroup,
-    NetworkCalibration,
-    PowerUnits,
-)
+from ..intervals.calibration import MEASURED, QUANTITIES, SCALED_POWER, STAND_IN, Calibration, ErrorGroup, PowerUnits
 from ..intervals.closeness import Closeness
+from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
 from ..physics.features import FloatArray
 from .networks import NetworkError
 from .operations import OperationErrors

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ..intervals.calibration import NETWORK_QUANTITIES, QUANTITIES, Calibration, conformal_error, conformal_rank
+from ..intervals.calibration import QUANTITIES, Calibration
 from ..intervals.closeness import Closeness
+from ..intervals.conformal import conformal_error, conformal_rank
+from ..intervals.network_calibration import NETWORK_QUANTITIES
 from ..intervals.spread import within_range
 from ..measured.splits import fold_of
 from ..physics.features import FloatArray

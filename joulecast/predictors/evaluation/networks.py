@@ -13,13 +13,15 @@ from ...hardware import find_gpu
 from ...networks import Network
 from ...operations import Operation
 from ..composition import HostModel, compose, counts_of, plain_sum
+from ..first_layer import as_parts
 from ..fitting.one_gpu import fit_own
-from ..intervals.calibration import Parts
 from ..intervals.closeness import Closeness
+from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
+from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..physics.features import FloatArray
-from ..predictor import OperationPredictions, OperationPredictor
+from ..predictor import OperationPredictor
 from ..recipes.recipe import OwnRecipe
 from .metrics import absolute_errors
 from .operations import OperationErrors, errors_on
@@ -93,8 +95,8 @@ class NetworkError:
 
 
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
-    """Counts and predictions of a network's operations."""
-    return counts_of(network), predictor.predict([entry.operation for entry in network])
+    """Counts and predictions of a network's operations, as its parts."""
+    return counts_of(network), as_parts(network, predictor.predict(network.operations))
 
 
 def fit_host(

@@ -13,8 +13,9 @@ from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...networks import Network
 from ..fitting.one_gpu import LEAST_OPERATIONS
-from ..intervals.calibration import Calibration, NetworkCalibration
+from ..intervals.calibration import Calibration
 from ..intervals.closeness import Closeness
+from ..intervals.network_calibration import NetworkCalibration
 from ..intervals.spread import power_range_w
 from ..recipes.recipe import OwnRecipe
 from .calibrating import calibrate, fit_networks

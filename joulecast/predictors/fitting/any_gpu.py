@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 
 from ...datasets import Dataset
 from ...hardware import GPU
-from ..any_gpu.boosting import device_rows, fit_any_gpu
+from ..any_gpu.boosting import fit_any_gpu
 from ..any_gpu.ensemble import Ensemble
 from ..any_gpu.network_fits import learn_from_networks
 from ..any_gpu.predictor import AnyGpuPredictor, Learned
 from ..any_gpu.roofline import Roofline
 from ..contract import Correction, Networks
-from ..measured.device_row import DeviceRow
+from ..measured.device_rows import DeviceRow, device_rows
 from ..recipes.any_gpu import EnsembleRecipe, RooflineRecipe
 from ..recipes.recipe import AnyGpuRecipe, BoostingRecipe
 from ..recipes.transformer import TransformerRecipe

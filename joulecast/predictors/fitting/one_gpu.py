@@ -12,11 +12,12 @@ from ...datasets import Dataset
 from ...errors import DatasetError
 from ...hardware import GPU, find_gpu
 from ...operations import Operation
+from ..contract import Regressor
 from ..measured.loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 from ..measured.transfer import transferred_loops
 from ..physics.baseline import group_of
 from ..physics.features import FloatArray, features
-from ..predictor import OperationPredictor, Regressor, regressor_inputs
+from ..predictor import OperationPredictor, regressor_inputs
 from ..recipes.recipe import ForestRecipe, OwnRecipe
 from ..recipes.xgboost import XGBoostRecipe
 from ..regressors.blend import BlendRegressor

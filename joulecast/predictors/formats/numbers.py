@@ -52,3 +52,8 @@ def sorted_errors(values: Any) -> NDArray[np.float64]:
     if len(found) and (found[0] < 0 or np.any(np.diff(found) < 0)):
         raise ValueError("errors that are negative or not in order")
     return found
+
+
+def errors_to_text(errors: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
+    """Errors as text that `sorted_errors` reads: thousands of them, one to a line, would be most of an entry."""
+    return {quantity: " ".join(f"{error:.4g}" for error in values) for quantity, values in errors.items()}

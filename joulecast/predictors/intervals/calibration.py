@@ -1,9 +1,7 @@
-"""Intervals of operations and networks from the errors on what was held out (conformal prediction).
+"""Half widths of operations' intervals, from the errors on operations that were held out.
 
-Split conformal prediction (Lei et al., JASA 2018): if the k-th smallest of n absolute errors is taken for the half
-width, k = ceil((n + 1) x level), then a share `level` of new cases like those lies within. "Like those" is what the
-groups are for: operations of one family, bound by the same (host or GPU), about as far from those that were measured.
-A network's errors are counted in units of its difficulty, which follows from its operations.
+An interval covers new cases like those that its errors were found on (conformal.py). "Like those" is what the groups
+are for: operations of one family, bound by the same (host or GPU), about as far from those that were measured.
 """
 
 from __future__ import annotations
@@ -11,23 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import compress
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import InputError
 from ...operations import Operation
-from ..formats.numbers import number, sorted_errors
+from ..formats.numbers import errors_to_text, number, sorted_errors
 from ..physics.features import FloatArray
 from .closeness import Closeness
-
-if TYPE_CHECKING:
-    from ..predictor import OperationPredictions
+from .conformal import conformal_error, conformal_rank
 
 QUANTITIES: tuple[str, ...] = ("time", "power", "energy")
-NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 SCALED_POWER = "scaled power"
 """Errors of power over what is usual for powers like it (`PowerUnits`); only where such units are known."""
 
@@ -35,33 +28,6 @@ MEASURED, STAND_IN = "measured", "kind never measured"
 """Groups beside the families: operations of the training data, and kinds that another one stands in for."""
 
 _ONE_SIGMA = 0.6827
-
-
-def conformal_rank(level: float, count: int) -> int:
-    """Which of `count` sorted errors covers a share `level` of new cases; above `count` if none does.
-
-    Raises:
-        InputError: The level is not between 0 and 1.
-    """
-    if not 0 < level < 1:
-        raise InputError("the level of an interval lies between 0 and 1", given=level)
-    return math.ceil((count + 1) * level - 1e-9)
-
-
-def conformal_error(errors: Sequence[float] | FloatArray, level: float, of_what: str) -> float:
-    """The half width that covers a share `level`, out of sorted absolute errors.
-
-    Raises:
-        InputError: The level is not between 0 and 1, or too high for so few errors.
-    """
-    rank = conformal_rank(level, len(errors))
-    if rank > len(errors):
-        raise InputError(
-            f"{len(errors)} {of_what} cannot support such an interval",
-            given=level,
-            allowed=f"up to {len(errors) / (len(errors) + 1):.3f}",
-        )
-    return float(errors[rank - 1])
 
 
 @dataclass(frozen=True)
@@ -261,7 +227,7 @@ class Calibration:
         return {
             "closeness": self.closeness.to_json(),
             "groups": {
-                name: [{"farthest": round(g.farthest, 4), "errors": _rounded(g.errors)} for g in bins]
+                name: [{"farthest": round(g.farthest, 4), "errors": errors_to_text(g.errors)} for g in bins]
                 for name, bins in self.groups.items()
             },
             "power_units": None if self.power_units is None else self.power_units.to_json(),
@@ -290,158 +256,5 @@ def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tupl
     return groups
 
 
-def _rounded(errors: Mapping[str, FloatArray]) -> dict[str, str]:
-    """Numbers as text: thousands of them, one to a line, would be most of an entry."""
-    return {quantity: " ".join(f"{error:.4g}" for error in values) for quantity, values in errors.items()}
-
-
 def _arrays(value: Mapping[str, Any]) -> dict[str, FloatArray]:
     return {quantity: sorted_errors(errors) for quantity, errors in value.items()}
-
-
-def _of_networks(value: Mapping[str, Any]) -> dict[str, FloatArray]:
-    """Errors of every quantity.
-
-    Raises:
-        KeyError, TypeError, ValueError: One is missing, or is something else.
-    """
-    return {quantity: sorted_errors(value[quantity]) for quantity in NETWORK_QUANTITIES}
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The operations of a network as its difficulty wants them: one value per unique operation.
-
-    Args:
-        operations: Which; those that are missing are left out.
-        shares: Of the network's device time; they sum up to 1.
-        measured: Whether the predictor was trained on this very operation.
-        distances: See `Calibration.log_errors`.
-    """
-
-    operations: tuple[Operation, ...]
-    shares: FloatArray
-    measured: NDArray[np.bool_]
-    distances: FloatArray
-
-    @classmethod
-    def of(
-        cls,
-        counts: FloatArray,
-        predictions: OperationPredictions,
-        measured: NDArray[np.bool_],
-        distances: FloatArray,
-    ) -> Self:
-        """Look at a network.
-
-        Args:
-            counts: Calls of each operation.
-            predictions: Of its operations.
-            measured: Of each operation; see `Calibration.log_errors`.
-            distances: The same.
-        """
-        shares, known = shares_of(counts, predictions)
-        return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])
-
-    def variances(self, calibration: Calibration, quantity: str) -> FloatArray:
-        """See `variances`."""
-        return variances(self.shares, calibration.sigma(quantity, self.operations, self.measured, self.distances))
-
-
-def shares_of(counts: FloatArray, predictions: OperationPredictions) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Shares of a network's device time of the operations that are known, and which those are."""
-    known = ~np.isnan(predictions.device_time_s)
-    device_s = counts[known] * predictions.device_time_s[known]
-    return device_s / max(float(device_s.sum()), 1e-30), known
-
-
-@dataclass(frozen=True)
-class Difficulty:
-    """How the errors of operations add up to that of a network: a standard deviation of its log error.
-
-    Args:
-        floor: What remains if every operation is certain: composition, host, and work that no operation shows.
-        correlation: Of the errors of a network's operations, from 0 (they average out) to 1 (they all err alike).
-    """
-
-    floor: float
-    correlation: float
-
-    def of(self, variances: FloatArray) -> FloatArray:
-        """The standard deviation of networks, from rows of what `variances` gives."""
-        alike, apart = variances.T
-        found: FloatArray = np.sqrt(self.floor**2 + self.correlation * alike + (1 - self.correlation) * apart)
-        return found
-
-
-def variances(shares: FloatArray, sigma: FloatArray) -> FloatArray:
-    """Variance of a sum with these shares and standard deviations: if all err alike, and if each errs for itself."""
-    return np.array([float((shares * sigma).sum()) ** 2, float(((shares * sigma) ** 2).sum())])
-
-
-@dataclass(frozen=True)
-class NetworkCalibration:
-    """Errors on networks that were left out, in units of their difficulty.
-
-    Args:
-        difficulties: time, power and energy -> how it follows from the operations; that of the energy-delay product is
-            the sum of those of time and energy, which err together. None: errors count as they are.
-        scores: Composition -> quantity -> sorted absolute log errors over difficulty.
-        basis: What networks these were, in a few words.
-    """
-
-    difficulties: Mapping[str, Difficulty]
-    scores: Mapping[str, Mapping[str, FloatArray]]
-    basis: str
-
-    @classmethod
-    def of_errors(cls, errors: Mapping[str, Sequence[float]], basis: str) -> Self:
-        """From quantity -> sorted absolute log errors, whatever the networks' difficulty."""
-        return cls({}, {"overlap": _of_networks(errors)}, basis)
-
-    def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
-        """The difficulty of a network, quantity by quantity; 1 where none was learned."""
-        known = np.ones(len(parts.operations), dtype=bool)
-        of_parts = parts.operations, parts.measured, parts.distances
-        sigmas = {quantity: calibration.sigma(quantity, *of_parts) for quantity in self.difficulties}
-        return self.difficulty_of(parts.shares, known, sigmas)
-
-    def difficulty_of(
-        self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
-    ) -> dict[str, float]:
-        """The same of operations whose standard deviations were looked up.
-
-        Args:
-            shares: Of the network's device time, of the operations that are known.
-            known: Which of all operations those are.
-            sigmas: Quantity -> see `Calibration.sigma`, of all operations.
-        """
-        if not self.difficulties:
-            return dict.fromkeys(NETWORK_QUANTITIES, 1.0)
-        found = {
-            quantity: float(difficulty.of(variances(shares, sigmas[quantity][known])))
-            for quantity, difficulty in self.difficulties.items()
-        }
-        return {**found, "edp": found["time"] + found["energy"]}
-
-    def to_json(self) -> dict[str, Any]:
-        """Everything as plain lists and dictionaries."""
-        return {
-            "difficulties": {
-                quantity: {"floor": d.floor, "correlation": d.correlation} for quantity, d in self.difficulties.items()
-            },
-            "scores": {composition: _rounded(scores) for composition, scores in self.scores.items()},
-            "basis": self.basis,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
-        return cls(
-            {
-                quantity: Difficulty(number(d["floor"]), number(d["correlation"]))
-                for quantity, d in value["difficulties"].items()
-            },
-            {composition: _of_networks(scores) for composition, scores in value["scores"].items()},
-            str(value["basis"]),
-        )

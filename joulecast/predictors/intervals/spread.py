@@ -16,11 +16,13 @@ from ...errors import InputError
 from ...hardware import GPU
 from ...operations import Operation
 from ..physics.features import FloatArray
-from .calibration import QUANTITIES, Calibration, NetworkCalibration, conformal_error, conformal_rank, shares_of
+from .calibration import QUANTITIES, Calibration
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
+from .conformal import conformal_error, conformal_rank
+from .network_calibration import NetworkCalibration, shares_of
 
 if TYPE_CHECKING:
-    from ..predictor import OperationPredictions
+    from ..operation_predictions import OperationPredictions
 
 FAR_SHARE = 0.2
 """Share of a network's device time in operations far outside the training data, from where the network is, too."""

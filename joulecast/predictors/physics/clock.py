@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 from ...hardware import GPU
 from ...operations import Operation
 from .baseline import smooth_max
+from .energy import EnergyConstants, relative_voltage, static_power_w
 from .features import FloatArray
-from .least_times import EnergyConstants, LeastTimes, relative_voltage, static_power_w
+from .least_times import LeastTimes
 
 _STEPS = 14  # Halvings of the clock range: below 1 MHz.
 _ROUNDS, _TRIED = 3, 25  # The same for a network, in 24 parts three times: three arrays take less than 14 numbers.
@@ -75,7 +76,9 @@ class Work:
         """
         boost = float(gpu.boost_clock_mhz)
         clocks = np.broadcast_to(np.asarray(clock_mhz, dtype=float), (len(operations),))
-        least = LeastTimes.of(operations, gpu, boost).slowed(boost / clocks)
+        least = LeastTimes.of(operations, gpu, boost)
+        if (clocks != boost).any():
+            least = least.slowed(boost / clocks)
         paid = constants.parts(operations, least.time_s * ratio, gpu, clocks)
         fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
         # (what computes and moves next to nothing has its nanosecond)
@@ -96,8 +99,8 @@ class Work:
             memory_j=self.memory_j * more,
         )
 
-    def scaled_by(self, device: float, energy: float | FloatArray) -> Self:
-        """The same, with device time and dynamic energy times a factor each."""
+    def scaled_by(self, device: float | FloatArray, energy: float | FloatArray) -> Self:
+        """The same, with device time and dynamic energy times a factor, one for all operations or one for each."""
         return replace(
             self,
             parts=self.parts.times(np.asarray(device)),
@@ -149,11 +152,15 @@ class Work:
         """Device seconds and dynamic joules at a clock, or at one for each operation."""
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)
         slower = self.clock_mhz / clock_mhz
-        device_s = self.parts.slowed(slower).overlapped_s
+        device_s = self.parts.slowed_s(slower)
         logic = (relative_voltage(self.gpu, clock_mhz) / self._own_voltage) ** 2
-        longer = device_s / np.maximum(self.parts.overlapped_s, _LEAST_S)
-        dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self.awake_j * longer / slower)
+        dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self._awake_w * (device_s / slower))
         return device_s, dynamic_j
+
+    @cached_property
+    def _awake_w(self) -> FloatArray:
+        """Watts of SMs that are awake."""
+        return self.awake_j / np.maximum(self.parts.overlapped_s, _LEAST_S)
 
     @cached_property
     def _own_voltage(self) -> FloatArray:

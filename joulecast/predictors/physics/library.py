@@ -28,8 +28,9 @@ import numpy as np
 
 from ...hardware import GPU
 from ...operations import Operation
+from .energy import PRIOR_ENERGY, process_factor, static_power_w
 from .features import KIND_PLACES, FloatArray, by_precision, numbers_of
-from .least_times import PRIOR_ENERGY, LeastTimes, process_factor, static_power_w
+from .least_times import LeastTimes
 
 _NEWEST_KERNELS = 8
 _TILES = {

@@ -97,12 +97,23 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     make time and energy jump along it.
 
     Returns:
-        A matrix of shape (operations, len(RELATIVE_NAMES)).
+        A matrix of shape (operations, len(RELATIVE_NAMES)), to be read only: the list keeps it.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
     listed = OperationList.of(operations)
+    known = listed.derived(_known)
+    if gpu not in known:
+        known[gpu] = _relative_features(listed, gpu)
+    return known[gpu]
+
+
+def _known(operations: OperationList) -> dict[GPU, FloatArray]:
+    return {}
+
+
+def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     clock_mhz = float(gpu.boost_clock_mhz)
     n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)
     peak = gpu.peak_flops["fp32"]
@@ -123,6 +134,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     }
     for name, values in columns.items():
         matrix[:, _PLACES[name]] = values
+    matrix.flags.writeable = False
     return matrix
 
 

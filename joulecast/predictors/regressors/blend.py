@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..contract import Regressor
 from ..physics.features import FloatArray
-from ..predictor import Regressor
 from .gaussian import GaussianProcess
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ZooError
-from ..predictor import INPUT_NAMES, Regressor
+from ..contract import Regressor
+from ..predictor import INPUT_NAMES
 from .blend import BlendRegressor
 from .forest import ForestRegressor
 from .gaussian import GaussianProcess

@@ -1,6 +1,6 @@
 """A transformer over operations and networks, as a correction of physics.
 
-`model`, `fit` and `files` need torch and are imported inside functions; predicting takes `tokens`,
-`encoder` and `attentive`, which do without. What `model` computes is written a second time in `onnx`: change both. The
-rooms before this one may be imported, `contract`, `predictor` and `composition`.
+`model`, `fit` and `files` need torch and are imported inside functions; predicting takes `tokens`, `encoder` and
+`attentive`, which do without. What `model` computes is written a second time in `onnx`: change both. The rooms before
+this one may be imported, `contract` and `composition`.
 """

@@ -9,7 +9,7 @@ Nothing that is read depends on the clock, so many clocks cost no more than one:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import compress
@@ -19,21 +19,22 @@ import numpy as np
 
 from ...errors import InputError
 from ...hardware import GPU
+from ...kinds import KINDS
+from ...operation_list import OperationList
 from ...operations import Operation
 from ..any_gpu.predictor import Range
+from ..batches import over_cores
 from ..contract import host_times, launch_s
 from ..formats.numbers import number
+from ..physics.energy import EnergyConstants
 from ..physics.features import FloatArray
-from ..physics.least_times import EnergyConstants
 from .encoder import Encoder
 from .network_head import NetworkHead
 from .tokens import PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
 
-_AT_ONCE = 256  # Operations that are read at once: more do not fit into the caches.
+_AT_ONCE = 256  # Operations that are read at once by a thread: more do not fit into the caches.
 _KEPT = 512  # Networks on one GPU each.
 _LONGEST = 2048  # Operations of what is kept; a longer list is no network, and would fill the memory.
-
-Operations = tuple[Operation, ...]
 
 
 class Reader:
@@ -52,55 +53,66 @@ class Reader:
         self._kept_factors = lru_cache(_KEPT)(self._factors)
         self._kept_vector = lru_cache(_KEPT)(self._vector)
 
-    def factors(self, operations: Operations, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+    def factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
         """See `Correction.factors`."""
         of = self._kept_factors if len(operations) <= _LONGEST else self._factors
         return of(operations, gpu)
 
     def vector(
-        self, operations: Operations, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
+        self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
     ) -> FloatArray:
         """What a head sees of one network; see `vectors`."""
         of = self._kept_vector if len(operations) <= _LONGEST else self._vector
         return of(operations, counts, launches_s, gpu)
 
-    def _described(self, operations: Operations, gpu: GPU) -> Tokens:
+    def _described(self, operations: OperationList, gpu: GPU) -> Tokens:
         of = self._kept_tokens if len(operations) <= _LONGEST else self._tokens
         return of(operations, gpu)
 
-    def _tokens(self, operations: Operations, gpu: GPU) -> Tokens:
+    def _tokens(self, operations: OperationList, gpu: GPU) -> Tokens:
         return tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
 
-    def _factors(self, operations: Operations, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        read = self._described(operations, gpu)
-        ratios = np.empty((len(operations), 2))
-        for first in range(0, len(operations), _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
-            families = read.families[part, None]
-            shares = np.ones(families.shape, dtype=np.float32)
-            ratios[part] = self.encoder(read.values[part, None], families, read.kinds[part, None], shares)[0][:, 0]
-        lowest, highest = np.array([self._range(operation) for operation in operations]).T
+    def _factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+        self.foresee(operations, [gpu])
+        ratios = operations.derived(_foreseen)[self, gpu]
+        known = {kind: self._range(kind) for kind in {operation.kind for operation in operations}}
+        lowest, highest = np.array([known[operation.kind] for operation in operations]).T
         return np.exp(np.clip(ratios[:, 0], lowest, highest)), np.exp(ratios[:, 1])
 
-    def _range(self, operation: Operation) -> Range:
-        kind, family = operation.kind, operation.row.family
-        return self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
+    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `Correction.foresee`: many rows at once fill the caches and all cores."""
+        found = operations.derived(_foreseen)
+        some = [gpu for gpu in gpus if (self, gpu) not in found]
+        if not some:
+            return
+        each = [self._described(operations, gpu) for gpu in some]
+        values, families, kinds = (
+            np.concatenate([getattr(read, name) for read in each])[:, None] for name in ("values", "families", "kinds")
+        )
+        shares = np.ones(families.shape, dtype=np.float32)
+        parts = [slice(first, first + _AT_ONCE) for first in range(0, len(values), _AT_ONCE)]
+        ratios = over_cores(lambda p: self.encoder(values[p], families[p], kinds[p], shares[p])[0][:, 0], parts)
+        by_gpu = np.concatenate(ratios).reshape(len(some), len(operations), 2)
+        found.update(zip([(self, gpu) for gpu in some], by_gpu, strict=True))
+
+    def _range(self, kind: str) -> Range:
+        return self.ranges.get(kind) or self.ranges.get(KINDS[kind].family) or (-np.inf, np.inf)
 
     def _vector(
-        self, operations: Operations, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
+        self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
     ) -> FloatArray:
         device_s = self.device_s(operations, gpu)
         of_one = self.vectors(operations, np.array([counts]), device_s[None], np.array([launches_s]), gpu)
         vector: FloatArray = of_one[0]
         return vector
 
-    def device_s(self, operations: Operations, gpu: GPU) -> FloatArray:
+    def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device seconds of one call of each at the default clock."""
         ratio, _ = self.factors(operations, gpu)
         return self._described(operations, gpu).least.time_s * ratio
 
     def vectors(
-        self, operations: Operations, counts: FloatArray, device_s: FloatArray, launches_s: FloatArray, gpu: GPU
+        self, operations: OperationList, counts: FloatArray, device_s: FloatArray, launches_s: FloatArray, gpu: GPU
     ) -> FloatArray:
         """What a head sees of networks of the same length.
 
@@ -124,6 +136,10 @@ class Reader:
         return np.concatenate([self.encoder(values[p], families[p], kinds[p], shares[p])[1] for p in parts])
 
 
+def _foreseen(operations: OperationList) -> dict[tuple[Reader, GPU], FloatArray]:
+    return {}
+
+
 @dataclass(frozen=True)
 class Attentive:
     """What a transformer has learned over all GPUs, whichever one is asked for: a `Correction`.
@@ -144,7 +160,11 @@ class Attentive:
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
         """See `Correction.factors`; what a cap costs is not told apart."""
-        return self.reader.factors(tuple(operations), gpu)
+        return self.reader.factors(OperationList.of(operations), gpu)
+
+    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `Correction.foresee`."""
+        self.reader.foresee(operations, gpus)
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `Correction.in_network`."""
@@ -155,7 +175,7 @@ class Attentive:
     def vector(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> FloatArray:
         """What the head sees of a network; at least one of its operations does something."""
         kept = [not operation.is_identity for operation in operations]
-        some = tuple(compress(operations, kept))
+        some = OperationList(compress(operations, kept))
         launches_s = launch_s(some, some[0].mode, self.host_s)
         return self.reader.vector(some, tuple(compress(counts.tolist(), kept)), tuple(launches_s.tolist()), gpu)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,19 +33,13 @@ class OnnxEncoder:
     """
 
     def __init__(self, weights: TransformerWeights) -> None:
-        # Here, because collecting measurements imports joulecast on machines that do without it.
-        import onnxruntime
+        self._weights = weights
+        self._alone = _session(weights, alone=True)
 
-        options = onnxruntime.SessionOptions()
-        # One thread, as for a regressor: threads that wait for each other cost more than they gain.
-        options.intra_op_num_threads = 1
-        options.log_severity_level = 4  # What fails is raised, too.
-        try:
-            self._session = onnxruntime.InferenceSession(
-                transformer_to_onnx(weights), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
-            raise _refused(error) from error
+    @cached_property
+    def _together(self) -> Any:
+        # Made when it is asked for: operations alone are what most questions are about.
+        return _session(self._weights, alone=False)
 
     def __call__(
         self,
@@ -58,11 +54,27 @@ class OnnxEncoder:
             ZooError: ONNX Runtime cannot: such as for want of memory, with networks of ten thousands of operations.
         """
         given = dict(zip(INPUTS, (values, families, kinds, shares), strict=True))
+        session = self._alone if families.shape[1] == 1 else self._together
         try:
-            operations, networks = self._session.run(list(OUTPUTS), given)
+            operations, networks = session.run(list(OUTPUTS), given)
         except Exception as error:
             raise _refused(error) from error
         return operations.astype(np.float64), networks.astype(np.float64)
+
+
+def _session(weights: TransformerWeights, *, alone: bool) -> Any:
+    # Here, because collecting measurements imports joulecast on machines that do without it.
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    # One thread, as for a regressor: threads that wait for each other cost more than they gain.
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4  # What fails is raised, too.
+    model = transformer_to_onnx(weights, alone=alone)
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
+        raise _refused(error) from error
 
 
 def _refused(error: Exception) -> ZooError:

@@ -10,10 +10,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...hardware import GPU
-from ..measured.device_row import DeviceRow
+from ..measured.device_rows import DeviceRow, rows_by_gpu
+from ..physics.energy import PRIOR_ENERGY, static_power_w
 from ..physics.features import FloatArray
-from ..physics.least_times import PRIOR_ENERGY, static_power_w
 from .tokens import UNKNOWN, tokens
 
 _LEAST_SPREAD = 1e-3
@@ -111,14 +110,6 @@ class Examples:
         sizes = np.sqrt([len(group) for group in self.groups])
         group = self.groups[draw.choice(len(sizes), p=sizes / sizes.sum())]
         return draw.choice(group, (networks, MADE_UP_LENGTH))
-
-
-def rows_by_gpu(rows: Sequence[DeviceRow]) -> dict[tuple[GPU, str], list[DeviceRow]]:
-    """Rows by GPU and mode."""
-    groups: dict[tuple[GPU, str], list[DeviceRow]] = defaultdict(list)
-    for row in rows:
-        groups[row.gpu, row.operation.mode].append(row)
-    return groups
 
 
 def vocabulary_of(rows: Sequence[DeviceRow]) -> tuple[str, ...]:

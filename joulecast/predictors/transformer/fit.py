@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from ...datasets import Dataset
 from ...errors import DatasetError
-from ..any_gpu.boosting import LEAST_ROWS, launch_times_s
-from ..any_gpu.predictor import Range
-from ..measured.device_row import DeviceRow
+from ..any_gpu.ranges import ratio_ranges
+from ..measured.device_rows import AT_CAP, LEAST_ROWS, DeviceRow, launch_times_s
+from ..physics.energy import PRIOR_ENERGY
 from ..physics.features import FloatArray
-from ..physics.least_times import PRIOR_ENERGY
 from ..recipes.transformer import TransformerRecipe
 from ..regressors.muon import Muon, learning_rate
 from .attentive import Attentive, Reader
@@ -26,12 +25,10 @@ from .tokens import ROLES, WIDTH
 
 _MOST_GRADIENT = 1.0
 _DECAY = 1e-4
-_RANGE = (0.005, 0.995)  # Quantiles of the ratios of a kind; predictions stay within.
 # Noise on what a GPU is, which is a handful of points: between them and beyond, predictions change slowly.
 _BLUR = 0.1
 _MACHINE, _PHYSICS = ROLES.index("machine"), ROLES.index("physics")
 _POWERS = 16  # Operations with power that join each step: they are one in two hundred.
-_AT_CAP = 0.97  # Of the cap, from where a power reading says "at least".
 
 
 class TorchEncoder:
@@ -101,19 +98,9 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
         model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
     finally:
         torch.set_num_threads(threads)
-    reader = Reader(TorchEncoder(model, recipe, curves), vocabulary, _ranges(examples))
+    ranges = ratio_ranges([row.operation for row in examples.rows], examples.log_ratio)
+    reader = Reader(TorchEncoder(model, recipe, curves), vocabulary, ranges)
     return Attentive(reader, PRIOR_ENERGY, launch_times_s(datasets))
-
-
-def _ranges(examples: Examples) -> dict[str, Range]:
-    ranges = {}
-    operations = [row.operation for row in examples.rows]
-    for names in ([operation.row.family for operation in operations], [operation.kind for operation in operations]):
-        array = np.array(names)
-        for name in sorted(set(names)):
-            low, high = np.quantile(examples.log_ratio[array == name], _RANGE)
-            ranges[name] = (float(low), float(high))
-    return ranges
 
 
 def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRecipe) -> dict[str, list[float]]:
@@ -178,7 +165,7 @@ class _Losses:
             _tensor(examples.static_w[powered]) + _tensor(examples.dynamic_w[powered]) * ratios[len(places) :, 1].exp()
         )
         off = (power_w / _tensor(examples.power_w[powered])).log()
-        at_cap = _tensor(examples.power_w[powered] / examples.cap_w[powered]) > _AT_CAP
+        at_cap = _tensor(examples.power_w[powered] / examples.cap_w[powered]) > AT_CAP
         of_power: Tensor = torch.where(at_cap, off.clamp(max=0.0), off).abs().mean()
         return of_time + of_power
 

@@ -18,16 +18,18 @@ import numpy as np
 from ...datasets import NetworkMeasurement
 from ...hardware import GPU
 from ...networks import Network
+from ...operation_list import OperationList
 from ...operations import MODES
 from ..any_gpu.predictor import AnyGpuPredictor
 from ..composition import HostModel, compose, counts_of
 from ..contract import Networks, launch_s
-from ..measured.device_row import DeviceRow
+from ..first_layer import as_parts
+from ..measured.device_rows import DeviceRow, rows_by_gpu
+from ..operation_predictions import OperationPredictions
 from ..physics.features import FloatArray
-from ..predictor import OperationPredictions
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive
-from .examples import MADE_UP_LENGTH, rows_by_gpu
+from .examples import MADE_UP_LENGTH
 from .network_head import Example, NetworkHead
 
 _MADE_UP = 600  # Networks to put together.
@@ -74,7 +76,7 @@ def _parts(
     base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network
 ) -> tuple[FloatArray, OperationPredictions]:
     predictor = AnyGpuPredictor(gpu, m.mode, base)
-    return counts_of(network), predictor.predict([entry.operation for entry in network], m.clock_mhz)
+    return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz))
 
 
 def _measured(
@@ -108,7 +110,7 @@ def _made_up(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Generat
         shape = (int(networks), MADE_UP_LENGTH)
         some = [group[place] for place in draw.choice(len(group), shape).ravel().tolist()]
         counts = draw.geometric(1 / _MEAN_COUNT, shape).astype(float)
-        operations = tuple(row.operation for row in some)
+        operations = OperationList(row.operation for row in some)
         device_s = base.reader.device_s(operations, gpu).reshape(shape)
         measured_s = np.array([row.device_s for row in some]).reshape(shape)
         launches_s = launch_s(operations, mode, base.host_s).reshape(shape)

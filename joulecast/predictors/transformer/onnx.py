@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,16 +23,25 @@ UNIT = 0.5
 _IR_VERSION, _OPERATORS = 9, 20
 _FLOAT = 1  # TensorProto.data_type
 _SIZES = ("sequences", "operations")
+_Apart = Callable[[str, int], str]
+"""Rows of a matrix and their width -> the same in three dimensions, along the second all that attend to one another."""
 
 
-def transformer_to_onnx(weights: TransformerWeights) -> bytes:
-    """The model for ONNX Runtime; its inputs and outputs are those of `Encoder`."""
-    graph = _Graph(weights)
+def transformer_to_onnx(weights: TransformerWeights, *, alone: bool = False) -> bytes:
+    """The model for ONNX Runtime; its inputs and outputs are those of `Encoder`.
+
+    Args:
+        weights: Of the transformer.
+        alone: Whether all sequences are of one operation each, which takes a fifth less time then.
+    """
+    graph = _Graph(weights, alone)
     vectors = graph.vectors()
-    head = graph.linear(vectors, "operation_head.")
-    graph.node("Mul", [head, graph.constant(np.float32(UNIT))], to=["operations"])
+    head = graph.linear(vectors, *(UNIT * weights.arrays[f"operation_head.{part}"] for part in ("weight", "bias")))
+    graph.by_sequence(head, 2, to=["operations"])
     told = graph.node("Slice", ["values", *map(graph.integers, ([0, WIDTH - IN_NETWORK], [1, WIDTH], [2, 3]))])
-    told = graph.node("Concat", [vectors, graph.reshaped(told, [0, 0, IN_NETWORK])], onnx_writer.whole("axis", 2))
+    told = graph.reshaped(told, [0, 0, IN_NETWORK])
+    vectors = graph.by_sequence(vectors, weights.width)
+    told = graph.node("Concat", [vectors, told], onnx_writer.whole("axis", 2))
     weighted = graph.node("Mul", [told, graph.node("Unsqueeze", ["shares", graph.integers([2])])])
     graph.sum(weighted, to=["networks"])
     value = onnx_writer.value
@@ -49,9 +59,9 @@ def transformer_to_onnx(weights: TransformerWeights) -> bytes:
 class _Graph:
     """Nodes and constants of a transformer, in order; each result is known by its name."""
 
-    def __init__(self, weights: TransformerWeights) -> None:
+    def __init__(self, weights: TransformerWeights, alone: bool) -> None:
         self.parts: list[bytes] = []
-        self._weights = weights
+        self._weights, self._alone = weights, alone
         self._constants: dict[bytes, str] = {}
 
     def node(self, operator: str, inputs: list[str], *attributes: bytes, to: list[str] | None = None) -> str:
@@ -77,14 +87,20 @@ class _Graph:
         """Add some of the weights."""
         return self.constant(self._weights.arrays[name])
 
-    def linear(self, vectors: str, name: str) -> str:
-        """A linear layer."""
-        weight = self.constant(np.ascontiguousarray(self._weights.arrays[f"{name}weight"].T))
-        return self.node("Add", [self.node("MatMul", [vectors, weight]), self.stored(f"{name}bias")])
+    def linear(self, vectors: str, weight: NDArray[np.float32], bias: NDArray[np.float32]) -> str:
+        """A linear layer over the rows of a matrix; the weight has a row for each number that comes out."""
+        columns = np.ascontiguousarray(weight.T)
+        return self.node("Gemm", [vectors, self.constant(columns), self.constant(bias)])
 
     def reshaped(self, vectors: str, shape: list[int]) -> str:
         """The same numbers in another shape; 0 stands for a size that stays, -1 for what is left."""
         return self.node("Reshape", [vectors, self.integers(shape)])
+
+    def by_sequence(self, rows: str, width: int, to: list[str] | None = None) -> str:
+        """The rows of each sequence apart: shape (sequences, rows of one, width)."""
+        sequences = self.node("Shape", ["families"], onnx_writer.whole("end", 1))
+        shape = self.node("Concat", [sequences, self.integers([-1, width])], onnx_writer.whole("axis", 0))
+        return self.node("Reshape", [rows, shape], to=to)
 
     def transposed(self, vectors: str, *order: int) -> str:
         """The axes in another order."""
@@ -95,43 +111,52 @@ class _Graph:
         return self.node("ReduceSum", [vectors, self.integers([1])], onnx_writer.whole("keepdims", 0), to=to)
 
     def vectors(self) -> str:
-        """A vector for each operation, shape (sequences, operations, width)."""
+        """A vector for each operation, sequence after sequence, as the rows of a matrix."""
         width, roles = self._weights.width, len(ROLES)
+        vectors = self.reshaped(self._read(), [-1, width])
+        vectors = self._stack("over_network", vectors, self._by_operation if self._alone else self.by_sequence)
+        vectors = self._stack("over_operation", vectors, self._by_operation)
+        summed = self.sum(self._by_operation(vectors, width))
+        vectors = self.node("Div", [summed, self.constant(np.float32(math.sqrt(roles)))])
+        return self._stack("over_kinds", vectors, None if self._alone else self.by_sequence)
+
+    def _by_operation(self, rows: str, width: int) -> str:
+        return self.reshaped(rows, [-1, len(ROLES), width])
+
+    def _read(self) -> str:
+        """The vectors of tokens, shape (operations of all sequences, roles, width)."""
+        roles = len(ROLES)
         values = self.node("Max", ["values", self.stored("lowest")])
         values = self.node("Min", [values, self.stored("highest")])
-        values = self.transposed(self.reshaped(values, [-1, roles, WIDTH]), 1, 0, 2)
-        read = self.transposed(self.node("MatMul", [values, self.stored("read")]), 1, 0, 2)
+        # Role by role, each of which has weights of its own.
+        by_role = self.transposed(self.reshaped(values, [-1, roles, WIDTH]), 1, 0, 2)
+        read = self.transposed(self.node("MatMul", [by_role, self.stored("read")]), 1, 0, 2)
         read = self.node("Add", [read, self.stored("roles")])
         names = [
             self.node("Gather", [self.stored(f"{n}.weight"), f]) for n, f in (("family", "families"), ("kind", "kinds"))
         ]
-        named = self.reshaped(self.node("Add", names), [-1, 1, width])
+        named = self.reshaped(self.node("Add", names), [-1, 1, self._weights.width])
         # Added to the first token alone.
         first = self.constant(np.eye(roles, 1, dtype=np.float32))
-        vectors = self.node("Add", [read, self.node("Mul", [named, first])])
-        vectors = self._by_sequence(vectors)
-        for layer in self._weights.layers("over_network"):
-            vectors = self._layer(vectors, layer)
-        vectors = self.reshaped(vectors, [-1, roles, width])
-        for layer in self._weights.layers("over_operation"):
-            vectors = self._layer(vectors, layer)
-        vectors = self._by_sequence(self.node("Div", [self.sum(vectors), self.constant(np.float32(math.sqrt(roles)))]))
-        for layer in self._weights.layers("over_kinds"):
-            vectors = self._layer(vectors, layer)
+        return self.node("Add", [read, self.node("Mul", [named, first])])
+
+    def _stack(self, stack: str, vectors: str, apart: _Apart | None) -> str:
+        """The layers of a stack; without `apart` each vector is alone."""
+        nearness = None
+        if apart is not None and self._weights.distance_weighting:
+            nearness = self._nearness(apart(vectors, self._weights.width))
+        for name in self._weights.layers(stack):
+            # A vector that is alone gathers itself.
+            attended = self._values(vectors, name) if apart is None else self._attention(vectors, name, apart, nearness)
+            vectors = self.node("Add", [vectors, self._of_layer(attended, f"{name}gather.")])
+            vectors = self._normalized(vectors, name, 0)
+            widened = self.node("Gelu", [self._of_layer(vectors, f"{name}widen.")])
+            vectors = self.node("Add", [vectors, self._of_layer(widened, f"{name}narrow.")])
+            vectors = self._normalized(vectors, name, 1)
         return vectors
 
-    def _by_sequence(self, vectors: str) -> str:
-        """All vectors of a sequence along the second axis."""
-        sequences = self.node("Shape", ["families"], onnx_writer.whole("end", 1))
-        rest = self.integers([-1]), self.integers([self._weights.width])
-        shape = self.node("Concat", [sequences, *rest], onnx_writer.whole("axis", 0))
-        return self.node("Reshape", [vectors, shape])
-
-    def _layer(self, vectors: str, name: str) -> str:
-        gathered = self.linear(self._attention(vectors, name), f"{name}gather.")
-        vectors = self._normalized(self.node("Add", [vectors, gathered]), name, 0)
-        widened = self.node("Gelu", [self.linear(vectors, f"{name}widen.")])
-        return self._normalized(self.node("Add", [vectors, self.linear(widened, f"{name}narrow.")]), name, 1)
+    def _of_layer(self, vectors: str, name: str) -> str:
+        return self.linear(vectors, self._weights.arrays[f"{name}weight"], self._weights.arrays[f"{name}bias"])
 
     def _normalized(self, vectors: str, layer: str, number: int) -> str:
         if not self._weights.normalized(layer):
@@ -139,18 +164,28 @@ class _Graph:
         norm = f"{layer}norms.{number}."
         return self.node("LayerNormalization", [vectors, self.stored(f"{norm}weight"), self.stored(f"{norm}bias")])
 
-    def _attention(self, vectors: str, name: str) -> str:
-        width, heads = self._weights.width, self._weights.heads
-        parts = self.reshaped(self.linear(vectors, f"{name}attend."), [0, 0, 3, heads, width // heads])
-        parts = self.transposed(parts, 2, 0, 3, 1, 4)
-        # A number and no list takes its axis away.
-        queries, keys, values = (self.node("Gather", [parts, self.constant(np.array(i))]) for i in range(3))
-        queries = self.node("Div", [queries, self.constant(np.float32(math.sqrt(width // heads)))])
-        scores = self.node("MatMul", [queries, self.transposed(keys, 0, 1, 3, 2)])
-        if self._weights.distance_weighting:
-            scores = self.node("Mul", [scores, self._nearness(vectors)])
-        gathered = self.node("MatMul", [self.node("Softmax", [scores]), values])
-        return self.reshaped(self.transposed(gathered, 0, 2, 1, 3), [0, 0, width])
+    def _values(self, vectors: str, name: str) -> str:
+        """What each vector has to be gathered, heads side by side."""
+        weight, bias = (self._weights.arrays[f"{name}attend.{part}"] for part in ("weight", "bias"))
+        return self.linear(vectors, np.split(weight, 3)[2], np.split(bias, 3)[2])
+
+    def _attention(self, vectors: str, name: str, apart: _Apart, nearness: str | None) -> str:
+        arrays, heads, width = self._weights.arrays, self._weights.heads, self._weights.width
+        size = width // heads
+        # Queries are scaled before they are many.
+        scales = np.array([1 / math.sqrt(size), 1, 1], np.float32)[:, None, None]
+        biases = arrays[f"{name}attend.bias"].reshape(3, heads, size) * scales
+        weights = arrays[f"{name}attend.weight"].reshape(3, heads, size, width) * scales[..., None]
+        found = []
+        # Each head by itself, so that nothing as large as all vectors has to be put into another order.
+        for head in range(heads):
+            parts = [apart(self.linear(vectors, weights[part, head], biases[part, head]), size) for part in range(3)]
+            queries, keys, values = parts
+            scores = self.node("MatMul", [queries, self.transposed(keys, 0, 2, 1)])
+            if nearness is not None:
+                scores = self.node("Mul", [scores, nearness])
+            found.append(self.node("MatMul", [self.node("Softmax", [scores]), values]))
+        return self.reshaped(self.node("Concat", found, onnx_writer.whole("axis", 2)), [-1, width])
 
     def _nearness(self, vectors: str) -> str:
         """1 less the distance of any two vectors of a sequence over its length."""

@@ -23,10 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...hardware import GPU
+from ...kinds import KINDS
 from ...operation_list import OperationList
-from ...operations import Operation
+from ...operations import ELEMENT_BYTES, Operation
 from ...rules import size
-from ..physics.features import FAMILIES, FloatArray, numbers_of
+from ..physics.features import FloatArray, by_precision, numbers_of
 from ..physics.least_times import LeastTimes
 from ..physics.relative import RELATIVE_NAMES, _generation, relative_features
 
@@ -51,11 +52,19 @@ _PHYSICS = [place for place, name in enumerate(RELATIVE_NAMES) if not name.start
 PHYSICS_NAMES: tuple[str, ...] = tuple(RELATIVE_NAMES[place] for place in _PHYSICS)
 """The numbers of the token `physics`: features of relative.py, in units that training finds."""
 
+# What is no logarithm yet may be a thousand for one operation and one for the next.
+_NO_LOGARITHMS = [place for place, name in enumerate(PHYSICS_NAMES) if not name.startswith("log_")]
+
 WIDTH = max(36, len(PHYSICS_NAMES))
 """Numbers per token; what a role does not use is zero."""
 
 IN_NETWORK = 4
 """Numbers at the end of the token `kind` that say what the operation is to its network; zero where it is alone."""
+
+_SIZES = ("batch", "rows", "columns", "reduction")  # Roles of tokens that are a size each.
+# Where numbers stand in the tokens `kind` and `work`.
+_TENSOR_CORES = 2
+_AMOUNTS, _TOUCHED, _PARAMETERS, _PLACES = 2, 6, 7, 8
 
 UNKNOWN = ""
 """The first kind of every vocabulary: all that were not in the training data."""
@@ -98,28 +107,52 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    operations = OperationList.of(operations)  # Whose numbers are read off once.
+    operations = OperationList.of(operations)
     default_mhz = float(gpu.boost_clock_mhz)
     at_default = LeastTimes.of(operations, gpu, default_mhz)
-    columns = {
-        "kind": _kind(operations, gpu),
-        "machine": np.tile(_machine(gpu), (len(operations), 1)),
-        "work": _work(operations, gpu, at_default),
-        **_sizes(operations, gpu),
-        "window": np.array([_window(operation) for operation in operations]),
-        "channels": np.array([_channels(operation) for operation in operations]),
-        "physics": _physics(operations, gpu),
-    }
-    values = np.zeros((len(operations), len(ROLES), WIDTH), dtype=np.float32)
-    for position, role in enumerate(ROLES):
-        values[:, position, : columns[role].shape[1]] = columns[role]
-    known = {kind: index for index, kind in enumerate(vocabulary)}
+    n = numbers_of(operations)
+    values = operations.derived(_same_everywhere).copy()
+    kind, machine, work, waves, physics = (
+        values[:, ROLES.index(role)] for role in ("kind", "machine", "work", "waves", "physics")
+    )
+    kind[:, _TENSOR_CORES] = by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32"))
+    machine[:, : len(_machine(gpu))] = _machine(gpu)
+    _put_work(work, n, gpu, at_default)
+    _put_waves(waves, n, gpu)
+    physics[:, : len(PHYSICS_NAMES)] = _physics(operations, gpu)
     return Tokens(
         values,
-        np.array([FAMILIES.index(operation.row.family) for operation in operations]),
-        np.array([known.get(operation.kind, 0) for operation in operations]),
+        n.family.astype(np.int64),
+        _places_in(tuple(vocabulary))[n.kind.astype(np.int64)],
         at_default if clock_mhz == default_mhz else LeastTimes.of(operations, gpu, clock_mhz),
     )
+
+
+@lru_cache(maxsize=8)
+def _places_in(vocabulary: tuple[str, ...]) -> NDArray[np.int64]:
+    """Of each kind, as `numbers_of` counts them; 0 for those that a vocabulary lacks."""
+    known = {kind: place for place, kind in enumerate(vocabulary)}
+    return np.array([known.get(kind, 0) for kind in KINDS], dtype=np.int64)
+
+
+def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
+    """Tokens with the numbers that are the same on all GPUs, zeros in the place of the others; to be read only."""
+    n = numbers_of(operations)
+    moved = n.bytes_read + n.bytes_written
+    amounts = [np.log(amount + 1) / 8 - 2 for amount in (n.flops, moved, n.bytes_written, n.input_size)]
+    sizes = np.split(_one_size(np.concatenate([getattr(n, name) for name in _SIZES])), len(_SIZES))
+    values = np.zeros((len(operations), len(ROLES), WIDTH), dtype=np.float32)
+    for role, first, columns in (
+        ("kind", 0, np.column_stack([n.is_training, n.element_bytes == ELEMENT_BYTES["fp16"]])),
+        ("work", _AMOUNTS, np.column_stack(amounts)),
+        ("work", _PARAMETERS, np.log(n.parameters + 1)[:, None] / 8),
+        *((name, 0, columns) for name, columns in zip(_SIZES, sizes, strict=True)),
+        ("window", 0, np.array([_window(operation) for operation in operations])),
+        ("channels", 0, np.array([_channels(operation) for operation in operations])),
+    ):
+        values[:, ROLES.index(role), first : first + columns.shape[1]] = columns
+    values.flags.writeable = False
+    return values
 
 
 def in_network(
@@ -156,19 +189,6 @@ def _between(values: FloatArray, low: int, high: int) -> FloatArray:
     return weights
 
 
-def _kind(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
-    rows = [
-        (
-            operation.mode == "training",
-            operation.precision in ("fp16", "bf16"),
-            gpu.running_precision(operation.precision) != "fp32",
-            *(0.0,) * (WIDTH - 3),
-        )
-        for operation in operations
-    ]
-    return np.array(rows, dtype=float)
-
-
 def _machine(gpu: GPU) -> tuple[float, ...]:
     peak = gpu.peak_flops["fp32"]
     return (
@@ -181,50 +201,31 @@ def _machine(gpu: GPU) -> tuple[float, ...]:
     )
 
 
-def _work(operations: Sequence[Operation], gpu: GPU, least: LeastTimes) -> FloatArray:
+def _put_work(token: NDArray[np.float32], n: Any, gpu: GPU, least: LeastTimes) -> None:
     balance = np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S))
     cycles = np.log(least.time_s * gpu.boost_clock_mhz * 1e6)
-    n = numbers_of(operations)
     touched = n.element_bytes * (n.input_size + n.output_size + n.parameters)
-    moved = n.bytes_read + n.bytes_written
-    return np.column_stack(
-        [
-            balance / 4,
-            cycles / 4 - 3,
-            *(np.log(amount + 1) / 8 - 2 for amount in (n.flops, moved, n.bytes_written, n.input_size)),
-            np.log(touched / gpu.l2_bytes) / 4,
-            np.log(n.parameters + 1) / 8,
-            _between(balance, -6, 6),
-            _between(cycles, 6, 19),
-        ]
-    )
+    token[:, 0], token[:, 1], token[:, _TOUCHED] = balance / 4, cycles / 4 - 3, np.log(touched / gpu.l2_bytes) / 4
+    places = np.hstack([_between(balance, -6, 6), _between(cycles, 6, 19)])
+    token[:, _PLACES : _PLACES + places.shape[1]] = places
+
+
+def _put_waves(token: NDArray[np.float32], n: Any, gpu: GPU) -> None:
+    """Fill in the waves of thread blocks that operations make as batched products."""
+    batch, rows, columns = n.batch, n.rows, n.columns
+    waves = [batch * np.ceil(rows / high) * np.ceil(columns / wide) / gpu.sms for high, wide in _TILES]
+    waves += [n.output_size / _ELEMENTS_PER_BLOCK / gpu.sms, batch * rows / gpu.sms]
+    for place, wave in enumerate(waves):
+        token[:, 2 * place], token[:, 2 * place + 1] = np.log(wave) / 4, wave / np.ceil(wave)
+    blocks = batch * np.ceil(rows / 128) * np.ceil(columns / 128) / gpu.sms
+    places = _between(np.log2(blocks), -7, 11)
+    token[:, 2 * len(waves) : 2 * len(waves) + places.shape[1]] = places
 
 
 def _physics(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     seen = relative_features(operations, gpu)[:, _PHYSICS]
-    # What is no logarithm yet may be a thousand for one operation and one for the next.
-    logs = [name.startswith("log_") for name in PHYSICS_NAMES]
-    return np.where(logs, seen, np.arcsinh(seen))
-
-
-def _sizes(operations: Sequence[Operation], gpu: GPU) -> dict[str, FloatArray]:
-    """The tokens of the operation as a batched product, and of the waves of thread blocks that it makes."""
-    n = numbers_of(operations)
-    batch, rows, columns, reduction = n.batch, n.rows, n.columns, n.reduction
-    waves: list[FloatArray] = []
-    for high, wide in _TILES:
-        wave = batch * np.ceil(rows / high) * np.ceil(columns / wide) / gpu.sms
-        waves += [np.log(wave) / 4, wave / np.ceil(wave)]
-    for wave in (n.output_size / _ELEMENTS_PER_BLOCK / gpu.sms, batch * rows / gpu.sms):
-        waves += [np.log(wave) / 4, wave / np.ceil(wave)]
-    blocks = batch * np.ceil(rows / 128) * np.ceil(columns / 128) / gpu.sms
-    return {
-        "waves": np.column_stack([*waves, _between(np.log2(blocks), -7, 11)]),
-        "batch": _one_size(batch),
-        "rows": _one_size(rows),
-        "columns": _one_size(columns),
-        "reduction": _one_size(reduction),
-    }
+    seen[:, _NO_LOGARITHMS] = np.arcsinh(seen[:, _NO_LOGARITHMS])
+    return seen
 
 
 def _one_size(n: FloatArray) -> FloatArray:

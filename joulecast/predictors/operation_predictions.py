@@ -1,0 +1,137 @@
+"""OperationPredictions: what single operations take, as arrays."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..notebook import Picture
+from ..operations import Operation
+from .intervals.spread import OperationIntervals, OperationSpread, within_range
+from .physics.clock import Work
+from .physics.energy import static_power_w
+from .physics.features import FloatArray
+
+Source = Literal["measured", "modelled", "missing"]
+
+
+@dataclass(frozen=True)
+class OperationPredictions:
+    """Times and energies of operations as arrays, one value per operation; NaN where missing.
+
+    Args:
+        operations: What was predicted.
+        time_s: Seconds per call when the operation runs alone in a loop, as `torch.utils.benchmark` shows it.
+        power_w: Mean board power of that loop.
+        energy_j: Joules per call of that loop.
+        device_time_s: Seconds that the GPU works; less than time_s where the loop waits for the host.
+        dynamic_energy_j: Joules above static power; they do not depend on the host.
+        host_time_s: Seconds that launching the operation takes in a loop.
+        source: measured (the predictor was trained on this very operation, at this clock), modelled, or missing.
+        static_power_w: Board power while the GPU waits with its clocks up.
+        held_clock_mhz: The clock that each runs at: the one asked for, or less where the power cap bites.
+        work: What takes them to other clocks and caps, NaN where missing; None where the predictor knows no such law.
+        spread: What is known of their errors; None where nothing is.
+        power_range_w: Least and most that the board can draw.
+    """
+
+    operations: tuple[Operation, ...]
+    time_s: FloatArray
+    power_w: FloatArray
+    energy_j: FloatArray
+    device_time_s: FloatArray
+    dynamic_energy_j: FloatArray
+    host_time_s: FloatArray
+    source: tuple[Source, ...]
+    static_power_w: float
+    held_clock_mhz: FloatArray
+    work: Work | None = field(default=None, repr=False)
+    spread: OperationSpread | None = field(default=None, repr=False)
+    power_range_w: tuple[float, float] = (0.0, math.inf)
+
+    def interval(self, level: float = 0.9) -> OperationIntervals | None:
+        """Intervals of time, power and energy from errors on operations that were held out; None if none are known.
+
+        Those errors are of the same family of operations, bound by the same (host or GPU) and about as far from the
+        operations that were measured. At another clock than the one that was measured intervals are wider, by what
+        another GPU's networks showed.
+
+        Args:
+            level: Share of such operations that should lie within, above 0 and below 1.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or too high for the number of errors.
+        """
+        if self.spread is None:
+            return None
+        factors = {quantity: np.exp(half) for quantity, half in self.spread.log_errors(self, level).items()}
+        values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j}
+        low_high = {name: (value / factors[name], value * factors[name]) for name, value in values.items()}
+        low, high = low_high["power"]
+        power_w = within_range(low, self.power_w, high, self.power_range_w)
+        return OperationIntervals(level, low_high["time"], power_w, low_high["energy"])
+
+    @property
+    def far_outside(self) -> NDArray[np.bool_]:
+        """Operations so far from all that were measured that hardly any error is known; False where nobody can tell."""
+        if self.spread is None:
+            return np.zeros(len(self.operations), dtype=bool)
+        return self.spread.far_outside(self.operations)
+
+    @property
+    def host_bound(self) -> NDArray[np.bool_]:
+        """Where launching takes longer than the GPU's work."""
+        return self.device_time_s < self.host_time_s
+
+    def _repr_html_(self) -> str:
+        from .operation_html import predictions_html
+
+        return predictions_html(self)
+
+    def plot(self) -> Picture:
+        """The energy of each operation, as a picture that Jupyter shows and `save` writes."""
+        from .operation_html import predictions_plot
+
+        return predictions_plot(self)
+
+    def times(self, device: float | FloatArray, energy: float | FloatArray) -> OperationPredictions:
+        """The same with device times and dynamic energies times factors; loops stay as they are.
+
+        Args:
+            device: Of device times, one factor for all operations or one for each.
+            energy: The same of dynamic energies.
+        """
+        if np.all(device == 1.0) and np.all(energy == 1.0):
+            return self
+        device_s, dynamic_j = device * self.device_time_s, energy * self.dynamic_energy_j
+        work = None if self.work is None else self.work.scaled_by(device, energy)
+        return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
+
+    def together(
+        self, counts: FloatArray, host_time_s: FloatArray, clock_mhz: float, power_limit_w: float
+    ) -> OperationPredictions:
+        """The same operations in one network: at the one clock that the power cap allows for their mix.
+
+        Args:
+            counts: Calls of each.
+            host_time_s: Seconds that the host needs for a call of each, in the network.
+            clock_mhz: The clock that is asked for.
+            power_limit_w: The cap.
+        """
+        if self.work is None:
+            return self
+        static = self.static_power_w / static_power_w(self.work.gpu, clock_mhz)
+        host_s = float(np.nansum(counts * host_time_s))
+        held = float(self.work.held_together_mhz(counts, clock_mhz, power_limit_w, host_s, static))
+        device_s, dynamic_j = self.work.at(held)
+        return replace(
+            self,
+            device_time_s=device_s,
+            dynamic_energy_j=dynamic_j,
+            held_clock_mhz=np.minimum(held, self.work.most_mhz),
+            static_power_w=static * static_power_w(self.work.gpu, held),
+        )
