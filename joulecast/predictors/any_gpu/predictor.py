@@ -24,7 +24,8 @@ from ..batches import in_batches
 from ..contract import Correction, Regressor, host_times, launch_s, require_mode
 from ..formats.numbers import number
 from ..intervals.calibration import Calibration
-from ..intervals.spread import OperationSpread, power_range_w
+from ..intervals.operation_spread import OperationSpread
+from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import smooth_max
 from ..physics.clock import Work
