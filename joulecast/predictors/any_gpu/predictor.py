@@ -31,7 +31,7 @@ from ..physics.baseline import smooth_max
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.features import KIND_PLACES, FloatArray, numbers_of
-from ..physics.half_precision import HalfPrecision
+from ..physics.half_precision import HalfPrecision, seen_as
 from ..physics.library import expected_ratio, on_fp32_pipes
 from ..physics.relative import RELATIVE_NAMES, relative_features
 
@@ -120,10 +120,10 @@ class Learned:
         lowest, highest, usual = self._by_kind[:, numbers_of(listed).kind.astype(int)]
         log_ratio = listed.derived(_foreseen).get((self._regressor(gpu), gpu))
         if log_ratio is None:
-            log_ratio = self._regressor(gpu)(relative_features(listed, gpu).astype(np.float32))
+            log_ratio = self._regressor(gpu)(relative_features(seen_as(listed, gpu), gpu).astype(np.float32))
         if gpu.chip not in self.chips:
             drawn = usual + _TRUST * (log_ratio - usual)
-            log_ratio = np.where(on_fp32_pipes(listed, gpu) & np.isfinite(usual), drawn, log_ratio)
+            log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(usual), drawn, log_ratio)
         ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
@@ -136,7 +136,7 @@ class Learned:
                 by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
         places = np.arange(len(operations))
         for regressor, some in by_regressor.items():
-            rows = np.concatenate([relative_features(operations, gpu).astype(np.float32) for gpu in some])
+            rows = np.concatenate([relative_features(seen_as(operations, gpu), gpu).astype(np.float32) for gpu in some])
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
             found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
 
