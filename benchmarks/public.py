@@ -30,6 +30,7 @@ HERE = Path(__file__).with_name("public")
 PREDICTORS = ("any-gpu/boosting", "any-gpu/transformer")
 WORST = 10
 _FUSED_ATTENTION_SINCE = 2  # timm calls PyTorch's fused attention from its version 2 on.
+_FAST_NORM = "2.4"  # See remarks.md.
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,15 @@ class Published:
         return int(self.torch.split(".")[0]) >= _FUSED_ATTENTION_SINCE
 
     @property
+    def fast_norm(self) -> bool:
+        """Whether timm's layer norms ran in half precision."""
+        return self.torch == _FAST_NORM
+
+    @property
     def file_name(self) -> str:
         """Of the extracted network."""
-        fused = "" if self.fused_attention else "-unfused"
-        return f"{self.network}-{self.mode}-{self.batch}x{self.image}{fused}.json"
+        how = ("" if self.fused_attention else "-unfused") + ("-fast" if self.fast_norm else "")
+        return f"{self.network}-{self.mode}-{self.batch}x{self.image}{how}.json"
 
 
 def published() -> list[Published]:
@@ -104,7 +110,12 @@ def extracted(case: Published, folder: Path) -> Network:
     path = folder / case.file_name
     if path.is_file():
         return Network.load(path)
-    timm_models.import_timm().layers.set_fused_attn(case.fused_attention)
+    layers = timm_models.import_timm().layers
+    layers.set_fused_attn(case.fused_attention)
+    layers.set_fast_norm(case.fast_norm)
+    # It asks torch whether tensors without memory are under autocast; here all of them are.
+    layers.fast_norm.is_autocast_enabled = lambda device: True
+    layers.fast_norm.get_autocast_dtype = lambda device: torch.float16
     import torch
 
     class UnderAutocast(torch.nn.Module):

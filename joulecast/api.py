@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import InputError
@@ -92,7 +93,7 @@ def predict(
     mode: str = "inference",
     precision: str = "default",
     cache_length: int | None = None,
-    predictor: str | None = None,
+    predictor: str | Path | None = None,
     composition: str | None = None,
     strict: bool = False,
 ) -> Prediction:
@@ -134,7 +135,7 @@ def predict(
 
 
 def prepare(
-    network: Network, gpu: GPU, power_limit_w: float | None = None, predictor: str | None = None
+    network: Network, gpu: GPU, power_limit_w: float | None = None, predictor: str | Path | None = None
 ) -> PreparedNetwork:
     """A network with everything found out that no clock changes; for who asks for many clocks, such as a service.
 
@@ -159,7 +160,7 @@ def predict_operations(
     operations: Iterable[Operation],
     gpu: str | GPU,
     clock: float | None = None,
-    predictor: str | None = None,
+    predictor: str | Path | None = None,
     *,
     power_limit_w: float | None = None,
 ) -> OperationPredictions:
@@ -199,7 +200,7 @@ def best(
     precision: str | Sequence[str] = "default",
     batch_sizes: Iterable[int] | None = None,
     cache_length: int | None = None,
-    predictor: str | None = None,
+    predictor: str | Path | None = None,
     max_time_s: float | None = None,
     max_power_w: float | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
@@ -267,7 +268,7 @@ def sweep(
     precision: str | Sequence[str] = "default",
     batch_sizes: Iterable[int] | None = None,
     cache_length: int | None = None,
-    predictor: str | None = None,
+    predictor: str | Path | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
@@ -314,7 +315,7 @@ def sweep(
 
 
 def explain(
-    operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | None = None
+    operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | Path | None = None
 ) -> Explanation:
     """Explain why an operation costs what it costs on a GPU.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, Self
 
 from .errors import InputError
@@ -65,7 +66,7 @@ class Inputs:
             if not value or not all(isinstance(name, str) for name in value):
                 raise InputError("inputs by name are a dictionary of names and shapes", given=repr(value)[:100])
             return cls(named=tuple((name, Input.of(item)) for name, item in value.items()))
-        if isinstance(value, list | tuple) and value and not all(isinstance(item, int) for item in value):
+        if isinstance(value, list | tuple) and value and not all(isinstance(item, Integral) for item in value):
             if any(isinstance(item, int | float | str) for item in value):
                 raise InputError("a shape is a list of positive integers", given=repr(value)[:100], allowed=_ALLOWED)
             return cls(tuple(map(Input.of, value)))

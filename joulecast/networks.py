@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,8 +39,10 @@ class Entry:
     module_counts: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not isinstance(self.count, int) or self.count < 1:
-            raise InputError("a count is a positive integer", given=repr(self.count))
+        if type(self.count) is not int or self.count < 1:
+            if isinstance(self.count, bool) or not isinstance(self.count, Integral) or self.count < 1:
+                raise InputError("a count is a positive integer", given=repr(self.count))
+            object.__setattr__(self, "count", int(self.count))  # (numpy has integers of its own)
         if self.module_counts and (
             len(self.module_counts) != len(self.module_paths) or sum(self.module_counts) != self.count
         ):

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 from .errors import InputError, unknown_name
@@ -55,10 +56,12 @@ def normalized_shape(shape: object) -> Shape:
     """
     if not isinstance(shape, list | tuple):
         raise InputError("a shape is a list of positive integers", given=repr(shape))
-    for n in shape:
-        if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+    if all(type(n) is int and n > 0 for n in shape):
+        return tuple(shape)
+    for n in shape:  # (numpy has integers of its own)
+        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
             raise InputError("a shape is a list of positive integers", given=repr(shape))
-    return tuple(shape)
+    return tuple(map(int, shape))
 
 
 def _plain_value(value: Any) -> Any:
@@ -71,6 +74,8 @@ def _plain_value(value: Any) -> Any:
         return tuple(_plain_value(item) for item in value)
     if value is None or isinstance(value, bool | int | float | str):
         return value
+    if isinstance(value, Integral):
+        return int(value)
     raise InputError("an attribute is a number, a text, a truth value, or a list of those", given=repr(value)[:100])
 
 

@@ -18,13 +18,8 @@ from .hardware.gpu import GPU, IdleCurve, VoltageCurve
 from .networks import Dropped, Entry, Network
 from .operations import Operation
 from .predictors.explanation import Contribution, Explanation, Neighbour
-from .predictors.intervals.spread import (
-    NetworkSpread,
-    OperationIntervals,
-    OperationSpread,
-    ToldNetworkSpread,
-    ToldOperationSpread,
-)
+from .predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
+from .predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
 from .predictors.operation_predictions import OperationPredictions
 from .predictors.prediction import Interval, OperationCost, Prediction
 from .queries import Choice, Choices, LeftOut, Sweep
@@ -53,8 +48,8 @@ _CLASSES: Mapping[str, type[Any]] = {
         Prediction,
         Sweep,
         Tariff,
-        ToldNetworkSpread,
-        ToldOperationSpread,
+        SentNetworkSpread,
+        SentOperationSpread,
         VoltageCurve,
     )
 }
@@ -91,9 +86,9 @@ def pack(value: Any) -> Any:
         # What errors are looked up in is large, and stays; what was looked up goes.
         match sent.get("spread"):
             case NetworkSpread() as spread:
-                sent["spread"] = spread.told()
+                sent["spread"] = spread.as_sent()
             case OperationSpread() as spread:
-                sent["spread"] = spread.told(cast(OperationPredictions, value))
+                sent["spread"] = spread.as_sent(cast(OperationPredictions, value))
         return {_TAG: name, **{each: pack(item) for each, item in sent.items()}}
     raise TypeError(f"{name} does not travel")
 

@@ -10,7 +10,8 @@ from torch import nn
 
 import joulecast
 from joulecast import Operation
-from joulecast.errors import InputError, UncoveredError, UnknownNameError, ZooError
+from joulecast.errors import ExtractionError, InputError, UncoveredError, UnknownNameError, ZooError
+from joulecast.resources import shipped
 from joulecast.units import si
 from joulecast.zoo import find_predictor
 
@@ -218,3 +219,34 @@ def test_a_job_that_would_not_fit_is_told_so(gpu, batch, fits):
     if not fits:
         (left_out,) = joulecast.best(*job[:2], gpus=[gpu, "H200"], mode="training").left_out
         assert note == f"it would not fit: {left_out.reason}"
+
+
+def test_numbers_of_numpy_are_numbers():
+    shape = tuple(np.array([8, 3, 64, 64]))
+    wanted = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", 900, power_limit_w=150)
+    assert joulecast.predict("resnet18", shape, "A30", np.int64(900), power_limit_w=np.int32(150)) == wanted
+    relu, counted = Operation("relu", [shape]), np.int64(3)
+    assert joulecast.predict([(relu, counted)], None, "A30") == joulecast.predict([(relu, 3)], None, "A30")
+    linear = Operation("linear", [(4, 8)], {"out_features": np.int64(2)})
+    assert json.loads(json.dumps(linear.to_json()))["attributes"]["out_features"] == 2
+    asked = {"gpus": "A30", "clocks": np.array([900, 1200]), "batch_sizes": np.array([4, 8])}
+    plain = {"gpus": "A30", "clocks": [900, 1200], "batch_sizes": [4, 8]}
+    assert joulecast.best("resnet18", shape, **asked) == joulecast.best("resnet18", (8, 3, 64, 64), **plain)
+
+
+def test_a_predictor_may_be_a_path():
+    found = joulecast.predict("resnet18", (8, 3, 64, 64), "A30", predictor=shipped("zoo") / "a30" / "forest-inference")
+    assert found.predictor == "a30/forest-inference"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"), [({"predictor": 3}, "names no predictor"), ({"gpu": ["A30"]}, "names no GPU")]
+)
+def test_what_is_no_name_is_told(arguments, says):
+    with pytest.raises(InputError, match=says):
+        joulecast.predict("resnet18", (8, 3, 64, 64), **{"gpu": "A30", **arguments})
+
+
+def test_a_model_in_double_says_why_it_runs_nothing():
+    with pytest.raises(ExtractionError, match=r"runs no operation(.|\n)*1 x linear: in float64"):
+        joulecast.extract(nn.Linear(8, 8).double(), (4, 8))

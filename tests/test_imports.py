@@ -75,7 +75,12 @@ PREDICTOR_ROOMS = [
 ]
 # (what a network costs without regard to the clock is found out in another way for GPUs that were not measured; and
 # what calibrations are looked up for is named as a type)
-UPWARDS = {("prepared.py", "any_gpu"), ("network_calibration.py", CORE), ("spread.py", CORE)}
+UPWARDS = {
+    ("prepared.py", "any_gpu"),
+    ("network_calibration.py", CORE),
+    ("operation_spread.py", CORE),
+    ("network_spread.py", CORE),
+}
 
 
 def modules_after(code: str) -> set[str]:

@@ -13,6 +13,7 @@ from ..errors import InputError, UnknownNameError, unknown_name
 from .description import described_gpu, read_gpu
 from .gpu import GPU
 
+_LISTED = "`joulecast gpus` lists them"
 _GENERATIONS = ("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "amd")
 
 
@@ -61,9 +62,9 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     if isinstance(name, GPU):
         return name
     if name is None:
-        raise InputError(
-            "a prediction needs a GPU", given="none", allowed='such as gpu="A30"', hint="`joulecast gpus` lists them"
-        )
+        raise InputError("a prediction needs a GPU", given="none", allowed='such as gpu="A30"', hint=_LISTED)
+    if not isinstance(name, str | Path):
+        raise InputError("this names no GPU", given=repr(name)[:100], allowed='such as "A30"', hint=_LISTED)
     if str(name).lower().endswith(".toml"):
         return read_gpu(name)
     found = _by_folded_name().get(_folded(str(name)))

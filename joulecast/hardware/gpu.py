@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from ..errors import InputError
@@ -170,13 +171,13 @@ class GPU:
         if clock_mhz is None:
             return float(self.boost_clock_mhz)
         if (
-            not isinstance(clock_mhz, int | float)
+            not isinstance(clock_mhz, Real)
             or isinstance(clock_mhz, bool)
             or not (self.min_clock_mhz <= clock_mhz <= self.max_clock_mhz)
         ):
             raise InputError(
                 f"{self.name} cannot hold this graphics clock",
-                given=f"{clock_mhz:.10g} MHz" if isinstance(clock_mhz, int | float) else repr(clock_mhz),
+                given=f"{clock_mhz:.10g} MHz" if isinstance(clock_mhz, Real) else repr(clock_mhz),
                 allowed=f"{self.min_clock_mhz} to {self.max_clock_mhz} MHz",
                 hint=f"leave the clock out for the default, {self.boost_clock_mhz} MHz",
             )
@@ -195,13 +196,13 @@ class GPU:
         idle_w = self.idle_power_w if self.idle_curve is None else self.idle_curve.at(self.min_clock_mhz)
         lowest, highest = self.power_range_w or (idle_w or _LEAST_CAP * self.power_limit_w, self.power_limit_w)
         if (
-            not isinstance(power_limit_w, int | float)
+            not isinstance(power_limit_w, Real)
             or isinstance(power_limit_w, bool)
             or not (lowest <= power_limit_w <= highest)
         ):
             raise InputError(
                 f"{self.name} cannot be held to this power",
-                given=f"{power_limit_w:.10g} W" if isinstance(power_limit_w, int | float) else repr(power_limit_w),
+                given=f"{power_limit_w:.10g} W" if isinstance(power_limit_w, Real) else repr(power_limit_w),
                 allowed=f"{lowest:g} to {highest:g} W",
                 hint=f"leave the power limit out for the default, {self.power_limit_w:g} W",
             )

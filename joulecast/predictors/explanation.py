@@ -16,7 +16,7 @@ from ..operations import Operation
 from .contract import PredictsOperations
 from .filled import FilledPredictor
 from .intervals.closeness import coordinates
-from .intervals.spread import OperationIntervals
+from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions
 from .physics.features import features, roofline
 from .predictor import INPUT_NAMES, OperationPredictor, regressor_inputs
@@ -39,6 +39,16 @@ class Neighbour:
     time_s: float
     power_w: float
     energy_j: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The neighbour as a dictionary."""
+        return {
+            "operation": self.operation.to_json(),
+            "distance": self.distance,
+            "time_s": self.time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+        }
 
 
 @dataclass(frozen=True)
@@ -118,7 +128,6 @@ class Explanation:
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as plain lists and dictionaries; quantities in SI units."""
-        low_high = self.interval
         return {
             "operation": self.operation.to_json(),
             "gpu": self.gpu,
@@ -134,40 +143,25 @@ class Explanation:
             "time_s": self.time_s,
             "power_w": self.power_w,
             "energy_j": self.energy_j,
-            "interval": None
-            if low_high is None
-            else {
-                "level": low_high.level,
-                **{
-                    name: None if np.isnan(low[0]) else [float(low[0]), float(high[0])]
-                    for name, (low, high) in (
-                        ("time_s", low_high.time_s),
-                        ("power_w", low_high.power_w),
-                        ("energy_j", low_high.energy_j),
-                    )
-                },
-            },
+            "interval": None if self.interval is None else _interval_json(self.interval),
             "far_outside": self.far_outside,
-            "nearest": [
-                {
-                    "operation": n.operation.to_json(),
-                    "distance": n.distance,
-                    "time_s": n.time_s,
-                    "power_w": n.power_w,
-                    "energy_j": n.energy_j,
-                }
-                for n in self.nearest
-            ],
+            "nearest": [neighbour.to_json() for neighbour in self.nearest],
             "contributions": None
             if self.contributions is None
             else {
-                quantity: [
-                    {"name": c.name, "value": None if math.isnan(c.value) else c.value, "effect": c.effect}
-                    for c in found
-                ]
+                quantity: [contribution.to_json() for contribution in found]
                 for quantity, found in self.contributions.items()
             },
         }
+
+
+def _interval_json(interval: OperationIntervals) -> dict[str, Any]:
+    """Low and high of the one operation; None where no error of the quantity is known."""
+    quantities = {"time_s": interval.time_s, "power_w": interval.power_w, "energy_j": interval.energy_j}
+    known = {
+        name: None if np.isnan(low[0]) else [float(low[0]), float(high[0])] for name, (low, high) in quantities.items()
+    }
+    return {"level": interval.level, **known}
 
 
 def explain_operation(

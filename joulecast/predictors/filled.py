@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ..hardware import GPU
 from ..operations import Operation
 from .contract import PredictsOperations
-from .intervals.spread import OperationSpread
+from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.baseline import group_of, smooth_max
 from .physics.features import FloatArray

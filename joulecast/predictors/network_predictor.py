@@ -14,7 +14,8 @@ from .composition import HostModel, Totals, counts_of
 from .contract import PredictsOperations
 from .filled import FilledPredictor
 from .intervals.network_calibration import NetworkCalibration
-from .intervals.spread import FAR_SHARE, NetworkSpread, power_range_w
+from .intervals.network_spread import FAR_SHARE, NetworkSpread
+from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
 from .physics.features import roofline
 from .prediction import Bound, Composition, Prediction

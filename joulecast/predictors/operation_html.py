@@ -25,11 +25,11 @@ def predictions_html(predictions: OperationPredictions) -> str:
     for operation, source, *values in zip(predictions.operations, predictions.source, *columns, strict=True):
         time, power, energy = (_known(value, unit) for value, unit in zip(values, ("s", "W", "J"), strict=True))
         rows.append([operation_text(operation), time, power, energy, source])
-    told = [f"and {len(rows) - _SHOWN} more operations"] if len(rows) > _SHOWN else []
+    more = [f"and {len(rows) - _SHOWN} more operations"] if len(rows) > _SHOWN else []
     return document(
         f"{len(rows)} operations, each alone in a loop",
         table(["operation", "time", "power", "energy", "source"], rows[:_SHOWN], frozenset({1, 2, 3})),
-        notes(told),
+        notes(more),
     )
 
 
@@ -53,8 +53,8 @@ def explanation_html(explanation: Explanation) -> str:
         ("power", e.power_w, "W", interval and interval.power_w),
         ("energy", e.energy_j, "J", interval and interval.energy_j),
     ):
-        told = f"{si(float(low_high[0][0]), unit)} to {si(float(low_high[1][0]), unit)}" if low_high else ""
-        rows.append([title, _known(value, unit), "" if "nan" in told else told])
+        between = f"{si(float(low_high[0][0]), unit)} to {si(float(low_high[1][0]), unit)}" if low_high else ""
+        rows.append([title, _known(value, unit), "" if "nan" in between else between])
     parts = [
         table(
             ["in a loop", "predicted", f"{100 * interval.level:.0f} % interval" if interval else ""],

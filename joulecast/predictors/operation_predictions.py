@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from ..notebook import Picture
 from ..operations import Operation
-from .intervals.spread import OperationIntervals, OperationSpread, within_range
+from .intervals.operation_spread import OperationIntervals, OperationSpread
+from .intervals.power_range import within_range
 from .physics.clock import Work
 from .physics.energy import static_power_w
 from .physics.features import FloatArray

@@ -59,7 +59,7 @@ class OverClocks:
         totals = Totals(
             float(self.time_s[place]), float(self.energy_j[place]), float(self.device_time_s[place]), self.host_time_s
         )
-        told = self.predictor.summary(
+        summary = self.predictor.summary(
             self.network,
             self._operations_at(place),
             totals,
@@ -67,7 +67,7 @@ class OverClocks:
             self.power_limit_w,
             self.predictor.composition,
         )
-        return replace(told, held_clock_mhz=float(self.held_clocks_mhz[place]))
+        return replace(summary, held_clock_mhz=float(self.held_clocks_mhz[place]))
 
     def _operations_at(self, place: int) -> OperationPredictions:
         """The operations at one of the clocks, as far as networks need them: intervals depend on their shares."""

@@ -11,7 +11,8 @@ from ..inputs import InputShape, shape_to_json, titled
 from ..notebook import Picture
 from ..operations import Operation
 from ..units import si
-from .intervals.spread import NetworkSpread, within_range
+from .intervals.network_spread import NetworkSpread
+from .intervals.power_range import within_range
 from .operation_predictions import Source
 
 Composition = Literal["overlap", "sum"]
@@ -105,7 +106,7 @@ class Prediction:
     power_limit_w: float
     held_clock_mhz: float
     operations: tuple[OperationCost, ...] = field(repr=False)
-    spread: NetworkSpread | None = field(repr=False)
+    spread: NetworkSpread | None = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
     idle_power_w: float = 0.0
 

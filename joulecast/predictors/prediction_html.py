@@ -23,8 +23,8 @@ def quantity_rows(value: object, interval: Interval | None) -> Iterator[list[str
     """Time, power, energy and their product, each with its interval."""
     for title, name, unit in (*QUANTITIES, ("energy-delay product", "edp_js", "Js")):
         low_high = getattr(interval, name) if interval else None
-        told = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
-        yield [title, si(getattr(value, name), unit), told]
+        between = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
+        yield [title, si(getattr(value, name), unit), between]
 
 
 def quantity_table(value: object, interval: Interval | None) -> str:
@@ -50,17 +50,17 @@ def html(prediction: Prediction) -> str:
         for cost in costs[:_TOP]
     ]
     header = ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"]
-    told = list(prediction.notes)
+    remarks = list(prediction.notes)
     if len(costs) > _TOP:
-        told.insert(0, f"and {len(costs) - _TOP} more operations")
+        remarks.insert(0, f"and {len(costs) - _TOP} more operations")
     if prediction.uncovered:
-        told.insert(0, f"incomplete: {len(prediction.uncovered)} operations are not covered, and not in the totals")
+        remarks.insert(0, f"incomplete: {len(prediction.uncovered)} operations are not covered, and not in the totals")
     return document(
         f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
         f"{prediction.clock_mhz:g} MHz",
         quantity_table(prediction, prediction.interval(LEVEL) if prediction.supports(LEVEL) else None),
         table(header, rows, frozenset({1, 2, 3, 4, 5})),
-        notes(told),
+        notes(remarks),
     )
 
 

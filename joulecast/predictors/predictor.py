@@ -16,7 +16,8 @@ from ..operations import PRECISIONS, Operation
 from .batches import in_batches
 from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration
-from .intervals.spread import OperationSpread, power_range_w
+from .intervals.operation_spread import OperationSpread
+from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
 from .physics.clock import Work, measured_work

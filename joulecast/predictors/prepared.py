@@ -117,10 +117,10 @@ class PreparedNetwork:
         Raises:
             InputError, UncoveredError: See `NetworkPredictor.predict`.
         """
-        told, costs = self.told(clock_mhz, composition=composition, strict=strict)
-        return replace(told, operations=tuple(costs.of(self.network)))
+        summary, costs = self.summary(clock_mhz, composition=composition, strict=strict)
+        return replace(summary, operations=tuple(costs.of(self.network)))
 
-    def told(
+    def summary(
         self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False
     ) -> tuple[Prediction, Costs]:
         """The same as a prediction without its operations, and their costs beside it; see `at`.
@@ -142,10 +142,10 @@ class PreparedNetwork:
             predictions = predictor.operations.predict(self.network.operations, clock, cap_w)
             predictor.refuse_uncovered(predictions, strict)
             totals = plain_sum(counts, predictions)
-        told = predictor.summary(self.network, predictions, totals, clock, cap_w, chosen)
+        summary = predictor.summary(self.network, predictions, totals, clock, cap_w, chosen)
         costs = Costs.made(counts, predictions, totals, predictor.bounds(predictions, clock))
         held_mhz = _held_mhz(counts, predictions, clock)
-        return replace(told, held_clock_mhz=held_mhz, notes=(*told.notes, *self.notes)), costs
+        return replace(summary, held_clock_mhz=held_mhz, notes=(*summary.notes, *self.notes)), costs
 
     def _in_network(self, clock_mhz: float) -> OperationPredictions:
         """The operations before they settle at one clock; of loops, which networks do not ask for, those at default."""

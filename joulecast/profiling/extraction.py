@@ -207,7 +207,12 @@ def trace(
         except Exception as error:
             raise _explained(error, name, recorder, inputs) from error
     if not recorder.calls:
-        raise ExtractionError(f"{name} runs no operation on this input", given=shape_text(inputs.shape))
+        left_out = "; ".join(f"{len(paths)} x {what}: {why}" for (what, why), paths in recorder.dropped.items())
+        raise ExtractionError(
+            f"{name} runs no operation on this input",
+            given=shape_text(inputs.shape),
+            hint=f"what it does run is left out: {left_out}"[:_LONGEST] if left_out else None,
+        )
     if on_call is not None:
         for operation, path in recorder.calls:
             on_call(operation, path)

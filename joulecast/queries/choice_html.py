@@ -19,10 +19,10 @@ _LINES, _ROWS = 4, 12
 
 def choice_html(choice: Choice) -> str:
     """What a choice costs, and what to keep in mind."""
-    told = [f"predicted by {choice.predictor}", *choice.notes]
+    remarks = [f"predicted by {choice.predictor}", *choice.notes]
     if not choice.measured:
-        told.insert(0, "never measured: known by its data sheet alone")
-    return document(_title(choice), quantity_table(choice, choice.interval), notes(told))
+        remarks.insert(0, "never measured: known by its data sheet alone")
+    return document(_title(choice), quantity_table(choice, choice.interval), notes(remarks))
 
 
 def choice_plot(choice: Choice) -> Picture:
@@ -57,12 +57,12 @@ def choices_html(choices: Choices) -> str:
         ]
         for row in choices[:_ROWS]
     ]
-    told = [f"and {len(choices) - _ROWS} more"] if len(choices) > _ROWS else []
+    remarks = [f"and {len(choices) - _ROWS} more"] if len(choices) > _ROWS else []
     header = ["GPU", "clock MHz", "precision", "batch", *([words] if has_value else []), "time", "power", "energy", ""]
     return document(
         f"{choices[0].mode}, least {words} first",
         table(header, rows, frozenset({1, *range(3, len(header) - 1)})),
-        notes([*told, *left_out_notes(choices.left_out)]),
+        notes([*remarks, *left_out_notes(choices.left_out)]),
     )
 
 
@@ -78,8 +78,8 @@ def choices_plot(choices: Choices) -> Picture:
             low, high = getattr(choice.interval, whole)
             whiskers = (scale * low, scale * high)
         name = f"{_name(choice)}, {choice.clock_mhz:g} MHz"
-        told = si(choice.value, unit) + ("" if choice.measured else ", never measured")
-        items.append(Bar(short(name), choice.value, told, whiskers, int(choice.measured)))
+        remarks = si(choice.value, unit) + ("" if choice.measured else ", never measured")
+        items.append(Bar(short(name), choice.value, remarks, whiskers, int(choice.measured)))
     return Picture(bars(items, f"Least {words} first"))
 
 
@@ -123,14 +123,14 @@ def sweep_html(sweep: Sweep) -> str:
         ]
         for row in sweep.best_of_each()[:_ROWS]
     ]
-    told = [f"and {len(curves) - _ROWS} more"] if len(curves) > _ROWS else []
-    told += left_out_notes(sweep.left_out)
+    remarks = [f"and {len(curves) - _ROWS} more"] if len(curves) > _ROWS else []
+    remarks += left_out_notes(sweep.left_out)
     return document(
         f"{sweep.job}: least {sweep.objective}",
         _over_clocks(curves, "energy_j", "J", "Energy over the clock"),
         _over_clocks(curves, "time_s", "s", "Time over the clock"),
         table(["GPU", "clock MHz", "precision", "time", "power", "energy", ""], rows, frozenset({1, 3, 4, 5})),
-        notes(told),
+        notes(remarks),
     )
 
 

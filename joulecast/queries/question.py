@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral, Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
@@ -57,7 +59,7 @@ class Question:
     named: bool
     clocks: tuple[float, ...] | None = None
     power_limit_w: float | None = None
-    predictor: str | None = None
+    predictor: str | Path | None = None
 
     @classmethod
     def of(
@@ -72,7 +74,7 @@ class Question:
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
         power_limit_w: float | None = None,
-        predictor: str | None = None,
+        predictor: str | Path | None = None,
         extract: Callable[..., Network] = network_of,
     ) -> Question:
         """Read what `joulecast.best` and `joulecast.sweep` take; `extract` lists the operations of a model.
@@ -117,9 +119,9 @@ def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:
     if not clocks:
         raise InputError("there is nothing to choose from", given="clocks = []", hint="leave clocks out for a grid")
     for clock in clocks:
-        if isinstance(clock, bool) or not isinstance(clock, int | float) or not 0 < clock < float("inf"):
+        if isinstance(clock, bool) or not isinstance(clock, Real) or not 0 < clock < float("inf"):
             raise InputError("a clock is a positive number of MHz", given=repr(clock), allowed="such as 900")
-    return clocks
+    return tuple(map(float, clocks))
 
 
 def _variants(
@@ -145,9 +147,9 @@ def _variants(
 
 def _batches(asked: Iterable[int]) -> list[int]:
     sizes = list(dict.fromkeys(asked))
-    if not sizes or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in sizes):
+    if not sizes or any(isinstance(n, bool) or not isinstance(n, Integral) or n < 1 for n in sizes):
         raise InputError("batch sizes are positive integers", given=repr(sizes), allowed="such as [1, 8, 32]")
-    return sizes
+    return list(map(int, sizes))
 
 
 def _with_batch(input_shape: Any, batch_size: int) -> InputShape:

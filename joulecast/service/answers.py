@@ -99,10 +99,10 @@ class Answers:
         return self._of_known(known, question)
 
     def _of_known(self, known: KnownNetwork, question: PredictQuestion) -> Predicted:
-        told, costs = known.prepared.told(
+        summary, costs = known.prepared.summary(
             _clock(question.clock_mhz), composition=question.composition, strict=question.strict
         )
-        return Predicted(told, costs, known)
+        return Predicted(summary, costs, known)
 
     def _key(self, question: PredictQuestion) -> bytes:
         # (by the predictors that there were when it began: what is found out with others must not stay)
@@ -299,8 +299,8 @@ def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
 
 
 def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
-    told = item.predicted
-    prediction = None if told is None else told.to_json(details=details)
+    predicted = item.predicted
+    prediction = None if predicted is None else predicted.to_json(details=details)
     return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
 
 

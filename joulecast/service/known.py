@@ -37,24 +37,24 @@ class Predicted:
     """A prediction, and the network that it is of.
 
     Args:
-        told: As the library gives it, without its operations.
+        summary: As the library gives it, without its operations.
         costs: Of those.
         known: The network.
     """
 
-    told: Prediction
+    summary: Prediction
     costs: Costs
     known: KnownNetwork
 
     @cached_property
     def prediction(self) -> Prediction:
         """As the library gives it."""
-        return replace(self.told, operations=tuple(self.costs.of(self.known.prepared.network)))
+        return replace(self.summary, operations=tuple(self.costs.of(self.known.prepared.network)))
 
     def to_json(self, *, details: bool = True) -> dict[str, Any]:
         """What `Prediction.to_json` says, from the rows that are known."""
         costs = self.costs
-        value = self.told.to_json(details=False)
+        value = self.summary.to_json(details=False)
         if "missing" in costs.source:
             value["uncovered"] = [repr(cost.operation) for cost in self.prediction.uncovered]
         if details:

@@ -24,6 +24,7 @@ from ..predictors.fitting.any_gpu import fit_on_all
 from ..predictors.measured.device_rows import DeviceRow, device_rows
 from ..predictors.recipes.recipe import AnyGpuRecipe, predictor_of
 from .any_gpu_entry import AnyGpuCard, save_any_gpu
+from .golden import golden_sample
 from .provenance import git_commit
 
 LIMITS = (
@@ -105,10 +106,7 @@ def _described(folder: Path, dataset: Dataset) -> dict[str, Any]:
 def _golden_operations(rows: Sequence[DeviceRow]) -> dict[str, list[Operation]]:
     found: dict[str, list[Operation]] = {}
     for gpu in dict.fromkeys(row.gpu.name for row in rows):
-        mine = sorted(
-            {row.operation for row in rows if row.gpu.name == gpu and row.operation.mode == "inference"},
-            key=lambda operation: operation.digest,
-        )
+        mine = {row.operation for row in rows if row.gpu.name == gpu and row.operation.mode == "inference"}
         if mine:
-            found[gpu] = mine[:: max(1, len(mine) // 8)]
+            found[gpu] = golden_sample(mine)
     return found

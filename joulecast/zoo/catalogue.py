@@ -46,7 +46,15 @@ def entries(zoo: Path | None = None) -> list[str]:
     return sorted(f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in zoo.glob(f"*/*/{MANIFEST}"))
 
 
-def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
+def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
+    if predictor is not None and not isinstance(predictor, str | Path):
+        raise InputError(
+            "this names no predictor",
+            given=repr(predictor)[:100],
+            allowed="a zoo name, the folder of an entry, or models:/NAME@ALIAS",
+            hint="`joulecast zoo list` shows what is here",
+        )
+    predictor = None if predictor is None else str(predictor)
     if predictor is not None and predictor.startswith("models:"):
         from .registry import registry_folder
 
@@ -79,11 +87,11 @@ def _folder(gpu: GPU, mode: str, predictor: str | None) -> Path:
             allowed=f"GPUs with predictors: {', '.join(trained)}",
             hint="`joulecast train` makes one from a dataset",
         )
-    hint = "or give the folder of an entry, or models:/NAME@ALIAS; `joulecast zoo pull` brings others"
+    hint = "the folder of an entry does, too, and models:/NAME@ALIAS; `joulecast zoo pull` brings others"
     raise unknown_name("predictor", predictor, {*known, *pulled()}, hint=hint)
 
 
-def find_background(gpu: str | GPU, mode: str, predictor: str | None = None) -> Background:
+def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> Background:
     """What explains the predictions of the predictor that `find_predictor` finds.
 
     Raises:
@@ -114,7 +122,7 @@ def load_any(folder: Path) -> NetworkPredictor | AnyGpuEntry:
     return LOADERS[predictor](folder)
 
 
-def find_predictor(gpu: str | GPU, mode: str, predictor: str | None = None) -> NetworkPredictor:
+def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> NetworkPredictor:
     """Load the predictor of a GPU and mode; the last eight stay in memory.
 
     Args:

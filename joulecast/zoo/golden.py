@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,15 @@ _MOST_OPERATIONS = 64
 # Sums in fp32 come out otherwise on another processor: those of trees by 1e-6, those of a Gaussian process, whose large
 # terms cancel, by up to 5e-4 (measured against fp64). Another forest differs by far more.
 _TOLERANCE = 2e-3
+
+
+def golden_sample(operations: Collection[Operation]) -> list[Operation]:
+    """Some of the operations that a predictor was trained on, spread evenly over them, to make a golden prediction of.
+
+    The same operations give the same sample, whatever their order.
+    """
+    listed = sorted(operations, key=lambda operation: operation.digest)
+    return listed[:: max(1, len(listed) // GOLDEN_OPERATIONS)]
 
 
 def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:

@@ -24,6 +24,7 @@ from ..predictors.predictor import OperationPredictor
 from ..predictors.recipes.recipe import OwnRecipe, predictor_of
 from .catalogue import entry_name
 from .entry import ModelCard, save_entry
+from .golden import golden_sample
 from .left_out import operations_left_out
 from .provenance import git_commit
 
@@ -87,8 +88,7 @@ def train(
         host = HostModel.prior(mode)
     card = _card(dataset, dataset_folder, recipe, predictor, host, validation)
     unique = sorted(operations, key=lambda operation: operation.digest)
-    golden = tuple(unique[:: max(1, len(unique) // 8)])
-    return Trained(predictor, validation, card, golden, network_errors, tuple(unique))
+    return Trained(predictor, validation, card, tuple(golden_sample(operations)), network_errors, tuple(unique))
 
 
 def better_composition(errors: tuple[NetworkError, ...]) -> Composition:

@@ -16,7 +16,7 @@ from ..fitting.one_gpu import LEAST_OPERATIONS
 from ..intervals.calibration import Calibration
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import NetworkCalibration
-from ..intervals.spread import power_range_w
+from ..intervals.power_range import power_range_w
 from ..recipes.recipe import OwnRecipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage

@@ -146,16 +146,17 @@ def _intervals_section(validation: Validation) -> list[str]:
     names = " / ".join(_QUANTITIES)
     header = ["split", "group", "operations or networks (measurements)", f"within: {names} %"]
     header += [f"median half width: {names} %", "chance allows %"]
-    told = (
+    introduction = (
         "90 % intervals, and how many cases lie within; each was made without the case: operations from the errors "
         "on four fifths of the operations, networks from the errors on networks of other names. The measurements of an "
         "operation count as one case. Of so few cases, right intervals cover what the last column says, 19 times out "
-        f"of 20. {_told_of(found)}"
+        f"of 20. {_shares_within(found)}"
     )
-    return [told, "", *_table(header, rows)]
+    return [introduction, "", *_table(header, rows)]
 
 
-def _told_of(found: Sequence[Coverage]) -> str:
+def _shares_within(found: Sequence[Coverage]) -> str:
+    """How many of the shares that lie within intervals are what they should be, in a sentence."""
     shares = [(row.within[q], row.unique[q]) for row in found for q in row.within if row.unique[q]]
     exact = sum(0.88 <= share <= 0.92 for share, _ in shares)
     allowed = [(share, chance_range(count, LEVEL)) for share, count in shares]

@@ -43,11 +43,12 @@ def transferred_loops(
         return []
     after, before = (fit_baseline(loops, gpu, accumulates_gradients) for loops in (training, inference))
     known = [group for group in after.groups if group in before.groups]
-    speaks = {group: after.groups[group].large_loops >= ENOUGH for group in known}
-    told = [group for group in known if before.groups[group].large_loops >= ENOUGH]
-    both = [after.groups[group].slowdown / before.groups[group].slowdown for group in told if speaks[group]]
-    slower = median(both) if both else _SLOWER
-    short = {group for group in told if not speaks[group]}
+    enough_after = {group: after.groups[group].large_loops >= ENOUGH for group in known}
+    enough_before = [group for group in known if before.groups[group].large_loops >= ENOUGH]
+    enough_in_both = [group for group in enough_before if enough_after[group]]
+    ratios = [after.groups[group].slowdown / before.groups[group].slowdown for group in enough_in_both]
+    slower = median(ratios) if ratios else _SLOWER
+    short = set(enough_before) - set(enough_in_both)
     taken = {loop.operation for loop in training} | set(without)
     clock = float(gpu.boost_clock_mhz)
     made = []

@@ -2,20 +2,34 @@
 
 Trees that have seen fp32 say nothing about products on tensor cores. Physics knows the tiles that they are computed in
 (least_times.py). By how much products are slower than that, and other operations than in fp32, sums over networks tell.
+
+Other operations move bytes, and a kernel moves half as wide numbers as it moves fp32: trees are asked for the operation
+in fp32. Asked for one in half precision, whose intensity they saw of no operation of its kind, they answered with
+leaves of other kinds.
+
+Convolutions of one channel each ("depthwise") are computed by a kernel of PyTorch's own in fp32, several times slower
+than memory allows, and by cuDNN in half precision (`use_cudnn_depthwise` in ATen/native/Convolution.cpp): bound by
+memory, but for the gradient of the weight. How slow that is, was looked at on timm's published times (the half of
+benchmarks/public that is not held back).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
 
+from ...hardware import GPU
 from ...operation_list import OperationList
-from ...operations import Operation
+from ...operations import PRECISIONS, Operation
 from ..formats.numbers import numbers
 from .features import FAMILIES, FloatArray, numbers_of
+
+_HALF = 2.0  # Bytes of an element.
+_DEPTHWISE_TRAINING = 3.0
 
 
 @dataclass(frozen=True)
@@ -41,7 +55,7 @@ class HalfPrecision:
         """
         of_product, of_convolution, of_other = half_groups(operations)
         factor = np.exp(self.convolution * of_convolution + self.other * of_other)
-        corrected: FloatArray = np.where(of_product > 0, np.exp(self.product), ratio * factor)
+        corrected: FloatArray = np.where(of_product > 0, np.exp(self.product), alone(operations, ratio) * factor)
         return corrected
 
     def to_json(self) -> dict[str, float]:
@@ -54,6 +68,44 @@ class HalfPrecision:
         return cls(**numbers(value))
 
 
+def alone(operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:
+    """Device time over least time with depthwise convolutions in half precision put right: nothing else says them."""
+    depthwise = OperationList.of(operations).derived(_half_depthwise)
+    put: FloatArray = np.where(depthwise > 0, depthwise, ratio)
+    return put
+
+
+def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
+    """Operations as trees are asked for them: in fp32 what moves more than it computes.
+
+    TF32 is fp32, too, where tensor cores are no faster in it: cuDNN may take either, so neither takes longer.
+    """
+    n = numbers_of(operations)
+    no_faster = "tf32" in gpu.peak_flops and gpu.peak_flops["tf32"] <= gpu.peak_flops["fp32"]
+    if no_faster and (n.precision == PRECISIONS.index("tf32")).any():
+        return operations.derived(_in_fp32)
+    return operations.derived(_others_in_fp32) if (n.element_bytes == _HALF).any() else operations
+
+
+def _in_fp32(operations: OperationList) -> OperationList:
+    return OperationList(
+        _as_fp32(operation) if operation.precision == "tf32" else operation for operation in _others_in_fp32(operations)
+    )
+
+
+def _others_in_fp32(operations: OperationList) -> OperationList:
+    _, _, of_other = operations.derived(_half_groups)
+    return OperationList(
+        _as_fp32(operation) if other else operation
+        for operation, other in zip(operations, of_other.tolist(), strict=True)
+    )
+
+
+@lru_cache(maxsize=100_000)
+def _as_fp32(operation: Operation) -> Operation:
+    return replace(operation, precision="fp32")
+
+
 def half_groups(operations: Sequence[Operation]) -> FloatArray:
     """Which are products, convolutions and others in half precision: zeros and ones, shape (3, operations)."""
     return OperationList.of(operations).derived(_half_groups)
@@ -61,8 +113,22 @@ def half_groups(operations: Sequence[Operation]) -> FloatArray:
 
 def _half_groups(operations: OperationList) -> FloatArray:
     n = numbers_of(operations)
-    half, convolution = n.element_bytes == 2, n.family == FAMILIES.index("convolution")
-    product = (n.is_product > 0) & ~convolution
+    half, depthwise = n.element_bytes == _HALF, _is_depthwise(n)
+    convolution = (n.family == FAMILIES.index("convolution")) & ~depthwise
+    product = (n.is_product > 0) & ~convolution & ~depthwise
     groups = np.array([half & product, half & convolution, half & ~product & ~convolution], dtype=float)
     groups.flags.writeable = False
     return groups
+
+
+def _half_depthwise(operations: OperationList) -> FloatArray:
+    """Device time over least time of depthwise convolutions in half precision; 0 elsewhere."""
+    n = numbers_of(operations)
+    ratio = np.where(n.is_training > 0, _DEPTHWISE_TRAINING, 1.0)
+    put: FloatArray = np.where(_is_depthwise(n) & (n.element_bytes == _HALF), ratio, 0.0)
+    put.flags.writeable = False
+    return put
+
+
+def _is_depthwise(n: Any) -> Any:
+    return (n.is_convolution > 0) & (n.groups > 1) & (n.groups == n.channels_in)

@@ -18,7 +18,7 @@ from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import Operation
 from .bandwidth import reached_bandwidth
-from .features import FAMILIES, FloatArray, dense_convolutions, numbers_of, peak_flops, roofline
+from .features import FAMILIES, KIND_PLACES, FloatArray, dense_convolutions, numbers_of, peak_flops, roofline
 from .kept import ON_EACH_GPU, kept
 
 _LEAST_S = 1e-9
@@ -28,9 +28,16 @@ _SM_BYTES = 36.0
 # libraries take the one that fills the multiprocessors best. The shares are round numbers, looked at on the A100's
 # networks.
 _HALF_TILES = ((128, 256, 1.0), (256, 128, 1.0), (128, 128, 0.85), (64, 128, 0.65), (128, 64, 0.65), (64, 64, 0.5))
+_ATTENTION_ROWS = 64.0  # Of a tile of FlashAttention: four warps of 16 (Dao, arXiv 2307.08691).
 _CONVOLUTION = FAMILIES.index("convolution")
 _HALF = 2.0  # Bytes of an element.
 _TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 x 128^2 FLOPs for 2 x 128 elements.
+# Tensor cores are fed from shared memory, where each warp loads what its part of a tile needs: 64 x 64 at most, because
+# the sums must fit into its registers. What an SM multiplies in a clock differs fourfold (A100 2048 FLOPs, A10 1024,
+# GeForce 512 with sums in fp32), what it loads does not: that is why an A100 reaches less of its peak. Of 128, 96, 85,
+# 64 and 48, this one carries products best from A100 to A10 (networks in bf16) and back. Fewer rows than a warp takes
+# fill part of it, and their weights pass once.
+_WARP_TILE = 64.0
 
 
 def _cubed(values: FloatArray) -> FloatArray:
@@ -95,7 +102,8 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     # An instruction moves an element, however narrow.
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
     # A tile of a product reads its rows and columns for itself, from the cache.
-    tiles_s = n.is_product * n.computed_flops * n.element_bytes / _TILE
+    across = np.where(is_half & (n.rows >= _WARP_TILE), _WARP_TILE, _TILE)
+    tiles_s = n.is_product * n.computed_flops * n.element_bytes / across
     compute_s, way = line.compute_s, _SM_BYTES * gpu.sms * clock_mhz * 1e6
     in_tiles = is_half & (n.is_product > 0) & (n.family != _CONVOLUTION)
     if in_tiles.any():
@@ -129,7 +137,11 @@ def _put_convolutions(
 
 
 def _half_tiles(n: Any, gpu: GPU) -> FloatArray:
-    """How much longer products take than their FLOPs say, because the multiprocessors work in whole waves of tiles."""
+    """How much longer products take than their FLOPs say, because the multiprocessors work in whole waves of tiles.
+
+    Attention of few queries (a step of decoding) shares its keys out, so that no multiprocessor idles; the rows of its
+    tiles are filled up with zeros all the same.
+    """
     size = np.maximum(n.batch * n.rows * n.columns, 1.0)
     longer = [
         np.ceil(n.batch * np.ceil(n.rows / rows) * np.ceil(n.columns / columns) / gpu.sms)
@@ -138,4 +150,5 @@ def _half_tiles(n: Any, gpu: GPU) -> FloatArray:
         for rows, columns, share in _HALF_TILES
     ]
     least: FloatArray = np.min(longer, axis=0)
-    return least
+    few = (n.kind == KIND_PLACES["attention"]) & (n.rows < _ATTENTION_ROWS)
+    return np.where(few, _ATTENTION_ROWS / np.maximum(n.rows, 1.0), least)

@@ -69,8 +69,6 @@ _KINDS_APART = (
 )
 _COLUMNS = [FEATURE_NAMES.index(name) for name in _SHARED]
 _FILLED_TILES, _WAVE_TILES = (32, 128), (64, 128)
-# AMD's targets beside the NVIDIA generation of their time.
-_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
 _LEAST_S = 1e-12
 
 RELATIVE_NAMES: tuple[str, ...] = (
@@ -156,10 +154,3 @@ def _last_waves(n: Any, gpu: GPU) -> Iterator[tuple[str, FloatArray]]:
     for tile in _WAVE_TILES:
         waves = n.batch * np.ceil(n.rows / tile) * np.ceil(n.columns / tile) / gpu.sms
         yield f"log_last_wave_{tile}", np.where(product, np.log(np.ceil(waves) / waves), 0.0)
-
-
-def _generation(gpu: GPU) -> float:
-    try:
-        return float(gpu.compute_capability)
-    except ValueError:
-        return _GENERATIONS.get(gpu.compute_capability, 8.0)

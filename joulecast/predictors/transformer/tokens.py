@@ -30,7 +30,7 @@ from ...rules import size
 from ..physics.features import FloatArray, by_precision, numbers_of
 from ..physics.kept import kept
 from ..physics.least_times import LeastTimes
-from ..physics.relative import RELATIVE_NAMES, _generation, relative_features
+from ..physics.relative import RELATIVE_NAMES, relative_features
 
 ROLES: tuple[str, ...] = (
     "kind",
@@ -74,6 +74,8 @@ _TILES = ((64, 64), (128, 64), (128, 128), (256, 128))  # Rows and columns per t
 _FILLS = (32.0, 64.0, 128.0)
 _DIVISORS = (2, 4, 8, 16, 32, 64, 128)
 _ELEMENTS_PER_BLOCK = 1024.0
+# AMD's targets beside the NVIDIA generation of their time.
+_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
 _LEAST_S = 1e-12
 _KEPT = 20_000  # Operations whose attributes are read once, for all GPUs.
 _LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it only one of them matters.
@@ -278,3 +280,11 @@ def _channels(operation: Operation) -> tuple[float, ...]:
         float(len(operation.input_shapes)),
         float(any(shape != operation.output_shape for shape in operation.input_shapes)),
     )
+
+
+def _generation(gpu: GPU) -> float:
+    """Compute capability; of AMD's GPUs, that of NVIDIA's of their time."""
+    try:
+        return float(gpu.compute_capability)
+    except ValueError:
+        return _GENERATIONS.get(gpu.compute_capability, 8.0)

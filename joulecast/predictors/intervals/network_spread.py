@@ -1,0 +1,164 @@
+"""How far predictions of networks may be off: the errors of network_calibration.py, looked up for one request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..physics.features import FloatArray
+from .clock_errors import BASIS, CLOCK_ERRORS, octaves
+from .conformal import conformal_error, conformal_rank
+from .network_calibration import NetworkCalibration, shares_of
+from .operation_spread import OperationSpread, clock_error, looked_up
+
+if TYPE_CHECKING:
+    from ..operation_predictions import OperationPredictions
+
+FAR_SHARE = 0.2
+"""Share of a network's device time in operations far outside the training data, from where the network is, too."""
+
+
+@dataclass(frozen=True)
+class NetworkSpread:
+    """What the errors on networks that were left out say about one prediction.
+
+    Args:
+        networks: Those errors.
+        composition: How the prediction was composed.
+        operations: Where the errors of its operations are; None where the networks' need no difficulty.
+        counts: Calls of each operation.
+        predictions: Of its operations.
+        measured_mhz: The clock that was measured, if that is another than was asked for.
+    """
+
+    networks: NetworkCalibration
+    composition: str
+    operations: OperationSpread | None
+    counts: FloatArray
+    predictions: OperationPredictions
+    measured_mhz: float | None
+
+    @property
+    def basis(self) -> str:
+        """Where the errors come from, in words."""
+        parts = [self.networks.basis]
+        if self.measured_mhz is not None:
+            parts.append(f"what another clock adds: {BASIS}")
+        if self.missing_share:
+            parts.append("what is missing: as much time and energy per FLOP or byte as the rest")
+        return "; ".join(parts)
+
+    @cached_property
+    def units(self) -> Mapping[str, float]:
+        """The difficulty by quantity."""
+        if self.operations is None:
+            return dict.fromkeys(self.networks.scores[self.composition], 1.0)
+        spread = self.operations
+        known = looked_up(spread.calibration, spread.trained_on, self.predictions.operations)
+        return self.networks.difficulty_of(*shares_of(self.counts, self.predictions), known.sigmas)
+
+    @cached_property
+    def missing_share(self) -> float:
+        """Share of the network's FLOPs, or bytes if that is more, in operations that are in no total."""
+        missing = np.array([source == "missing" for source in self.predictions.source])
+        if not missing.any():
+            return 0.0
+        work = np.array([(o.flops, o.bytes_read + o.bytes_written) for o in self.predictions.operations], dtype=float)
+        work *= self.counts[:, None]
+        return float((work[missing].sum(axis=0) / np.maximum(work.sum(axis=0), 1.0)).max())
+
+    @property
+    def far_outside(self) -> bool:
+        """Whether much of the device time is in operations far outside the training data."""
+        if self.operations is None:
+            return False
+        device_s = np.nan_to_num(self.counts * self.predictions.device_time_s)
+        far = self.operations.far_outside(self.predictions.operations)
+        return float(device_s[far].sum()) > FAR_SHARE * float(device_s.sum())
+
+    def supports(self, level: float) -> bool:
+        """Whether there are enough errors for an interval of this level.
+
+        Raises:
+            InputError: The level is not between 0 and 1.
+        """
+        return _supports(self.networks.scores[self.composition], self.measured_mhz, level)
+
+    def around(self, quantity: str, value: float, level: float, held_mhz: float) -> tuple[float, float]:
+        """Low and high of a quantity, for a prediction with this held clock.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or higher than the errors support.
+        """
+        errors = self.networks.scores[self.composition][quantity]
+        half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
+        return _low_high(quantity, value, half, self.missing_share)
+
+    def as_sent(self) -> SentNetworkSpread:
+        """The same with everything looked up."""
+        scores = {name: tuple(map(float, each)) for name, each in self.networks.scores[self.composition].items()}
+        units = {name: float(unit) for name, unit in self.units.items()}
+        return SentNetworkSpread(scores, units, self.missing_share, self.far_outside, self.basis, self.measured_mhz)
+
+
+@dataclass(frozen=True)
+class SentNetworkSpread:
+    """A NetworkSpread with everything looked up: what intervals take and nothing else, so that it can travel.
+
+    Args:
+        scores: Sorted absolute log errors on networks by quantity, in units of their difficulty.
+        units: The difficulty by quantity.
+        missing_share: See NetworkSpread, as for the others.
+        far_outside: Whether the network is.
+        basis: Where the errors come from.
+        measured_mhz: The clock that was measured, if that is another.
+    """
+
+    scores: Mapping[str, tuple[float, ...]]
+    units: Mapping[str, float]
+    missing_share: float
+    far_outside: bool
+    basis: str
+    measured_mhz: float | None
+
+    def supports(self, level: float) -> bool:
+        """See `NetworkSpread.supports`."""
+        return _supports(self.scores, self.measured_mhz, level)
+
+    def around(self, quantity: str, value: float, level: float, held_mhz: float) -> tuple[float, float]:
+        """See `NetworkSpread.around`."""
+        errors = self.scores[quantity]
+        half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
+        return _low_high(quantity, value, half, self.missing_share)
+
+
+def _supports(scores: Mapping[str, Sequence[float] | FloatArray], measured_mhz: float | None, level: float) -> bool:
+    known: list[Sequence[float] | FloatArray] = [scores["time"]]
+    if measured_mhz is not None:
+        known.append(CLOCK_ERRORS["time"])
+    return all(conformal_rank(level, len(errors)) <= len(errors) for errors in known)
+
+
+def _half_width(
+    errors: Sequence[float] | FloatArray,
+    unit: float,
+    measured_mhz: float | None,
+    quantity: str,
+    level: float,
+    held_mhz: float,
+) -> float:
+    half = conformal_error(errors, level, "measured networks") * unit
+    if measured_mhz is not None:
+        half = float(np.hypot(half, clock_error(quantity, level, octaves(held_mhz, measured_mhz))))
+    return half
+
+
+def _low_high(quantity: str, value: float, half: float, missing_share: float) -> tuple[float, float]:
+    # What is missing makes the whole larger, never smaller.
+    more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
+    return value / math.exp(half), value * math.exp(half) / (1 - missing_share) ** more

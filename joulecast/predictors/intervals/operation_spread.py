@@ -1,0 +1,170 @@
+"""How far predictions of operations may be off: the errors of calibration.py, looked up for one request."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import InputError
+from ...operations import Operation
+from ..physics.features import FloatArray
+from .calibration import QUANTITIES, Calibration
+from .clock_errors import BASIS, CLOCK_ERRORS, octaves
+from .conformal import conformal_error
+
+if TYPE_CHECKING:
+    from ..operation_predictions import OperationPredictions
+
+
+@dataclass(frozen=True)
+class OperationIntervals:
+    """Low and high of each quantity, arrays of one length; NaN where no errors are known.
+
+    Args:
+        level: Share of such operations that should lie within.
+        time_s, power_w, energy_j: Low and high, of loops as in `OperationPredictions`.
+    """
+
+    level: float
+    time_s: tuple[FloatArray, FloatArray]
+    power_w: tuple[FloatArray, FloatArray]
+    energy_j: tuple[FloatArray, FloatArray]
+
+
+@dataclass(frozen=True)
+class OperationSpread:
+    """Where to look the errors of operations up.
+
+    Args:
+        calibration: Of their predictor.
+        trained_on: Digests of the operations that it was trained on.
+        measured_mhz: The clock that those were measured at; None for a predictor of any clock.
+        filled: Errors of the predictor that filled operations in, and which those are.
+    """
+
+    calibration: Calibration
+    trained_on: frozenset[str]
+    measured_mhz: float | None
+    filled: tuple[OperationSpread, NDArray[np.bool_]] | None = None
+
+    def log_errors(self, predictions: OperationPredictions, level: float) -> dict[str, FloatArray]:
+        """Half widths of the logarithms of time, power and energy.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or higher than the errors support.
+        """
+        operations = predictions.operations
+        known = looked_up(self.calibration, self.trained_on, operations)
+        measured, distances = known.measured, known.distances
+        found = {}
+        for quantity in ("time", "power", "energy"):
+            asked = (level, operations, predictions.host_bound, measured, distances)
+            if quantity == "power":
+                half = self.calibration.power_errors(*asked, predictions.power_w)
+            else:
+                half = self.calibration.log_errors(quantity, *asked)
+            if self.measured_mhz is not None:
+                half = np.hypot(
+                    half, clock_error(quantity, level, octaves(predictions.held_clock_mhz, self.measured_mhz))
+                )
+            found[quantity] = half
+        if self.filled is not None:
+            other, places = self.filled
+            for quantity, half in other.log_errors(predictions, level).items():
+                found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
+        return found
+
+    def as_sent(self, predictions: OperationPredictions) -> SentOperationSpread:
+        """The same with everything looked up, at the usual levels."""
+        levels = {}
+        for level in SentOperationSpread.LEVELS:
+            with contextlib.suppress(InputError):
+                levels[level] = self.log_errors(predictions, level)
+        return SentOperationSpread(levels, tuple(map(bool, self.far_outside(predictions.operations))))
+
+    def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
+        """See `Calibration.far_outside`."""
+        return looked_up(self.calibration, self.trained_on, tuple(operations)).far
+
+
+@dataclass(frozen=True)
+class SentOperationSpread:
+    """An OperationSpread with everything looked up for certain operations, so that it can travel.
+
+    Args:
+        half_widths: Level -> quantity -> half widths of the logarithms.
+        far: Which operations are far outside the training data.
+    """
+
+    LEVELS: ClassVar[tuple[float, ...]] = (0.5, 0.68, 0.8, 0.9, 0.95)
+
+    half_widths: Mapping[float, Mapping[str, FloatArray]]
+    far: tuple[bool, ...]
+
+    def log_errors(self, predictions: OperationPredictions, level: float) -> Mapping[str, FloatArray]:
+        """See `OperationSpread.log_errors`.
+
+        Raises:
+            InputError: A level that was not looked up.
+        """
+        if level not in self.half_widths:
+            known = ", ".join(map(str, self.half_widths))
+            raise InputError("intervals that come from a service have certain levels", given=level, allowed=known)
+        return self.half_widths[level]
+
+    def far_outside(self, operations: Sequence[Operation]) -> NDArray[np.bool_]:
+        """See `OperationSpread.far_outside`."""
+        return np.array(self.far, dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class LookedUp:
+    """What a calibration says of some operations whatever the clock.
+
+    Args:
+        calibration: Which.
+        operations: Of what.
+        measured: Which of them were measured.
+        distances: How far each is from those that were.
+    """
+
+    calibration: Calibration
+    operations: tuple[Operation, ...]
+    measured: NDArray[np.bool_]
+    distances: FloatArray
+
+    @cached_property
+    def far(self) -> NDArray[np.bool_]:
+        """See `Calibration.far_outside`."""
+        return self.calibration.far_outside(self.operations, self.distances)
+
+    @cached_property
+    def sigmas(self) -> dict[str, FloatArray]:
+        """Quantity -> see `Calibration.sigma`."""
+        known = self.operations, self.measured, self.distances
+        return {quantity: self.calibration.sigma(quantity, *known) for quantity in QUANTITIES}
+
+
+# A network is asked about at one clock after the other.
+@lru_cache(maxsize=256)
+def looked_up(calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]) -> LookedUp:
+    """What a calibration says of operations, kept for the next request; see `OperationSpread` for the arguments."""
+    measured = np.array([operation.digest in trained_on for operation in operations], dtype=bool)
+    return LookedUp(calibration, operations, measured, calibration.closeness.distances(operations))
+
+
+def clock_error(quantity: str, level: float, octaves_away: FloatArray) -> FloatArray:
+    """Half width of a logarithm that a clock so far from the one that was measured adds; none at that clock.
+
+    Raises:
+        InputError: The level is higher than the errors support.
+    """
+    if not np.any(octaves_away):
+        return np.zeros_like(octaves_away)
+    return conformal_error(CLOCK_ERRORS[quantity], level, BASIS) * octaves_away

@@ -1,0 +1,65 @@
+"""Half precision and TF32 as trees that have seen fp32 are asked for them, and what physics knows of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast.hardware import find_gpu
+from joulecast.operation_list import OperationList
+from joulecast.operations import Operation
+from joulecast.predictors.physics.half_precision import HalfPrecision, half_groups, seen_as
+from joulecast.predictors.physics.least_times import LeastTimes
+
+GELU = Operation("gelu", [(1024, 197, 768)], precision="fp16")
+LINEAR = Operation("linear", [(1024, 768)], {"out_features": 768}, precision="fp16")
+WINDOW = {"out_channels": 64, "kernel_size": 3, "padding": 1}
+
+
+def convolution(precision: str, mode: str = "inference", **attributes: int) -> Operation:
+    return Operation("conv2d", [(32, 64, 56, 56)], {**WINDOW, **attributes}, mode=mode, precision=precision)
+
+
+def test_what_moves_bytes_is_looked_up_in_fp32_and_products_as_they_are():
+    listed = OperationList.of([GELU, LINEAR, convolution("fp16")])
+    assert [o.precision for o in seen_as(listed, find_gpu("A100 PCIe 40GB"))] == ["fp32", "fp16", "fp16"]
+    alone = OperationList.of([convolution("fp32"), convolution("tf32")])
+    assert seen_as(alone, find_gpu("A100 PCIe 40GB")) is alone
+
+
+@pytest.mark.parametrize(("gpu", "seen"), [("RTX 4090", "fp32"), ("L40S", "tf32"), ("A30", "tf32"), ("T4", "tf32")])
+def test_tf32_is_fp32_where_tensor_cores_are_no_faster_in_it(gpu, seen):
+    listed = OperationList.of([convolution("tf32"), GELU])
+    assert [o.precision for o in seen_as(listed, find_gpu(gpu))] == [seen, "fp32"]
+
+
+def test_depthwise_convolutions_are_bound_by_memory_in_half_precision():
+    one_each = [convolution("fp16", mode, groups=64) for mode in ("inference", "training")]
+    several = convolution("fp16", groups=8)
+    half = HalfPrecision(product=0.5, convolution=0.3, other=0.1)
+    for operation, expected in zip(one_each, (1.0, 3.0), strict=True):
+        assert half.applied([operation], np.array([7.0])) == pytest.approx(expected * np.exp(0.1))
+    assert half.applied([several], np.array([7.0])) == pytest.approx(7 * np.exp(0.3))
+    assert half.applied([convolution("fp32", groups=64)], np.array([7.0])) == pytest.approx(7.0)
+    assert half_groups(one_each).tolist() == [[0, 0], [0, 0], [1, 1]]
+
+
+@pytest.mark.parametrize("gpu", ["A100 PCIe 40GB", "RTX 4090", "H100 SXM"])
+def test_a_step_of_decoding_is_bound_by_its_cache(gpu):
+    keys = (1, 32, 4096, 128)
+    step = Operation("attention", [(1, 32, 1, 128), keys, keys], precision="bf16")
+    found = find_gpu(gpu)
+    least = LeastTimes.of([step], found, found.boost_clock_mhz)
+    assert least.memory_s[0] > least.compute_s[0]
+    assert least.time_s[0] < 1.5 * least.memory_s[0]
+
+
+def test_an_a100_feeds_its_tensor_cores_worse_than_geforce():
+    """2048 FLOPs a clock for a multiprocessor, and 512: the loads are the same."""
+    shares = []
+    for name in ("A100 PCIe 40GB", "A10", "RTX 3090"):
+        gpu = find_gpu(name)
+        large = Operation("linear", [(128 * gpu.sms * 8, 4096)], {"out_features": 4096}, precision="bf16")
+        least = LeastTimes.of([large], gpu, gpu.boost_clock_mhz)
+        shares.append(large.flops / gpu.peak_flops["bf16"] / least.time_s[0])
+    assert shares[0] < 0.6 < 0.8 < shares[1] < shares[2]
