@@ -15,8 +15,8 @@ HEAD = """# The transformer beside XGBoost, physics and plain sums
 
 Made by `benchmarks/transformer.py`; do not edit. Errors are absolute and relative, median / mean in per cent. Device
 times are those of `device_rows`: neusight2025 on six GPUs, nicolai2025 on A30 and RTX 2080 Ti. "Trees and perceptron"
-is `predictors/any-gpu.toml`, XGBoost the same without its perceptron, physics `predictors/roofline.toml`; all are fitted
-to the very same rows, on one thread.
+is `predictors/any-gpu.toml`, XGBoost the same without its perceptron, physics `predictors/roofline.toml`; all are
+fitted to the very same rows, on one thread.
 """
 NAMES = {"transformer": "transformer", "both": "trees and perceptron", "trees": "XGBoost", "physics": "physics"}
 
