@@ -25,7 +25,7 @@ def test_push_list_show_pull_verify_remove(call, small_entry, tmp_path):
     assert out.startswith(f"{ENTRY_NAME}: ")
     (row,) = [line for line in call("zoo", "list")[1].splitlines() if line.startswith(ENTRY_NAME)]
     assert f"pulled from {there}" in row
-    assert float(row.split()[1]) > 0
+    assert row.split()[1] != "-"  # its size
     assert "simulated" in call("zoo", "show", ENTRY_NAME)[1]
     assert call("zoo", "verify", ENTRY_NAME)[:2] == (0, f"{ENTRY_NAME}: as it was made\n")
     code, out, _ = call("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--json")
