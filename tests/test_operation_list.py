@@ -11,8 +11,9 @@ from joulecast import Operation, extract
 from joulecast.hardware import find_gpu
 from joulecast.operation_list import OperationList
 from joulecast.predictors.formats.protobuf import packed_integers, varint
-from joulecast.predictors.physics.features import features, numbers_of
+from joulecast.predictors.physics.features import features
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.operation_numbers import numbers_of
 from joulecast.predictors.physics.relative import relative_features
 
 OPERATIONS = [

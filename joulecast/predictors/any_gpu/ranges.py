@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...operations import Operation
-from ..physics.features import FloatArray
 from .predictor import Range
 
 _QUANTILES = (0.005, 0.995)

@@ -14,11 +14,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import Operation
 from .bandwidth import reached_bandwidth
-from .features import FAMILIES, KIND_PLACES, FloatArray, dense_convolutions, numbers_of, peak_flops, roofline
+from .features import dense_convolutions
+from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
+from .roofline import peak_flops, roofline
 
 _LEAST_S = 1e-9
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
