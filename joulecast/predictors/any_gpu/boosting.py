@@ -25,7 +25,7 @@ from ..regressors.perceptron import Perceptron
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .network_fits import learn_from_networks
 from .predictor import Learned
-from .ranges import ratio_ranges
+from .ranges import ratio_ranges, usual_ratios
 
 _MOST_OF_A_KIND = 1000
 
@@ -110,7 +110,8 @@ def fit_any_gpu(
     ranges = ratio_ranges([row.operation for row in ordered], table.log_ratio)
     host_s = launch_times_s(datasets)
     chips = frozenset(row.gpu.chip for row in ordered)
-    learned = Learned(time, elsewhere, chips, ranges, PRIOR_ENERGY, host_s)
+    usual = usual_ratios(ordered, table.log_ratio)
+    learned = Learned(time, elsewhere, chips, ranges, PRIOR_ENERGY, host_s, usual=usual)
     if recipe.perceptron is not None:
         perceptron = _perceptron(table, recipe.perceptron, recipe.seed)
         learned = replace(learned, perceptron=perceptron, share=recipe.perceptron.share)
