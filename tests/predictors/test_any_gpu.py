@@ -59,9 +59,22 @@ def test_chips_that_were_not_measured_have_trees_of_their_own(learned, name, rat
     # The A40 has the chip of the A10, which was measured.
     assert learned.chips == {find_gpu(measured).chip for measured in MEASURED}
     two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
-    told_apart = replace(learned, time=two, elsewhere=three, ranges={}, half=None)
+    told_apart = replace(learned, time=two, elsewhere=three, ranges={}, half=None, usual={})
     operations, gpu = simulated_operations(), find_gpu(name)
     assert told_apart.ratio(operations, gpu) / expected_ratio(operations, gpu) == pytest.approx(ratio)
+
+
+def test_a_chip_that_was_not_measured_is_drawn_to_what_is_usual_of_a_kind(learned):
+    learned = replace(learned, elsewhere=lambda inputs: np.full(len(inputs), 1.0), ranges={}, half=None)
+    usual = replace(learned, usual={"linear": 0.2, "conv": 0.6})
+    linear, relu = Operation("linear", [(64, 64)], {"out_features": 64}), Operation("relu", [(64, 64)])
+    half = Operation("linear", [(64, 64)], {"out_features": 64}, precision="fp16")
+    operations, unseen, seen = [linear, relu, half], find_gpu("L4"), find_gpu("A10")
+    logs = np.log(usual.ratio(operations, unseen) / expected_ratio(operations, unseen))
+    # Of relu nothing is known to be usual, and fp16 does not run where that was seen.
+    assert logs == pytest.approx([0.2 + 0.75 * 0.8, 1.0, 1.0])
+    assert usual.ratio(operations, seen) == pytest.approx(learned.ratio(operations, seen))
+    assert learned.usual["linear"] == pytest.approx(np.log(SLOWER_THAN_PHYSICS["linear"]), abs=0.1)
 
 
 def test_many_gpus_at_once_are_one_after_the_other(learned):

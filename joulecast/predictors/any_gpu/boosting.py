@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError, MissingDependencyError
 from ..contract import Networks
 from ..measured.device_rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
-from ..physics.features import FloatArray
 from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio
 from ..physics.relative import MACHINE_NAMES, RELATIVE_NAMES, relative_features
@@ -25,7 +25,7 @@ from ..regressors.perceptron import Perceptron
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .network_fits import learn_from_networks
 from .predictor import Learned
-from .ranges import ratio_ranges
+from .ranges import ratio_ranges, usual_ratios
 
 _MOST_OF_A_KIND = 1000
 
@@ -110,7 +110,8 @@ def fit_any_gpu(
     ranges = ratio_ranges([row.operation for row in ordered], table.log_ratio)
     host_s = launch_times_s(datasets)
     chips = frozenset(row.gpu.chip for row in ordered)
-    learned = Learned(time, elsewhere, chips, ranges, PRIOR_ENERGY, host_s)
+    usual = usual_ratios(ordered, table.log_ratio)
+    learned = Learned(time, elsewhere, chips, ranges, PRIOR_ENERGY, host_s, usual=usual)
     if recipe.perceptron is not None:
         perceptron = _perceptron(table, recipe.perceptron, recipe.seed)
         learned = replace(learned, perceptron=perceptron, share=recipe.perceptron.share)

@@ -1,13 +1,16 @@
-"""How far corrections may be from physics: no farther than what was seen of a kind, or of its family."""
+"""How far corrections may be from physics, and usually are: what was seen of a kind, or of its family."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean, median
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...operations import Operation
-from ..physics.features import FloatArray
+from ..measured.device_rows import DeviceRow
 from .predictor import Range
 
 _QUANTILES = (0.005, 0.995)
@@ -27,3 +30,18 @@ def ratio_ranges(operations: Sequence[Operation], log_ratio: FloatArray) -> dict
             low, high = np.quantile(log_ratio[array == name], _QUANTILES)
             ranges[name] = (float(low), float(high))
     return ranges
+
+
+def usual_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, float]:
+    """Family and kind -> mean over GPUs of the medians of what ran on fp32 pipes.
+
+    Args:
+        rows: What was measured.
+        log_ratio: Of each.
+    """
+    groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for row, value in zip(rows, log_ratio.tolist(), strict=True):
+        if row.gpu.running_precision(row.operation.precision) == "fp32":
+            for name in (row.operation.row.family, row.operation.kind):
+                groups[name][row.gpu.name].append(value)
+    return {name: fmean(map(median, by_gpu.values())) for name, by_gpu in sorted(groups.items())}

@@ -25,12 +25,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations import Operation
 from .energy import PRIOR_ENERGY, process_factor, static_power_w
-from .features import KIND_PLACES, FloatArray, by_precision, numbers_of
 from .least_times import LeastTimes
+from .operation_numbers import KIND_PLACES, by_precision, numbers_of
 
 _NEWEST_KERNELS = 8
 _TILES = {
@@ -87,6 +89,16 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
     return least
 
 
+def on_fp32_pipes(operations: Sequence[Operation], gpu: GPU) -> NDArray[np.bool_]:
+    """Which operations run on fp32 pipes: in fp32, or in TF32 on a GPU that has none.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    n = numbers_of(operations)
+    return by_precision(n.precision, lambda precision: float(gpu.running_precision(precision) == "fp32")) > 0
+
+
 def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
     """Device time that tiles and power let expect at the default clock, over the least time of physics.
 
@@ -102,8 +114,7 @@ def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = Tru
         InputError: An operation's precision does not exist on the GPU.
     """
     n = numbers_of(operations)
-    in_fp32 = by_precision(n.precision, lambda p: float(gpu.running_precision(p) == "fp32")) > 0
-    product = (n.is_product > 0) & (n.is_convolution == 0) & in_fp32
+    product = (n.is_product > 0) & (n.is_convolution == 0) & on_fp32_pipes(operations, gpu)
     if not product.any():
         return np.ones(len(product))
     least = LeastTimes.of(operations, gpu, float(gpu.boost_clock_mhz))

@@ -12,9 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...errors import ZooError
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
-from ..physics.features import FloatArray
 
 Array = NDArray[np.float32]
 
@@ -24,7 +24,7 @@ _ROOT, _CUBIC, _HALF = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715), np.
 _MOST = {"columns": 1 << 12, "width": 1 << 12, "layers": 64}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Perceptron:
     """Layers of units that are smooth (GELU), each pair of them around a residual.
 
