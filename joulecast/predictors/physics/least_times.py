@@ -41,6 +41,9 @@ _TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 
 # 64 and 48, this one carries products best from A100 to A10 (networks in bf16) and back. Fewer rows than a warp takes
 # fill part of it, and their weights pass once.
 _WARP_TILE = 64.0
+# From Hopper on groups of warps multiply out of shared memory itself, 128 x 256 (PTX: wgmma, tcgen05); none was measured.
+_GROUP_TILE = 171.0
+_GROUPS = ("9.0", "10.0")  # Compute capabilities; GeForce boards of Blackwell (12.0) go on as Ampere does.
 
 
 def _cubed(values: FloatArray) -> FloatArray:
@@ -105,7 +108,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     # An instruction moves an element, however narrow.
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
     # A tile of a product reads its rows and columns for itself, from the cache.
-    across = np.where(is_half & (n.rows >= _WARP_TILE), _WARP_TILE, _TILE)
+    across = np.where(is_half, _half_tile(n.rows, gpu), _TILE)
     tiles_s = n.is_product * n.computed_flops * n.element_bytes / across
     compute_s, way = line.compute_s, _SM_BYTES * gpu.sms * clock_mhz * 1e6
     in_tiles = is_half & (n.is_product > 0) & (n.family != _CONVOLUTION)
@@ -137,6 +140,13 @@ def _put_convolutions(
     slower = gpu.boost_clock_mhz / clock_mhz
     put = np.array([compute_s * slower, memory_s, cache_s]) * longer
     parts[:, dense.places[on_pipes]] = put[:, on_pipes]
+
+
+def _half_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
+    """Rows and columns of the square that loads as much for its FLOPs as tensor cores do in half precision."""
+    if gpu.compute_capability in _GROUPS:
+        return np.full(len(rows), _GROUP_TILE)
+    return np.where(rows >= _WARP_TILE, _WARP_TILE, _TILE)
 
 
 def _half_tiles(n: Any, gpu: GPU) -> FloatArray:
