@@ -14,10 +14,11 @@ REMARKS = Path(__file__).with_name("transformer_remarks.md")
 HEAD = """# The transformer beside XGBoost, physics and plain sums
 
 Made by `benchmarks/transformer.py`; do not edit. Errors are absolute and relative, median / mean in per cent. Device
-times are those of `boosting.device_rows`: neusight2025 on six GPUs, nicolai2025 on A30 and RTX 2080 Ti. XGBoost is
-`predictors/any-gpu.toml`, physics `predictors/roofline.toml`, all fitted to the very same rows, on one thread.
+times are those of `device_rows`: neusight2025 on six GPUs, nicolai2025 on A30 and RTX 2080 Ti. "Trees and perceptron"
+is `predictors/any-gpu.toml`, XGBoost the same without its perceptron, physics `predictors/roofline.toml`; all are
+fitted to the very same rows, on one thread.
 """
-NAMES = {"transformer": "transformer", "trees": "XGBoost", "physics": "physics"}
+NAMES = {"transformer": "transformer", "both": "trees and perceptron", "trees": "XGBoost", "physics": "physics"}
 
 
 def markdown(work: Path) -> str:
@@ -53,7 +54,7 @@ def _both(log_ratios: Any) -> str:
 def _operations(stage: Mapping[str, Any], column: int, what: str) -> str:
     rows = np.array(stage["rows"])
     columns = [np.array(stage["log_ratios"][recipe]) for recipe in NAMES]
-    columns.append((columns[0] + columns[1]) / 2)  # What an ensemble of the learned two says.
+    columns.append((columns[0] + columns[1]) / 2)  # What an ensemble of the first two says.
     groups = [("all", np.ones(len(rows), dtype=bool))]
     groups += [(name, rows[:, column] == name) for name in sorted(set(rows[:, column]))]
     return _table(
@@ -114,7 +115,7 @@ overlapped, without that; "sum": the loops of single operations added up.
     for known, title in (("nothing", "Nothing known of the chip"), ("networks", "Networks known of the chip")):
         mine = [row for row in rows if row["known"] == known]
         columns = [("transformer", how) for how in ("whole", "parts", "sum")]
-        columns += [(name, how) for name in ("trees", "physics") for how in ("whole", "sum")]
+        columns += [(name, how) for name in ("both", "physics") for how in ("whole", "sum")] + [("trees", "whole")]
         groups = dict.fromkeys((row["gpu"], row["mode"], row["precision"]) for row in mine)
         lines = []
         for key in groups:

@@ -250,3 +250,9 @@ def test_what_is_no_name_is_told(arguments, says):
 def test_a_model_in_double_says_why_it_runs_nothing():
     with pytest.raises(ExtractionError, match=r"runs no operation(.|\n)*1 x linear: in float64"):
         joulecast.extract(nn.Linear(8, 8).double(), (4, 8))
+
+
+def test_a_cap_that_the_lowest_clock_does_not_keep_is_told():
+    low, high = (joulecast.predict("resnet50", (64, 3, 224, 224), "P4", power_limit_w=watts) for watts in (20, 60))
+    assert low.held_clock_mhz == pytest.approx(455, rel=0.01)
+    assert [any("lowest clock" in note for note in each.notes) for each in (low, high)] == [True, False]

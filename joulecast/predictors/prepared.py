@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..errors import InputError
 from ..networks import Network
 from .any_gpu.predictor import AnyGpuPredictor
@@ -22,7 +23,6 @@ from .first_layer import as_parts
 from .network_predictor import NetworkPredictor
 from .operation_predictions import OperationPredictions, Source
 from .physics.energy import static_power_w
-from .physics.features import FloatArray
 from .prediction import COMPOSITIONS, Bound, OperationCost, Prediction
 
 
@@ -145,7 +145,15 @@ class PreparedNetwork:
         summary = predictor.summary(self.network, predictions, totals, clock, cap_w, chosen)
         costs = Costs.made(counts, predictions, totals, predictor.bounds(predictions, clock))
         held_mhz = _held_mhz(counts, predictions, clock)
-        return replace(summary, held_clock_mhz=held_mhz, notes=(*summary.notes, *self.notes)), costs
+        notes = (*summary.notes, *self.notes, *self._beyond_the_cap(totals, held_mhz))
+        return replace(summary, held_clock_mhz=held_mhz, notes=notes), costs
+
+    def _beyond_the_cap(self, totals: Totals, held_mhz: float) -> Iterator[str]:
+        """Where no clock is low enough a GPU has to pause, which no dataset shows and the clock law does not know."""
+        gpu, cap_w = self.predictor.operations.gpu, self.power_limit_w
+        at_cap = cap_w < gpu.power_limit_w and totals.energy_j > 0.999 * cap_w * totals.time_s
+        if at_cap and held_mhz < 1.01 * gpu.min_clock_mhz:
+            yield f"at its lowest clock, {gpu.min_clock_mhz} MHz, it would draw more than this cap: it takes longer"
 
     def _in_network(self, clock_mhz: float) -> OperationPredictions:
         """The operations before they settle at one clock; of loops, which networks do not ask for, those at default."""

@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import GPU
 from ...networks import Network
+from ...operations import Operation
 from ..any_gpu.boosting import inputs_and_targets
 from ..any_gpu.predictor import AnyGpuPredictor, Learned
 from ..composition import HostModel, counts_of, plain_sum
@@ -27,12 +29,12 @@ from ..measured.device_rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..network_predictor import NetworkPredictor
 from ..operation_predictions import OperationPredictions
-from ..physics.features import FloatArray
 from ..physics.least_times import LeastTimes
 from ..recipes.recipe import AnyGpuRecipe
 from ..regressors.xgboost_model import BoostedRegressor
 from .calibrating import KEPT, thinned
 from .curves import Curves, error_by_trees
+from .parallel import in_parallel
 
 SPLITS = (
     "Operations: k-fold over unique operations; one lies in one fold on all GPUs, in both modes and all precisions; "
@@ -40,6 +42,8 @@ SPLITS = (
     "of a GPU with their chip, and energies, host cost and corrections either without any network of that chip "
     "(nothing known of the chip) or with those of other names (networks known of the chip); never with their own name."
 )
+
+_MANY_ROWS = 20_000  # From where a fit takes longer than a process that does it.
 
 ALL = "all GPUs"
 """Stands for the GPU, and "all" for the kind and mode, in the errors over all operations together."""
@@ -185,18 +189,24 @@ def cross_validate(
         Errors, and see `AnyGpuValidation.curves`.
     """
     fold = fold_of({row.operation for row in rows}, recipe.folds, recipe.seed)
-    tested: list[DeviceRow] = []
-    log_ratio: list[float] = []
+    found = in_parallel(
+        _fold, [(rows, recipe, fold, held) for held in range(folds or recipe.folds)], worthwhile=len(rows) >= _MANY_ROWS
+    )
+    tested = [row for rows_of_one, _, _ in found for row in rows_of_one]
+    log_ratio = [value for _, values, _ in found for value in values]
+    return tuple(_by_kind(tested, log_ratio)), found[0][2]
+
+
+def _fold(
+    rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, fold: Mapping[Operation, int], held: int
+) -> tuple[list[DeviceRow], list[float], Curves]:
+    """What lies in a fold, and log ratios of what is predicted of it; the first with its curves."""
+    mine = [row for row in rows if fold[row.operation] == held]
+    learned = fit_operations((), [row for row in rows if fold[row.operation] != held], recipe)
     curves: Curves = {}
-    for held in range(folds or recipe.folds):
-        mine = [row for row in rows if fold[row.operation] == held]
-        others = [row for row in rows if fold[row.operation] != held]
-        learned = fit_operations((), others, recipe)
-        log_ratio += log_ratios(learned, mine).tolist()
-        tested += mine
-        if not held and mine and isinstance(learned, Learned) and isinstance(learned.time, BoostedRegressor):
-            curves = {"time/held_out_error": error_by_trees(learned.time, *inputs_and_targets(mine))}
-    return tuple(_by_kind(tested, log_ratio)), curves
+    if not held and mine and isinstance(learned, Learned) and isinstance(learned.time, BoostedRegressor):
+        curves = {"time/held_out_error": error_by_trees(learned.time, *inputs_and_targets(mine))}
+    return mine, log_ratios(learned, mine).tolist(), curves
 
 
 def validate_any_gpu(
@@ -214,34 +224,56 @@ def validate_any_gpu(
     if quick:
         recipe = quicker(recipe)
     rows = [row for dataset in datasets for row in device_rows(dataset)]
-    tested: list[DeviceRow] = []
-    log_ratio: list[float] = []
-    errors: list[NetworkErrors] = []
-    powered: list[DeviceRow] = []
-    power_ratio: dict[str, list[float]] = {"power": [], "energy": []}
     chips = dict.fromkeys([row.gpu.chip for row in rows if not quick] + [gpu.chip for gpu, _, _ in networks])
-    for chip in chips:
-        mine = [row for row in rows if row.gpu.chip == chip]
-        others = [row for row in rows if row.gpu.chip != chip]
-        # Launching costs what it costs on any host; nothing of the chip is in that.
-        learned = fit_operations(datasets, others, recipe)
-        tested += mine
-        log_ratio += log_ratios(learned, mine).tolist()
-        here, elsewhere = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
-        learn = network_learner(learned, others, recipe)
-        with_power = [row for row in mine if row.power_w is not None]
-        if with_power:
-            powered += with_power
-            for quantity, values in power_log_ratios(learn(elsewhere), with_power).items():
-                power_ratio[quantity] += values.tolist()
-        if here:
-            errors += _networks_left_out(here, elsewhere, "nothing", learn)
-            errors += _networks_left_out(here, networks, "networks", learn)
+    found = in_parallel(
+        _chip, [(datasets, rows, networks, recipe, chip) for chip in chips], worthwhile=len(rows) >= _MANY_ROWS
+    )
     in_folds, curves = cross_validate(rows, recipe, 1 if quick else None)
-    of_devices = _device_errors(tested, log_ratio)
+    tested = [row for chip in found for row in chip.tested]
+    log_ratio = [value for chip in found for value in chip.log_ratio]
+    powered = [row for chip in found for row in chip.powered]
     several = len({row.gpu.chip for row in powered}) > 1
-    of_powers = {quantity: _device_errors(powered, values) for quantity, values in power_ratio.items() if several}
-    return AnyGpuValidation(in_folds, tuple(_by_kind(tested, log_ratio)), tuple(errors), of_devices, of_powers, curves)
+    of_powers = {
+        quantity: _device_errors(powered, [value for chip in found for value in chip.power_ratio.get(quantity, ())])
+        for quantity in ("power", "energy")
+        if several
+    }
+    return AnyGpuValidation(
+        folds=in_folds,
+        left_out=tuple(_by_kind(tested, log_ratio)),
+        networks=tuple(error for chip in found for error in chip.networks),
+        device_errors=_device_errors(tested, log_ratio),
+        power_errors=of_powers,
+        curves=curves,
+    )
+
+
+class _Chip(NamedTuple):
+    """What was predicted of GPUs with one chip, without anything measured on them."""
+
+    tested: list[DeviceRow]
+    log_ratio: list[float]
+    powered: list[DeviceRow]
+    power_ratio: dict[str, list[float]]
+    networks: list[NetworkErrors]
+
+
+def _chip(
+    datasets: Sequence[Dataset], rows: Sequence[DeviceRow], networks: Networks, recipe: AnyGpuRecipe, chip: str
+) -> _Chip:
+    mine, others = ([row for row in rows if (row.gpu.chip == chip) is same] for same in (True, False))
+    # Launching costs what it costs on any host; nothing of the chip is in that.
+    learned = fit_operations(datasets, others, recipe)
+    here, elsewhere = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
+    learn = network_learner(learned, others, recipe)
+    powered = [row for row in mine if row.power_w is not None]
+    powers = power_log_ratios(learn(elsewhere), powered) if powered else {}
+    errors = [
+        *_networks_left_out(here, elsewhere, "nothing", learn),
+        *_networks_left_out(here, networks, "networks", learn),
+    ]
+    power_ratio = {quantity: values.tolist() for quantity, values in powers.items()}
+    return _Chip(mine, log_ratios(learned, mine).tolist(), powered, power_ratio, errors)
 
 
 def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dict[str, tuple[float, ...]]:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...networks import Network
@@ -20,7 +21,6 @@ from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
-from ..physics.features import FloatArray
 from ..predictor import OperationPredictor
 from ..recipes.recipe import OwnRecipe
 from .metrics import absolute_errors

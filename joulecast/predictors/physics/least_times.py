@@ -14,11 +14,15 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import Operation
 from .bandwidth import reached_bandwidth
-from .features import FAMILIES, KIND_PLACES, FloatArray, dense_convolutions, numbers_of, peak_flops, roofline
+from .features import dense_convolutions
+from .kept import ON_EACH_GPU, kept
+from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
+from .roofline import peak_flops, roofline
 
 _LEAST_S = 1e-9
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
@@ -57,43 +61,10 @@ class LeastTimes:
     memory_s: FloatArray
     cache_s: FloatArray
 
-    @classmethod
-    def of(cls, operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Self:
+    @staticmethod
+    def of(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> LeastTimes:
         """Least times of operations on a GPU at a clock."""
-        if clock_mhz != gpu.boost_clock_mhz:
-            return cls._computed(operations, gpu, clock_mhz)
-        # Features, what libraries let expect and the clock law all start from these.
-        listed = OperationList.of(operations)
-        known = listed.derived(_at_default)
-        if gpu not in known:
-            known[gpu] = cls._computed(listed, gpu, clock_mhz)
-        found: Self = known[gpu]
-        return found
-
-    @classmethod
-    def _computed(cls, operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Self:
-        line = roofline(operations, gpu, clock_mhz)
-        n = numbers_of(operations)
-        is_half = n.element_bytes == _HALF
-        moved = n.bytes_read + n.bytes_written
-        # An instruction moves an element, however narrow.
-        passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
-        # A tile of a product reads its rows and columns for itself, from the cache.
-        tiles_s = (
-            n.is_product
-            * n.computed_flops
-            * n.element_bytes
-            / np.where(is_half & (n.rows >= _WARP_TILE), _WARP_TILE, _TILE)
-        )
-        compute_s, way = line.compute_s, _SM_BYTES * gpu.sms * clock_mhz * 1e6
-        in_tiles = is_half & (n.is_product > 0) & (n.family != _CONVOLUTION)
-        if in_tiles.any():
-            longer = np.where(in_tiles, _half_tiles(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
-            # (only what tiles compute and read is padded: a weight that one row meets passes once, as any does)
-            compute_s, tiles_s = compute_s * longer, tiles_s * longer
-        parts = np.array([compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
-        _put_convolutions(parts, operations, gpu, clock_mhz, way)
-        return cls(*parts)
+        return _least_times(OperationList.of(operations), gpu, clock_mhz)
 
     def slowed(self, factor: FloatArray | float) -> Self:
         """The same at a clock that is lower by a factor."""
@@ -125,8 +96,26 @@ class LeastTimes:
         return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
 
 
-def _at_default(operations: OperationList) -> dict[GPU, Any]:
-    return {}
+@kept(ON_EACH_GPU)
+def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> LeastTimes:
+    line = roofline(operations, gpu, clock_mhz)
+    n = numbers_of(operations)
+    is_half = n.element_bytes == _HALF
+    moved = n.bytes_read + n.bytes_written
+    # An instruction moves an element, however narrow.
+    passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
+    # A tile of a product reads its rows and columns for itself, from the cache.
+    across = np.where(is_half & (n.rows >= _WARP_TILE), _WARP_TILE, _TILE)
+    tiles_s = n.is_product * n.computed_flops * n.element_bytes / across
+    compute_s, way = line.compute_s, _SM_BYTES * gpu.sms * clock_mhz * 1e6
+    in_tiles = is_half & (n.is_product > 0) & (n.family != _CONVOLUTION)
+    if in_tiles.any():
+        longer = np.where(in_tiles, _half_tiles(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
+        # (only what tiles compute and read is padded: a weight that one row meets passes once, as any does)
+        compute_s, tiles_s = compute_s * longer, tiles_s * longer
+    parts = np.array([compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
+    _put_convolutions(parts, operations, gpu, clock_mhz, way)
+    return LeastTimes(*parts)
 
 
 def _put_convolutions(

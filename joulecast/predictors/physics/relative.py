@@ -11,21 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import ELEMENT_BYTES, Operation
 from .convolutions import CONVOLUTION_NAMES
-from .features import (
-    FEATURE_NAMES,
-    KIND_PLACES,
-    FloatArray,
-    convolution_features,
-    gpu_features,
-    numbers_of,
-    size_features,
-)
+from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features
+from .kept import ON_EACH_GPU, kept
 from .least_times import LeastTimes
 from .library import kernel_generation, tile_ratio
+from .operation_numbers import KIND_PLACES, numbers_of
 
 _SHARED = (
     "log_intensity",
@@ -95,22 +90,15 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     make time and energy jump along it.
 
     Returns:
-        A matrix of shape (operations, len(RELATIVE_NAMES)), to be read only: the list keeps it.
+        A matrix of shape (operations, len(RELATIVE_NAMES)), to be read only.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    listed = OperationList.of(operations)
-    known = listed.derived(_known)
-    if gpu not in known:
-        known[gpu] = _relative_features(listed, gpu)
-    return known[gpu]
+    return _relative_features(OperationList.of(operations), gpu)
 
 
-def _known(operations: OperationList) -> dict[GPU, FloatArray]:
-    return {}
-
-
+@kept(ON_EACH_GPU)
 def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     clock_mhz = float(gpu.boost_clock_mhz)
     n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ..contract import Regressor
-from ..physics.features import FloatArray
 from .gaussian import GaussianProcess
 
 FALLOFF = 4.0

@@ -22,13 +22,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...kinds import KINDS
 from ...operation_list import OperationList
 from ...operations import ELEMENT_BYTES, Operation
 from ...rules import size
-from ..physics.features import FloatArray, by_precision, numbers_of
+from ..physics.kept import kept
 from ..physics.least_times import LeastTimes
+from ..physics.operation_numbers import by_precision, numbers_of
 from ..physics.relative import RELATIVE_NAMES, relative_features
 
 ROLES: tuple[str, ...] = (
@@ -113,7 +115,7 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
     default_mhz = float(gpu.boost_clock_mhz)
     at_default = LeastTimes.of(operations, gpu, default_mhz)
     n = numbers_of(operations)
-    values = operations.derived(_same_everywhere).copy()
+    values = _same_everywhere(operations).copy()
     kind, machine, work, waves, physics = (
         values[:, ROLES.index(role)] for role in ("kind", "machine", "work", "waves", "physics")
     )
@@ -137,6 +139,7 @@ def _places_in(vocabulary: tuple[str, ...]) -> NDArray[np.int64]:
     return np.array([known.get(kind, 0) for kind in KINDS], dtype=np.int64)
 
 
+@kept(1)
 def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
     """Tokens with the numbers that are the same on all GPUs, zeros in the place of the others; to be read only."""
     n = numbers_of(operations)

@@ -1,0 +1,46 @@
+"""What was found out last about networks on GPUs is kept for a moment: several parts of a prediction ask for the same.
+
+It is kept here and not with the operations (OperationList.derived), because services hold hundreds of networks, and a
+search asks for each on every GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Concatenate, ParamSpec, TypeVar
+
+from ...operation_list import OperationList
+
+_LONGEST = 512  # Operations; a longer list is hardly a network, and would fill the memory.
+
+Others = ParamSpec("Others")
+Made = TypeVar("Made")
+
+
+def kept(
+    most: int,
+) -> Callable[[Callable[Concatenate[OperationList, Others], Made]], Callable[Concatenate[OperationList, Others], Made]]:
+    """Have a function keep what it made last, so its results must not be changed.
+
+    Args:
+        most: How many results.
+    """
+
+    def keeping(
+        make: Callable[Concatenate[OperationList, Others], Made],
+    ) -> Callable[Concatenate[OperationList, Others], Made]:
+        known = lru_cache(most)(make)
+
+        @wraps(make)
+        def made(operations: OperationList, /, *others: Others.args, **named: Others.kwargs) -> Made:
+            of = known if len(operations) <= _LONGEST else make
+            return of(operations, *others, **named)  # type: ignore[arg-type]  # (lru_cache forgets what it takes)
+
+        return made
+
+    return keeping
+
+
+ON_EACH_GPU = 128
+"""Results to keep of what a search asks for on every GPU, in two precisions."""

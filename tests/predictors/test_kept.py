@@ -1,0 +1,46 @@
+"""What is kept of networks on GPUs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast import Operation
+from joulecast.hardware import find_gpu
+from joulecast.operation_list import OperationList
+from joulecast.predictors.physics.kept import _LONGEST, kept
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.relative import relative_features
+
+A30, T4 = find_gpu("A30"), find_gpu("T4")
+
+
+def relus(count):
+    return OperationList(Operation("relu", [(size, 8)]) for size in range(1, count + 1))
+
+
+@pytest.mark.parametrize(("length", "made"), [(3, 2), (_LONGEST + 1, 4)], ids=["network", "long list"])
+def test_networks_are_kept_by_what_they_are_and_long_lists_are_not(length, made):
+    calls = []
+
+    @kept(2)
+    def counting(operations, gpu):
+        calls.append(gpu)
+        return len(operations)
+
+    for gpu in (A30, T4, A30, T4):
+        assert counting(relus(length), gpu) == length
+    assert len(calls) == made
+
+
+def test_what_is_kept_for_one_gpu_is_not_told_of_another():
+    for gpu in (A30, T4, A30):
+        fresh = LeastTimes.of([*relus(3)], gpu, float(gpu.boost_clock_mhz))
+        moved = np.array([operation.bytes_read + operation.bytes_written for operation in relus(3)])
+        assert np.allclose(fresh.memory_s / fresh.memory_s[0], moved / moved[0])
+    assert not np.allclose(relative_features(relus(3), A30), relative_features(relus(3), T4))
+
+
+def test_features_cannot_be_changed():
+    with pytest.raises(ValueError, match="read-only"):
+        relative_features(relus(3), A30)[0, 0] = 1.0
