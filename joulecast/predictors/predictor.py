@@ -221,4 +221,5 @@ class OperationPredictor:
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             # (trees alone have none)
             "process_shares": {name: getattr(getattr(self, name), "share", 0.0) for name in ("time", "power")},
+            "process_falloffs": {name: getattr(getattr(self, name), "falloff", 0.0) for name in ("time", "power")},
         }
