@@ -41,7 +41,7 @@ _TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 
 # 64 and 48, this one carries products best from A100 to A10 (networks in bf16) and back. Fewer rows than a warp takes
 # fill part of it, and their weights pass once.
 _WARP_TILE = 64.0
-# From Hopper on groups of warps multiply out of shared memory itself, 128 x 256 (PTX: wgmma, tcgen05); none was measured.
+# From Hopper on, groups of warps multiply out of shared memory, 128 x 256 (PTX: wgmma, tcgen05); none was measured.
 _GROUP_TILE = 171.0
 _GROUPS = ("9.0", "10.0")  # Compute capabilities; GeForce boards of Blackwell (12.0) go on as Ampere does.
 
