@@ -149,7 +149,7 @@ def prepare(
         InputError, UnknownNameError, ZooError: See `predict`.
     """
     network_predictor = find_predictor(gpu, network.mode, predictor)
-    _refuse_precisions(gpu, (entry.operation for entry in network))
+    _refuse_precisions(gpu, network.operations)
     prepared = network_predictor.prepared(network, power_limit_w)
     # (a list of operations is no job: nobody says that they are there together)
     lacking = shortage(memory_need(network), gpu) if network.input_shape is not None else None

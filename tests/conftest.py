@@ -26,8 +26,8 @@ from joulecast.cli import main
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from joulecast.hardware import find_gpu
 from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
-from joulecast.predictors.physics.features import tiled_roofline
 from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes.recipe import ForestRecipe
 from joulecast.zoo.training import Trained, train
 

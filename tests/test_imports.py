@@ -33,6 +33,7 @@ HEAVY = {
 }
 # Rooms from the ground up; a room may import those before it, and itself.
 ROOMS = [
+    "arrays",
     "errors",
     "units",
     "notebook",

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .physics.features import FloatArray
+from ..arrays import FloatArray
 
 _MANY = 512
 """Rows from which an order pays."""

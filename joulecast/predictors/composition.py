@@ -21,11 +21,11 @@ from typing import Any, Self
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..networks import Network
 from .formats.numbers import number
 from .operation_predictions import OperationPredictions
 from .physics.baseline import smooth_max
-from .physics.features import FloatArray
 
 LEAST_HOST_S = 5e-6
 """What a kernel launch alone takes, about; no call inside a network costs the host less."""

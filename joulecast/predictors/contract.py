@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..datasets import Dataset, NetworkMeasurement
 from ..errors import InputError
 from ..hardware import GPU
@@ -22,7 +23,7 @@ from ..operations import MODES, Operation
 from .formats.numbers import numbers
 from .operation_predictions import OperationPredictions
 from .physics.energy import EnergyConstants
-from .physics.features import FloatArray, numbers_of
+from .physics.operation_numbers import numbers_of
 
 Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
 """Measured networks: where, what came out, and their operations."""

@@ -18,7 +18,8 @@ from .filled import FilledPredictor
 from .intervals.closeness import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions
-from .physics.features import features, roofline
+from .physics.features import features
+from .physics.roofline import roofline
 from .predictor import INPUT_NAMES, OperationPredictor, regressor_inputs
 
 NEIGHBOURS = 5

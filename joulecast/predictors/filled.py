@@ -15,13 +15,13 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations import Operation
 from .contract import PredictsOperations
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.baseline import group_of, smooth_max
-from .physics.features import FloatArray
 from .predictor import OperationPredictor
 
 

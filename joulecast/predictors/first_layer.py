@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..networks import Network
 from .operation_predictions import OperationPredictions
-from .physics.features import FloatArray
 
 _INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.
 _LAYERS = ("convolution", "matmul")

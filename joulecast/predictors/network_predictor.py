@@ -17,7 +17,7 @@ from .intervals.network_calibration import NetworkCalibration
 from .intervals.network_spread import FAR_SHARE, NetworkSpread
 from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
-from .physics.features import roofline
+from .physics.roofline import roofline
 from .prediction import Bound, Composition, Prediction
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..notebook import Picture
 from ..operations import Operation
 from .intervals.operation_spread import OperationIntervals, OperationSpread
 from .intervals.power_range import within_range
 from .physics.clock import Work
 from .physics.energy import static_power_w
-from .physics.features import FloatArray
 
 Source = Literal["measured", "modelled", "missing"]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..networks import Network
 from .composition import Totals
 from .network_predictor import NetworkPredictor
@@ -14,7 +15,6 @@ from .operation_predictions import OperationPredictions
 from .physics.baseline import smooth_max
 from .physics.clock import Work
 from .physics.energy import static_power_w
-from .physics.features import FloatArray
 from .prediction import Prediction
 from .prepared import PreparedNetwork
 

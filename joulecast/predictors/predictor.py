@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operation_list import OperationList
 from ..operations import PRECISIONS, Operation
@@ -22,7 +23,9 @@ from .operation_predictions import OperationPredictions
 from .physics.baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
 from .physics.clock import Work, measured_work
 from .physics.energy import PRIOR_ENERGY, static_power_w
-from .physics.features import FEATURE_NAMES, FloatArray, Roofline, features, numbers_of
+from .physics.features import FEATURE_NAMES, features
+from .physics.operation_numbers import numbers_of
+from .physics.roofline import Roofline
 
 INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
 """What a regressor gets: the features, and the baseline's loop time alone and over its host time."""
@@ -218,4 +221,5 @@ class OperationPredictor:
             "calibration": None if self.calibration is None else self.calibration.to_json(),
             # (trees alone have none)
             "process_shares": {name: getattr(getattr(self, name), "share", 0.0) for name in ("time", "power")},
+            "process_falloffs": {name: getattr(getattr(self, name), "falloff", 0.0) for name in ("time", "power")},
         }

@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..errors import InputError
 from ..networks import Network
 from .any_gpu.predictor import AnyGpuPredictor
@@ -22,7 +23,6 @@ from .first_layer import as_parts
 from .network_predictor import NetworkPredictor
 from .operation_predictions import OperationPredictions, Source
 from .physics.energy import static_power_w
-from .physics.features import FloatArray
 from .prediction import COMPOSITIONS, Bound, OperationCost, Prediction
 
 

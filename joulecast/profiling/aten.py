@@ -121,6 +121,12 @@ def _binary(kind: str) -> Callable[[Bound], Converted]:
     return convert
 
 
+def _addcmul(bound: Bound) -> Converted:
+    # One kernel: input + first * second. Where one of them is as large as the output, the others mostly are not.
+    shapes = sorted((_shape(bound[name]) for name in ("self", "tensor1", "tensor2")), key=size)
+    return "mul", [_shape(bound["<output>"]) or (1,), shapes[-2] or (1,)], {}
+
+
 def _dropout(bound: Bound) -> Converted:
     if not bound["train"] or bound["p"] == 0:
         return None
@@ -193,6 +199,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "clamp_max": _unary("clamp"),
     **{kind: _binary(kind) for kind in ("add", "sub", "mul", "div", "pow")},
     "rsub": _binary("sub"),
+    "addcmul": _addcmul,
     "softmax": _softmax,
     "dropout": _dropout,  # (after the elementwise kinds, of which it is one)
     "max_pool2d": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),

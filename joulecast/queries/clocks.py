@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..hardware import GPU
-from ..predictors.physics.features import FloatArray
 
 MOST_CLOCKS = 40
 _STEP_MHZ = 15.0  # NVIDIA's usual distance, where the catalogue names none.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..arrays import FloatArray
 from ..hardware import GPU
 from ..networks import Network
 from ..predictors.any_gpu.predictor import AnyGpuPredictor
 from ..predictors.contract import Correction
 from ..predictors.network_predictor import NetworkPredictor
 from ..predictors.over_clocks import OverClocks, predict_over_clocks
-from ..predictors.physics.features import FloatArray
 from .memory import MemoryNeed
 from .question import Variant
 

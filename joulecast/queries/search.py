@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.network_predictor import NetworkPredictor
-from ..predictors.physics.features import FloatArray
 from ..predictors.prediction import Interval, Prediction
 from ..zoo import find_predictor
 from ..zoo.measured import measured_gpus

@@ -148,12 +148,14 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         if facts["inputs"] != list(INPUT_NAMES):
             raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
         shares = facts.get("process_shares", {"time": 0, "power": 0})
+        # (entries from before it was stored)
+        falloffs = facts.get("process_falloffs", {"time": 2, "power": 2})
         predictor = OperationPredictor(
             gpu=find_gpu(facts["gpu"]),
             mode=facts["mode"],
             baseline=Baseline.from_json(facts["baseline"]),
-            time=own_regressor(files, "time", shares["time"]),
-            power=own_regressor(files, "power", shares["power"]),
+            time=own_regressor(files, "time", shares["time"], falloffs["time"]),
+            power=own_regressor(files, "power", shares["power"], falloffs["power"]),
             measured=frozenset(facts["measured"]),
             transferred=tuple(facts["transferred"]),
             calibration=None if facts.get("calibration") is None else Calibration.from_json(facts["calibration"]),

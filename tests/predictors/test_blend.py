@@ -13,8 +13,10 @@ from joulecast.datasets import save
 from joulecast.errors import InputError, ZooError
 from joulecast.predictors.evaluation.operations import cross_validate
 from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.predictor import OperationPredictor
 from joulecast.predictors.recipes.recipe import BlendRecipe
-from joulecast.predictors.regressors.serving import own_regressor
+from joulecast.predictors.regressors.blend import FALLOFF
+from joulecast.predictors.regressors.serving import own_regressor, regressor_files
 from joulecast.zoo import load_entry
 from joulecast.zoo.training import train
 
@@ -77,6 +79,30 @@ def test_a_blend_that_lacks_a_file_is_refused():
         own_regressor({}, "time", 0.5)
     with pytest.raises(ZooError, match="share"):
         own_regressor({}, "time", "much")
+
+
+def test_entries_from_before_falloffs_were_stored_keep_theirs(stored, monkeypatch, tmp_path):
+    trained, entry = stored
+    assert load_entry(entry).operations.time.falloff == FALLOFF
+    before = trained.predictor
+    before = replace(before, time=replace(before.time, falloff=2.0), power=replace(before.power, falloff=2.0))
+    facts = OperationPredictor.facts
+    monkeypatch.setattr(
+        OperationPredictor,
+        "facts",
+        lambda self: {name: value for name, value in facts(self).items() if name != "process_falloffs"},
+    )
+    after = load_entry(replace(trained, predictor=before).save(tmp_path)).operations
+    assert (after.time.falloff, after.power.falloff) == (2.0, 2.0)
+    operations = simulated_operations()
+    assert after.predict(operations).time_s == pytest.approx(before.predict(operations).time_s, rel=1e-4)
+
+
+@pytest.mark.parametrize("falloff", [0, -1, 1e9, "8", True])
+def test_falloffs_out_of_range_are_refused(predictor, falloff):
+    files = regressor_files("time", predictor.time)
+    with pytest.raises(ZooError, match="falloff"):
+        own_regressor(files, "time", 0.5, falloff)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, "0.5", True])

@@ -16,7 +16,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.composition import HostModel
 from joulecast.predictors.explanation import NEIGHBOURS, contributions, explain_operation
 from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.physics.features import tiled_roofline
+from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes.recipe import ForestRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
 from joulecast.predictors.regressors.serving import regressor_files

@@ -7,7 +7,8 @@ import pytest
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
-from joulecast.predictors.physics.features import FEATURE_NAMES, features, roofline, tiled_roofline
+from joulecast.predictors.physics.features import FEATURE_NAMES, features
+from joulecast.predictors.physics.roofline import roofline, tiled_roofline
 
 A30 = find_gpu("A30")
 

@@ -65,6 +65,15 @@ def test_a_blend_is_the_process_near_and_the_trees_away():
     assert blend(np.array([[0.0], [1e3]], dtype=np.float32)) == pytest.approx([0.25 * 10 + 0.75 * 4, 10])
 
 
+def test_the_weight_of_the_process_falls_with_a_power_of_closeness():
+    alone = process([[0.0]], [4.0])
+    rows = np.array([[0.0], [0.3], [1.0]], dtype=np.float32)
+    (values, closeness), trees = alone(rows), 10.0
+    for falloff in (2.0, 8.0):
+        blend = BlendRegressor(lambda inputs: np.full(len(inputs), trees), alone, 0.8, falloff)
+        assert blend(rows) == pytest.approx(trees + 0.8 * closeness**falloff * (values - trees))
+
+
 def test_a_process_is_stored_to_the_bit():
     before = process([[0.1, 0.2], [0.3, 0.7]], [1.1, -2.3], mean=0.1)
     after = GaussianProcess.from_bytes(before.to_bytes())

@@ -7,9 +7,9 @@ import pytest
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu, gpus
-from joulecast.predictors.physics.features import numbers_of
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.library import expected_ratio, kernel_generation, tile_ratio, wanted_power
+from joulecast.predictors.physics.operation_numbers import numbers_of
 
 
 def batched(batch: int, rows: int, columns: int, reduction: int) -> Operation:

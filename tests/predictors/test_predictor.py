@@ -19,7 +19,7 @@ from joulecast.predictors.intervals.network_calibration import NetworkCalibratio
 from joulecast.predictors.measured.loops import measured_loops
 from joulecast.predictors.measured.transfer import transferred_loops
 from joulecast.predictors.network_predictor import NetworkPredictor
-from joulecast.predictors.physics.features import tiled_roofline
+from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes.recipe import ForestRecipe
 
 RECIPE = ForestRecipe(trees=16, folds=5)

@@ -212,6 +212,20 @@ def test_tensors_outside_parameters_work():
     assert [entry.operation.kind for entry in trace(Plain(), (2, 4))] == ["mul"]
 
 
+def test_a_product_that_is_added_is_one_kernel():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.shift = (nn.Parameter(torch.ones(1, 1, 8)) for _ in range(2))
+
+        def forward(self, x):
+            return torch.addcmul(self.shift, self.scale, x)
+
+    network = trace(Scaled(), (2, 4, 8))
+    assert [(e.operation.kind, e.operation.input_shapes) for e in network] == [("mul", ((2, 4, 8), (1, 1, 8)))]
+    assert not network.dropped
+
+
 class Raises(nn.Module):
     def __init__(self):
         super().__init__()

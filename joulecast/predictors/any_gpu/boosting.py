@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError, MissingDependencyError
 from ..contract import Networks
 from ..measured.device_rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
-from ..physics.features import FloatArray
 from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio
 from ..physics.relative import MACHINE_NAMES, RELATIVE_NAMES, relative_features

@@ -8,12 +8,12 @@ from typing import Self
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import MODES, Operation
 from ..contract import Correction
 from ..physics.energy import EnergyConstants
-from ..physics.features import FloatArray
 
 
 @dataclass(frozen=True)

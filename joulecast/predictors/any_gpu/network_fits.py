@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...errors import MissingDependencyError
 from ...hardware import GPU
@@ -21,7 +22,6 @@ from ..contract import Networks, launch_s
 from ..measured.device_rows import AT_CAP, DeviceRow
 from ..physics.baseline import smooth_max
 from ..physics.energy import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, static_power_w
-from ..physics.features import FloatArray
 from ..physics.half_precision import HalfPrecision, half_groups
 from ..physics.least_times import LeastTimes
 from .predictor import Learned

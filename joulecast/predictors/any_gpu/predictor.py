@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...kinds import KINDS
 from ...operation_list import OperationList
@@ -30,9 +31,9 @@ from ..operation_predictions import OperationPredictions
 from ..physics.baseline import smooth_max
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
-from ..physics.features import KIND_PLACES, FloatArray, numbers_of
 from ..physics.half_precision import HalfPrecision, seen_as
 from ..physics.library import expected_ratio, on_fp32_pipes
+from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.relative import RELATIVE_NAMES, relative_features
 
 Range = tuple[float, float]

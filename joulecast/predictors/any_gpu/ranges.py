@@ -8,9 +8,9 @@ from statistics import fmean, median
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...operations import Operation
 from ..measured.device_rows import DeviceRow
-from ..physics.features import FloatArray
 from .predictor import Range
 
 _QUANTILES = (0.005, 0.995)

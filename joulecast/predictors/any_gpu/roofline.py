@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import Operation
 from ..measured.device_rows import launch_times_s
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
-from ..physics.features import FloatArray
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import GPU
 from ...networks import Network
@@ -28,7 +29,6 @@ from ..measured.device_rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..network_predictor import NetworkPredictor
 from ..operation_predictions import OperationPredictions
-from ..physics.features import FloatArray
 from ..physics.least_times import LeastTimes
 from ..recipes.recipe import AnyGpuRecipe
 from ..regressors.xgboost_model import BoostedRegressor

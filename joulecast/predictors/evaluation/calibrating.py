@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...operations import Operation
 from ..intervals.calibration import MEASURED, QUANTITIES, SCALED_POWER, STAND_IN, Calibration, ErrorGroup, PowerUnits
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration
-from ..physics.features import FloatArray
 from .networks import NetworkError
 from .operations import OperationErrors
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ..intervals.calibration import QUANTITIES, Calibration
 from ..intervals.closeness import Closeness
 from ..intervals.conformal import conformal_error, conformal_rank
 from ..intervals.network_calibration import NETWORK_QUANTITIES
 from ..intervals.power_range import within_range
 from ..measured.splits import fold_of
-from ..physics.features import FloatArray
 from .calibrating import LEAST_ERRORS, calibrate, fit_networks, log_error, weights_of
 from .networks import NetworkError
 from .operations import OperationErrors

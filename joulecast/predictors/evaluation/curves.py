@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ..any_gpu.ensemble import Ensemble
 from ..any_gpu.predictor import Learned
-from ..physics.features import FloatArray
 from ..predictor import OperationPredictor
 from ..regressors.blend import BlendRegressor
 from ..regressors.xgboost_model import BoostedRegressor

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..physics.features import FloatArray
+from ...arrays import FloatArray
 
 
 def r2(measured: FloatArray, predicted: FloatArray) -> float:

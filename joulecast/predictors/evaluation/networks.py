@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
 from ...networks import Network
@@ -20,7 +21,6 @@ from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
-from ..physics.features import FloatArray
 from ..predictor import OperationPredictor
 from ..recipes.recipe import OwnRecipe
 from .metrics import absolute_errors
@@ -139,7 +139,7 @@ def leave_networks_out(
         others = [(m, network) for m, network in measured if group(m.network) != name]
         only_here: frozenset[Operation] = frozenset()
         if everything is None:
-            only_here = only_in(*([_operations(network) for _, network in part] for part in (mine, others)))
+            only_here = only_in(*([network.operations for _, network in part] for part in (mine, others)))
         predictor = everything or fit_own(dataset, mode, recipe, without=only_here)
         if known & only_here:
             operations.append(errors_on(dataset, predictor, only_here, f"networks left out by {by}"))
@@ -151,10 +151,6 @@ def leave_networks_out(
     in_order = sorted(errors, key=lambda error: position[error.measurement])
     joined = OperationErrors.joined(f"networks left out by {by}", operations) if operations else None
     return NetworksLeftOut(tuple(in_order), joined)
-
-
-def _operations(network: Network) -> list[Operation]:
-    return [entry.operation for entry in network]
 
 
 def _network_error(

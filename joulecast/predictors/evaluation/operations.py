@@ -11,12 +11,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
 from ...operations import Operation
 from ..fitting.one_gpu import LEAST_OPERATIONS, fit_own
 from ..intervals.closeness import Closeness
 from ..measured.splits import fold_of, variants
-from ..physics.features import FloatArray, roofline
+from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
 from ..recipes.recipe import OwnRecipe
 from .metrics import errors_by, scores

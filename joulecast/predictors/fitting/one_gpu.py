@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
 from ...hardware import GPU, find_gpu
@@ -16,7 +17,7 @@ from ..contract import Regressor
 from ..measured.loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 from ..measured.transfer import transferred_loops
 from ..physics.baseline import group_of
-from ..physics.features import FloatArray, features
+from ..physics.features import features
 from ..predictor import OperationPredictor, regressor_inputs
 from ..recipes.recipe import ForestRecipe, OwnRecipe
 from ..recipes.xgboost import XGBoostRecipe

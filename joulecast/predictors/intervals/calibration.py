@@ -14,9 +14,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...operations import Operation
 from ..formats.numbers import errors_to_text, number, sorted_errors
-from ..physics.features import FloatArray
 from .closeness import Closeness
 from .conformal import conformal_error, conformal_rank
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..physics.features import FloatArray
+from ...arrays import FloatArray
 
 BASIS = "the A100's networks at other clocks than their highest"
 

@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...operations import Operation
-from ..physics.features import FloatArray, numbers_of
+from ..physics.operation_numbers import numbers_of
 
 COORDINATES: tuple[str, ...] = (
     "flops",

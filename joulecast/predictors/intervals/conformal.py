@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from ...arrays import FloatArray
 from ...errors import InputError
-from ..physics.features import FloatArray
 
 
 def conformal_rank(level: float, count: int) -> int:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...operations import Operation
 from ..formats.numbers import errors_to_text, number, sorted_errors
-from ..physics.features import FloatArray
 from .calibration import Calibration
 
 if TYPE_CHECKING:

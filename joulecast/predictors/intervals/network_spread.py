@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..physics.features import FloatArray
+from ...arrays import FloatArray
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .conformal import conformal_error, conformal_rank
 from .network_calibration import NetworkCalibration, shares_of

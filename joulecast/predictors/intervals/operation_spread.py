@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...errors import InputError
 from ...operations import Operation
-from ..physics.features import FloatArray
 from .calibration import QUANTITIES, Calibration
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .conformal import conformal_error

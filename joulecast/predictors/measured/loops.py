@@ -13,7 +13,7 @@ from ...datasets import Dataset, Measurement
 from ...hardware import GPU
 from ...operations import Operation
 from ..physics.baseline import Baseline, Loops
-from ..physics.features import tiled_roofline
+from ..physics.roofline import tiled_roofline
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from statistics import median
 from ...hardware import GPU
 from ...operations import Operation
 from ..physics.baseline import group_of, smooth_max
-from ..physics.features import tiled_roofline
+from ..physics.roofline import tiled_roofline
 from .loops import MeasuredLoop, fit_baseline
 
 ENOUGH = 3

@@ -17,10 +17,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations import Operation
 from ..formats.numbers import number, numbers
-from .features import FloatArray
 
 _SHARPNESS = 4.0  # Exponent of the p-norm that stands for max(device, host); 3 to 6 make little difference.
 _HOST_QUANTILE = 0.05  # The fastest loops of a kind are host-bound; the very fastest is an outlier.

@@ -19,11 +19,11 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations import Operation
 from .baseline import smooth_max
 from .energy import EnergyConstants, relative_voltage, static_power_w
-from .features import FloatArray
 from .least_times import LeastTimes
 
 _STEPS = 14  # Halvings of the clock range: below 1 MHz.

@@ -27,10 +27,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from .bandwidth import reached_bandwidth
-
-FloatArray = NDArray[np.float64]
 
 CONVOLUTION_NAMES: tuple[str, ...] = (
     "log_least_way",

@@ -17,10 +17,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
 from ...operations import Operation
 from ..formats.numbers import numbers
-from .features import FloatArray, by_precision, numbers_of
+from .operation_numbers import by_precision, numbers_of
+from .roofline import on_tensor_cores
 
 _HALF = 2.0  # Bytes of an element.
 # Energy of logic relative to TSMC 7 nm at each one's top voltage. 12 nm and Samsung's 8 nm were looked at on the powers
@@ -132,7 +134,7 @@ class EnergyConstants:
     ) -> FloatArray:
         """How often each constant is paid: an array of shape (operations, 5) in the order of the fields."""
         n = numbers_of(operations)
-        tensor = by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")) > 0
+        tensor = on_tensor_cores(n, gpu)
         # What fills up the tiles of tensor cores is zeros, which switch nothing: a step of decoding has one row of 64.
         done = np.where(n.element_bytes == _HALF, n.flops, n.computed_flops)
         # TF32 multiplies numbers of twice the width.

@@ -22,11 +22,12 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import PRECISIONS, Operation
 from ..formats.numbers import numbers
-from .features import FAMILIES, FloatArray, numbers_of
+from .operation_numbers import FAMILIES, numbers_of
 
 _HALF = 2.0  # Bytes of an element.
 _DEPTHWISE_TRAINING = 3.0

@@ -14,12 +14,15 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import Operation
 from .bandwidth import reached_bandwidth
-from .features import FAMILIES, KIND_PLACES, FloatArray, dense_convolutions, numbers_of, peak_flops, roofline
+from .features import dense_convolutions
 from .kept import ON_EACH_GPU, kept
+from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
+from .roofline import peak_flops, roofline
 
 _LEAST_S = 1e-9
 # Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
@@ -38,6 +41,9 @@ _TILE = 128.0  # Rows and columns of the tiles that products are computed in: 2 
 # 64 and 48, this one carries products best from A100 to A10 (networks in bf16) and back. Fewer rows than a warp takes
 # fill part of it, and their weights pass once.
 _WARP_TILE = 64.0
+# From Hopper on, groups of warps multiply out of shared memory, 128 x 256 (PTX: wgmma, tcgen05); none was measured.
+_GROUP_TILE = 171.0
+_GROUPS = ("9.0", "10.0")  # Compute capabilities; GeForce boards of Blackwell (12.0) go on as Ampere does.
 
 
 def _cubed(values: FloatArray) -> FloatArray:
@@ -102,7 +108,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     # An instruction moves an element, however narrow.
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
     # A tile of a product reads its rows and columns for itself, from the cache.
-    across = np.where(is_half & (n.rows >= _WARP_TILE), _WARP_TILE, _TILE)
+    across = np.where(is_half, _half_tile(n.rows, gpu), _TILE)
     tiles_s = n.is_product * n.computed_flops * n.element_bytes / across
     compute_s, way = line.compute_s, _SM_BYTES * gpu.sms * clock_mhz * 1e6
     in_tiles = is_half & (n.is_product > 0) & (n.family != _CONVOLUTION)
@@ -134,6 +140,13 @@ def _put_convolutions(
     slower = gpu.boost_clock_mhz / clock_mhz
     put = np.array([compute_s * slower, memory_s, cache_s]) * longer
     parts[:, dense.places[on_pipes]] = put[:, on_pipes]
+
+
+def _half_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
+    """Rows and columns of the square that loads as much for its FLOPs as tensor cores do in half precision."""
+    if gpu.compute_capability in _GROUPS:
+        return np.full(len(rows), _GROUP_TILE)
+    return np.where(rows >= _WARP_TILE, _WARP_TILE, _TILE)
 
 
 def _half_tiles(n: Any, gpu: GPU) -> FloatArray:

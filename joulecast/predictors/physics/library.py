@@ -27,11 +27,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations import Operation
 from .energy import PRIOR_ENERGY, process_factor, static_power_w
-from .features import KIND_PLACES, FloatArray, by_precision, numbers_of
 from .least_times import LeastTimes
+from .operation_numbers import KIND_PLACES, by_precision, numbers_of
 
 _NEWEST_KERNELS = 8
 _TILES = {

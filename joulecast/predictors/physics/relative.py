@@ -11,22 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operation_list import OperationList
 from ...operations import ELEMENT_BYTES, Operation
 from .convolutions import CONVOLUTION_NAMES
-from .features import (
-    FEATURE_NAMES,
-    KIND_PLACES,
-    FloatArray,
-    convolution_features,
-    gpu_features,
-    numbers_of,
-    size_features,
-)
+from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features
 from .kept import ON_EACH_GPU, kept
 from .least_times import LeastTimes
 from .library import kernel_generation, tile_ratio
+from .operation_numbers import KIND_PLACES, numbers_of
 
 _SHARED = (
     "log_intensity",

@@ -14,11 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
-
-FloatArray = NDArray[np.float64]
 
 WINOGRAD = 9 / 4
 """Multiplications of a 3 x 3 convolution over those of F(2 x 2, 3 x 3) (Lavin and Gray, CVPR 2016)."""

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...operations import Operation
 from ..measured.splits import fold_of
-from ..physics.features import FloatArray
 from ..predictor import INPUT_NAMES
 from ..recipes.xgboost import XGBoostRecipe
 from .xgboost_model import BoostedRegressor, unfitted_trees

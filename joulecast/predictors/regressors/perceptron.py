@@ -12,9 +12,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...errors import ZooError
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
-from ..physics.features import FloatArray
 
 Array = NDArray[np.float32]
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..physics.features import FloatArray
+from ...arrays import FloatArray
 from ..recipes.perceptron import PerceptronRecipe
 from .muon import Muon, learning_rate
 from .perceptron import Array, Perceptron

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...errors import ZooError
 from ..contract import Regressor
 from ..predictor import INPUT_NAMES
-from .blend import BlendRegressor
+from .blend import FALLOFF, BlendRegressor
 from .forest import ForestRegressor
 from .gaussian import GaussianProcess
 from .trees import Trees
@@ -113,6 +113,7 @@ def stored_regressor(files: Mapping[str, bytes], name: str, columns: int = len(I
 
 
 _PROCESS = "process"
+_STEEPEST = 1000
 
 
 def regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
@@ -134,13 +135,14 @@ def regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
     return {regressor_file(name): trees_of(regressor).to_bytes()}
 
 
-def own_regressor(files: Mapping[str, bytes], name: str, share: object) -> Regressor:
+def own_regressor(files: Mapping[str, bytes], name: str, share: object, falloff: object = FALLOFF) -> Regressor:
     """What `regressor_files` wrote for one GPU.
 
     Args:
         files: Contents of the entry, checked against its manifest.
         name: "time" or "power".
         share: Of its process; 0 where there is none.
+        falloff: Of its process.
 
     Raises:
         ZooError: Something is missing or damaged, or wants other inputs.
@@ -153,9 +155,11 @@ def own_regressor(files: Mapping[str, bytes], name: str, share: object) -> Regre
     file = regressor_file(f"{name}-{_PROCESS}")
     if file not in files:
         raise ZooError("a zoo entry lacks a regressor", given=file, hint="pull the entry again, or train it again")
+    if isinstance(falloff, bool) or not isinstance(falloff, int | float) or not 0 < falloff <= _STEEPEST:
+        raise ZooError("a stored regressor has an impossible falloff", given=repr(falloff), allowed=f"to {_STEEPEST}")
     process = GaussianProcess.from_bytes(files[file])
     if process.columns != len(INPUT_NAMES):
         raise ZooError(
             "a stored regressor wants other inputs than these", given=process.columns, allowed=len(INPUT_NAMES)
         )
-    return BlendRegressor(trees, process, float(share))
+    return BlendRegressor(trees, process, float(share), float(falloff))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...errors import MissingDependencyError
-from ..physics.features import FloatArray
 from ..recipes.recipe import BoostingRecipe
 from ..recipes.xgboost import XGBoostRecipe
 

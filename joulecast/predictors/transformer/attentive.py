@@ -17,6 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...errors import InputError
 from ...hardware import GPU
 from ...kinds import KINDS
@@ -27,7 +28,6 @@ from ..batches import over_cores
 from ..contract import host_times, launch_s
 from ..formats.numbers import number
 from ..physics.energy import EnergyConstants
-from ..physics.features import FloatArray
 from .encoder import Encoder
 from .network_head import NetworkHead
 from .tokens import PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens

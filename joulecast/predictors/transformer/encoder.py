@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...errors import ZooError
-from ..physics.features import FloatArray
 from .onnx import INPUTS, OUTPUTS, transformer_to_onnx
 from .weights import TransformerWeights
 

@@ -10,9 +10,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ..measured.device_rows import DeviceRow, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY, static_power_w
-from ..physics.features import FloatArray
 from .tokens import UNKNOWN, tokens
 
 _LEAST_SPREAD = 1e-3

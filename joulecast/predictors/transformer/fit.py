@@ -10,12 +10,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
 from ..any_gpu.ranges import ratio_ranges
 from ..measured.device_rows import AT_CAP, LEAST_ROWS, DeviceRow, launch_times_s
 from ..physics.energy import PRIOR_ENERGY
-from ..physics.features import FloatArray
 from ..recipes.transformer import TransformerRecipe
 from ..regressors.muon import Muon, learning_rate
 from .attentive import Attentive, Reader

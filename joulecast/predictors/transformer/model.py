@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..physics.features import FAMILIES
+from ..physics.operation_numbers import FAMILIES
 from ..recipes.transformer import TransformerRecipe
 from .onnx import UNIT
 from .tokens import IN_NETWORK, ROLES, WIDTH

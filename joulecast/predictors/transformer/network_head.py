@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ..formats.numbers import number_array
-from ..physics.features import FloatArray
 
 _LEAST_SPREAD = 1e-3
 

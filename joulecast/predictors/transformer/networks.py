@@ -15,6 +15,7 @@ from functools import lru_cache, partial
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...hardware import GPU
 from ...networks import Network
@@ -26,7 +27,6 @@ from ..contract import Networks, launch_s
 from ..first_layer import as_parts
 from ..measured.device_rows import DeviceRow, rows_by_gpu
 from ..operation_predictions import OperationPredictions
-from ..physics.features import FloatArray
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive
 from .examples import MADE_UP_LENGTH

@@ -22,14 +22,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...kinds import KINDS
 from ...operation_list import OperationList
 from ...operations import ELEMENT_BYTES, Operation
 from ...rules import size
-from ..physics.features import FloatArray, by_precision, numbers_of
 from ..physics.kept import kept
 from ..physics.least_times import LeastTimes
+from ..physics.operation_numbers import by_precision, numbers_of
 from ..physics.relative import RELATIVE_NAMES, relative_features
 
 ROLES: tuple[str, ...] = (

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...errors import ZooError
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
-from ..physics.features import FAMILIES
+from ..physics.operation_numbers import FAMILIES
 from .tokens import ROLES, WIDTH
 
 STACKS = ("over_network", "over_operation", "over_kinds")

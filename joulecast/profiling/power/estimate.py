@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ...arrays import FloatArray
 from ...errors import InputError
-from .samples import THROTTLE_REASONS, FloatArray, Samples
+from .samples import THROTTLE_REASONS, Samples
 
 DISCARDED_S = 1.5
 """Left out at the start of a loop, while the sensor rises; half of a loop that is shorter than twice that."""

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ...arrays import FloatArray
 from .estimate import PowerEstimate, estimate, integrated_power_w
-from .samples import FloatArray, Samples
+from .samples import Samples
 from .sensor import Sensor
 
 POLLING_S = 0.001

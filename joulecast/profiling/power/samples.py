@@ -6,11 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ...arrays import FloatArray
 from ...errors import InputError
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .samples import FloatArray, Samples
+from ...arrays import FloatArray
+from .samples import Samples
 
 _STEP_S = 1e-3
 # Beside a busy loop our sampler polls every 10.1 ms in the median and within 13.7 ms in 99 of 100; this is worse.

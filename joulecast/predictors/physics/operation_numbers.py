@@ -1,0 +1,204 @@
+"""What operations are on any GPU, as numbers: work, sizes, and the product that each is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...kinds import KINDS
+from ...operation_list import OperationList
+from ...operations import ELEMENT_BYTES, PRECISIONS, Operation
+from ...rules import size
+from .tiles import WINOGRAD
+
+FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))
+
+PRODUCTS: tuple[str, ...] = ("convolution", "matmul", "attention")
+"""Families that are computed as products, tile by tile."""
+
+KIND_PLACES = {kind: place for place, kind in enumerate(KINDS)}
+"""Kind -> how `numbers_of` calls it."""
+
+# fp32 cuBLAS computes batched products in blocks of 128 x 128 however small the matrices are: on the A100 all but
+# 0.4 % of the bmm kernels that NeuSight (Lee et al., ASPLOS 2025) recorded are named ampere_sgemm_128x128. A block
+# also takes a start-up as long as some further steps of the reduction: 30 to 90 there; 32 fits swin_t, swin_b and
+# swin_v2_t on the A30, so their measurements are no independent test of it.
+_BATCHED_TILE = 128
+_BATCHED_START_UP = 32
+_WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
+
+
+class _Numbers(NamedTuple):
+    """What an operation is on any GPU, as numbers; the last four are places in tuples of names."""
+
+    computed_flops: float
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    input_size: float
+    output_size: float
+    parameters: float
+    first_size: float
+    last_size: float
+    channels_in: float
+    channels_out: float
+    positions: float
+    kernel: float
+    stride: float
+    groups: float
+    bias: float
+    batch: float
+    rows: float
+    columns: float
+    reduction: float
+    is_product: float
+    is_convolution: float
+    height: float
+    width: float
+    transforms: float
+    winograd: float
+    element_bytes: float
+    is_identity: float
+    is_training: float
+    family: float
+    kind: float
+    precision: float
+
+
+def _numbers(operation: Operation) -> _Numbers:
+    inputs, out, attributes = operation.input_shapes[0], operation.output_shape, operation.attributes
+    family, kind = operation.row.family, operation.kind
+    channels_first = len(inputs) > 2 and family in ("convolution", "pooling")
+    channels_first = channels_first or (len(inputs) == 4 and kind not in ("linear", "layer_norm", "gelu"))
+    channels_in = inputs[1] if channels_first and len(inputs) > 1 else inputs[-1]
+    batch, rows, columns, reduction = _as_product(operation)
+    return _Numbers(
+        computed_flops=_computed_flops(operation),
+        flops=operation.flops,
+        bytes_read=operation.bytes_read,
+        bytes_written=operation.bytes_written,
+        input_size=operation.input_size,
+        output_size=size(out),
+        parameters=operation.parameters,
+        first_size=inputs[0],
+        last_size=inputs[-1],
+        channels_in=channels_in,
+        channels_out=attributes.get("out_channels", attributes.get("out_features", channels_in)),
+        positions=size(out[2:]),
+        kernel=_mean_size(attributes.get("kernel_size", 1)),
+        stride=_mean_size(attributes.get("stride", 1)),
+        groups=attributes.get("groups", 1),
+        bias=bool(attributes.get("bias", False)),
+        batch=batch,
+        rows=rows,
+        columns=columns,
+        reduction=reduction,
+        is_product=family in PRODUCTS,
+        is_convolution=family == "convolution",
+        height=out[-2] if len(out) > 3 else 1.0,
+        width=out[-1] if len(out) > 2 else 1.0,
+        transforms=_has_transforms(operation),
+        winograd=_winograd(operation),
+        element_bytes=ELEMENT_BYTES[operation.precision],
+        is_identity=operation.is_identity,
+        is_training=operation.mode == "training",
+        family=FAMILIES.index(family),
+        kind=KIND_PLACES[kind],
+        precision=PRECISIONS.index(operation.precision),
+    )
+
+
+# Thousands of candidates share most of their operations, and reading these off one takes longer than predicting it.
+@lru_cache(maxsize=200_000)
+def _packed(operation: Operation) -> bytes:
+    """The numbers of an operation in a row: bytes are put together quicker than numbers."""
+    return np.array(_numbers(operation), dtype=float).tobytes()
+
+
+def numbers_of(operations: Sequence[Operation]) -> Any:
+    """The numbers of many operations: _Numbers whose fields are arrays, to be read only."""
+    return OperationList.of(operations).derived(_numbers_of)
+
+
+def _numbers_of(operations: OperationList) -> _Numbers:
+    table = np.frombuffer(b"".join(map(_packed, operations))).reshape(-1, len(_Numbers._fields))
+    columns = np.ascontiguousarray(table.T)
+    columns.flags.writeable = False
+    return _Numbers(*columns)
+
+
+def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArray:
+    """A value for each operation that follows from its precision; asked for those that occur."""
+    at = places.astype(int)
+    values = np.full(len(PRECISIONS), np.nan)
+    for place in sorted(set(at.tolist())):
+        values[place] = value(PRECISIONS[place])
+    chosen: FloatArray = values[at]
+    return chosen
+
+
+def _has_transforms(operation: Operation) -> bool:
+    """Whether transforms may compute it: a square window larger than one, moved step by step."""
+    if operation.kind != "conv2d" or operation.attributes["groups"] != 1:
+        return False
+    sides = {size for name in ("stride", "dilation") for size in _sizes(operation.attributes.get(name, 1))}
+    window = _sizes(operation.attributes["kernel_size"])
+    return sides == {1} and len(set(window)) == 1 and window[0] > 1
+
+
+def _winograd(operation: Operation) -> float:
+    """How many times fewer multiplications Winograd's algorithm needs, or 1 where it does not apply.
+
+    F(2 x 2, 3 x 3) computes squares of 2 x 2 outputs with 16 multiplications instead of 36 (Lavin and Gray, CVPR 2016).
+    """
+    attributes = operation.attributes
+    fits = operation.kind == "conv2d" and attributes["groups"] == 1
+    if not fits or any(attributes.get(name, 1) not in (value, (value, value)) for name, value in _WINOGRAD_FITS):
+        return 1.0
+    squares = math.prod(-(-n // 2) for n in operation.output_shape[2:])
+    return max(1.0, WINOGRAD * size(operation.output_shape[2:]) / (4 * squares))
+
+
+def _computed_flops(operation: Operation) -> float:
+    if operation.kind not in ("matmul", "attention"):
+        return operation.flops
+    _, rows, columns, reduction = _as_product(operation)
+    if operation.kind == "attention":
+        columns = operation.input_shapes[1][-2]
+    filled = rows * columns * reduction
+    computed = _up_to(rows, _BATCHED_TILE) * _up_to(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_UP)
+    return operation.flops * computed / filled
+
+
+def _up_to(n: int, multiple: int) -> int:
+    return -(-n // multiple) * multiple
+
+
+def _as_product(operation: Operation) -> tuple[int, int, int, int]:
+    """The operation as a batched matrix product: batch, rows, columns, reduction."""
+    out = operation.output_shape
+    if operation.row.family == "convolution":
+        groups = operation.attributes["groups"]
+        reduction = max(1, operation.forward_flops // (2 * size(out)))
+        return groups, out[0] * math.prod(out[2:]), out[1] // groups, reduction
+    if operation.kind in ("matmul", "attention"):
+        return size(out[:-2]), out[-2], out[-1], operation.input_shapes[0][-1]
+    reduction = operation.input_shapes[0][-1] if operation.kind == "linear" else 1
+    return 1, size(out[:-1]), out[-1] if out else 1, reduction
+
+
+def _sizes(value: int | tuple[int, ...] | None) -> tuple[int, ...]:
+    if value is None:
+        return (1,)
+    return (value,) if isinstance(value, int) else value
+
+
+def _mean_size(value: int | tuple[int, ...] | None) -> float:
+    if value is None:
+        return 1.0
+    return float(value) if isinstance(value, int) else math.prod(value) ** (1 / len(value))

@@ -1,0 +1,74 @@
+"""The roofline: the least times that a data sheet allows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations import Operation
+from .operation_numbers import by_precision, numbers_of
+from .tiles import computed_flops
+
+LEAST_TIME_S = 1e-9
+"""What an operation without any work takes, so that it has a logarithm."""
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """The least times that a GPU needs, in seconds, one value per operation."""
+
+    compute_s: FloatArray
+    memory_s: FloatArray
+
+    @property
+    def time_s(self) -> FloatArray:
+        """max(FLOPs / peak, bytes / bandwidth)."""
+        return np.maximum(np.maximum(self.compute_s, self.memory_s), LEAST_TIME_S)
+
+    @property
+    def bounds(self) -> list[Literal["compute", "memory"]]:
+        """Which of the two takes longer."""
+        return ["compute" if more else "memory" for more in (self.compute_s > self.memory_s).tolist()]
+
+
+def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
+    """Least compute and memory time of each operation on a GPU at a clock.
+
+    Compute scales with the graphics clock, memory does not. Small batched products count the FLOPs of the
+    blocks that are computed for them, not only those that are needed.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    return _roofline(numbers_of(operations), gpu, clock_mhz)
+
+
+def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
+    """The roofline with products computed in whole waves of blocks (tiles.py): what predictors of one GPU start from.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    n = numbers_of(operations)
+    return _roofline(n._replace(computed_flops=computed_flops(n, gpu, on_tensor_cores(n, gpu))), gpu, clock_mhz)
+
+
+def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
+    ratio = clock_mhz / gpu.boost_clock_mhz
+    compute_s = n.computed_flops / (peak_flops(n.precision, gpu) * ratio)
+    return Roofline(compute_s, (n.bytes_read + n.bytes_written) / gpu.memory_bandwidth)
+
+
+def peak_flops(precision: FloatArray, gpu: GPU) -> FloatArray:
+    """FLOPs per second of the precision that each operation runs in, at the boost clock."""
+    return by_precision(precision, lambda p: gpu.peak_flops[gpu.running_precision(p)])
+
+
+def on_tensor_cores(n: Any, gpu: GPU) -> Any:
+    """Where the numbers of operations (`numbers_of`) say that they run on tensor cores."""
+    return by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")) > 0
