@@ -1,4 +1,4 @@
-"""Muon: steps of momentum whose matrices are made orthogonal, and the rate of those steps. Needs torch.
+"""Muon: steps of momentum whose matrices are made orthogonal. Needs torch.
 
 Adam scales each weight by itself; Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) turns all
 singular values of a matrix's step into about 1, so that what few operations show moves the weights as much as what all
@@ -20,7 +20,6 @@ _MOMENTUM = 0.95
 _ITERATIONS = 5
 _QUINTIC = (3.4445, -4.7750, 2.0315)  # Newton-Schulz with the steepest start (the same source).
 _LEAST_NORM = 1e-12
-_WARM_UP = 0.1  # Share of the steps until the learning rate is at its highest.
 
 
 class Muon(torch.optim.Optimizer):
@@ -66,9 +65,3 @@ def orthogonalized(matrices: Tensor) -> Tensor:
         x = torch.baddbmm(x, torch.baddbmm(squared, squared, squared, beta=third, alpha=fifth), x, beta=first)
     orthogonal: Tensor = x.mT if wide is not matrices else x
     return orthogonal
-
-
-def learning_rate(done: float) -> float:
-    """Share of the highest rate when a share of the steps is done: a warm-up, then a cosine that ends at zero."""
-    after = max(0.0, (done - _WARM_UP) / (1 - _WARM_UP))
-    return min(1.0, done / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * after))

@@ -11,11 +11,9 @@ from torch import Tensor, nn
 
 from ...arrays import FloatArray
 from ..recipes.perceptron import PerceptronRecipe
-from .muon import Muon, learning_rate
+from .descent import Descent, one_thread
 from .perceptron import Array, Perceptron
 
-_DECAY = 1e-4
-_MOST_GRADIENT = 1.0
 _LEAST_SPREAD = 1e-3
 
 
@@ -94,16 +92,10 @@ def fit_perceptron(
     unit = np.where(spread > _LEAST_SPREAD, 2 * spread, 1.0)
     absent = (-centre / unit)[[*columns.hidden]]
     examples = _Examples(*map(_tensor, ((inputs - centre) / unit, targets, weights, absent)))
-    # With more threads, sums differ in the last bits between runs.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            layers = _Layers(inputs.shape[1], recipe)
-            _fit(layers, examples, recipe, columns)
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = _Layers(inputs.shape[1], recipe)
+        _fit(layers, examples, recipe, columns)
     return _as_arrays(layers, lowest, highest, centre, unit)
 
 
@@ -114,11 +106,14 @@ def _tensor(values: Array | FloatArray) -> Tensor:
 def _fit(layers: _Layers, examples: _Examples, recipe: PerceptronRecipe, columns: Columns) -> None:
     batch = min(recipe.batch, len(examples.inputs))
     per_epoch = len(examples.inputs) // batch
-    optimizers = _optimizers(layers, recipe)
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate(step / (recipe.epochs * per_epoch)))
-        for optimizer in optimizers
-    ]
+    descent = Descent(
+        layers,
+        layers.matrices(),
+        learning_rate=recipe.learning_rate,
+        matrix_learning_rate=recipe.matrix_learning_rate,
+        steps=recipe.epochs * per_epoch,
+        betas=(0.9, 0.999),
+    )
     blurred, hidden = [*columns.blurred], [*columns.hidden]
     for _ in range(recipe.epochs):
         order = torch.randperm(len(examples.inputs))
@@ -128,21 +123,7 @@ def _fit(layers: _Layers, examples: _Examples, recipe: PerceptronRecipe, columns
             unknown = torch.rand(batch, 1) < recipe.unknown_kinds
             inputs[:, hidden] = torch.where(unknown, examples.absent, inputs[:, hidden])
             errors = (layers(inputs) - examples.targets[places]).abs()
-            loss = (examples.weights[places] * errors).mean()
-            layers.zero_grad(set_to_none=True)
-            loss.backward()
-            nn.utils.clip_grad_norm_(layers.parameters(), _MOST_GRADIENT)
-            for optimizer, schedule in zip(optimizers, schedules, strict=True):
-                optimizer.step()
-                schedule.step()
-
-
-def _optimizers(layers: _Layers, recipe: PerceptronRecipe) -> list[torch.optim.Optimizer]:
-    matrices = layers.matrices()
-    apart = {id(matrix) for matrix in matrices}
-    others = [parameter for parameter in layers.parameters() if id(parameter) not in apart]
-    adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, foreach=True)
-    return [adam, Muon(matrices, recipe.matrix_learning_rate)]
+            descent.step((examples.weights[places] * errors).mean())
 
 
 def _as_arrays(layers: _Layers, lowest: Array, highest: Array, centre: FloatArray, unit: FloatArray) -> Perceptron:

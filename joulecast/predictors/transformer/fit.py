@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...arrays import FloatArray
 from ...datasets import Dataset
@@ -17,14 +17,12 @@ from ..any_gpu.ranges import ratio_ranges
 from ..measured.device_rows import AT_CAP, LEAST_ROWS, DeviceRow, launch_times_s
 from ..physics.energy import PRIOR_ENERGY
 from ..recipes.transformer import TransformerRecipe
-from ..regressors.muon import Muon, learning_rate
+from ..regressors.descent import Descent, one_thread
 from .attentive import Attentive, Reader
 from .examples import MADE_UP_LENGTH, Examples, thinned, vocabulary_of
 from .model import OperationTransformer
 from .tokens import ROLES, WIDTH
 
-_MOST_GRADIENT = 1.0
-_DECAY = 1e-4
 # Noise on what a GPU is, which is a handful of points: between them and beyond, predictions change slowly.
 _BLUR = 0.1
 _MACHINE, _PHYSICS = ROLES.index("machine"), ROLES.index("physics")
@@ -85,10 +83,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
     vocabulary = vocabulary_of(rows)
     examples = Examples.of(rows, vocabulary)
     centre, unit = examples.normalize(_PHYSICS)
-    # With more threads, sums differ in the last bits between runs.
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
             model = OperationTransformer(recipe, len(vocabulary))
@@ -96,8 +91,6 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
         model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
         curves = _fit(model, examples, recipe)
         model.read_as_they_are(torch.from_numpy(centre), torch.from_numpy(unit))
-    finally:
-        torch.set_num_threads(threads)
     ranges = ratio_ranges([row.operation for row in examples.rows], examples.log_ratio)
     reader = Reader(TorchEncoder(model, recipe, curves), vocabulary, ranges)
     return Attentive(reader, PRIOR_ENERGY, launch_times_s(datasets))
@@ -109,11 +102,15 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
     batch = min(recipe.batch, len(examples.weight))
     per_epoch = len(examples.weight) // batch
     steps = recipe.epochs * per_epoch
-    optimizers = _optimizers(model, recipe)
-    schedules = [
-        torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: learning_rate(step / steps))
-        for optimizer in optimizers
-    ]
+    descent = Descent(
+        model,
+        # Those that read tokens and those of layers; embeddings, biases and heads are left to AdamW.
+        [*model.matrices()] if recipe.matrix_learning_rate else [],
+        learning_rate=recipe.learning_rate,
+        matrix_learning_rate=recipe.matrix_learning_rate,
+        steps=steps,
+        betas=(0.9, 0.99),
+    )
     losses = _Losses(model, examples, recipe, draw)
     together = draw.permutation(np.arange(steps) < recipe.together * steps)
     lost = np.empty(steps)
@@ -122,27 +119,13 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
             order = draw.permutation(len(examples.weight))
         first = number % per_epoch * batch
         loss = losses.together(batch) if in_sequences else losses.alone(order[first : first + batch])
-        model.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(model.parameters(), _MOST_GRADIENT)
-        for optimizer, schedule in zip(optimizers, schedules, strict=True):
-            optimizer.step()
-            schedule.step()
+        descent.step(loss)
         lost[number] = loss.item()
     names = {"loss_alone": ~together, "loss_together": together}
     by_epoch = {name: np.where(steps, lost, np.nan).reshape(-1, per_epoch) for name, steps in names.items()}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # Of epochs without such a step.
         return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
-
-
-def _optimizers(model: OperationTransformer, recipe: TransformerRecipe) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices that read tokens and those of layers, AdamW for embeddings, biases and heads."""
-    matrices = [*model.matrices()] if recipe.matrix_learning_rate else []
-    apart = {id(matrix) for matrix in matrices}
-    others = [parameter for parameter in model.parameters() if id(parameter) not in apart]
-    adam = torch.optim.AdamW(others, lr=recipe.learning_rate, weight_decay=_DECAY, betas=(0.9, 0.99), foreach=True)
-    return [adam, Muon(matrices, recipe.matrix_learning_rate)] if matrices else [adam]
 
 
 class _Losses:

@@ -1,0 +1,77 @@
+"""How networks are fitted here: matrices by Muon, the rest by AdamW, a rate that rises and falls, one thread.
+
+Needs torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from .muon import Muon
+
+_WARM_UP = 0.1  # Share of the steps until the learning rate is at its highest.
+_MOST_GRADIENT = 1.0
+_DECAY = 1e-4
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute in one thread: with more, sums differ in the last bits between runs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class Descent:
+    """Steps down a loss.
+
+    Args:
+        network: What is fitted.
+        matrices: Parameters of it that Muon moves; none: AdamW moves all.
+        learning_rate, matrix_learning_rate: The highest, of AdamW and of Muon.
+        steps: How many there will be.
+        betas: Of AdamW.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        matrices: Sequence[Tensor],
+        *,
+        learning_rate: float,
+        matrix_learning_rate: float,
+        steps: int,
+        betas: tuple[float, float],
+    ) -> None:
+        apart = {id(matrix) for matrix in matrices}
+        others = [parameter for parameter in network.parameters() if id(parameter) not in apart]
+        adam = torch.optim.AdamW(others, lr=learning_rate, weight_decay=_DECAY, betas=betas, foreach=True)
+        self._network = network
+        self._optimizers = [adam, Muon(matrices, matrix_learning_rate)] if matrices else [adam]
+        self._schedules = [
+            torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_rate(step / steps))
+            for optimizer in self._optimizers
+        ]
+
+    def step(self, loss: Tensor) -> None:
+        """Move the network by the gradient of a loss."""
+        self._network.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self._network.parameters(), _MOST_GRADIENT)
+        for optimizer, schedule in zip(self._optimizers, self._schedules, strict=True):
+            optimizer.step()
+            schedule.step()
+
+
+def share_of_rate(done: float) -> float:
+    """Share of the highest rate when a share of the steps is done: a warm-up, then a cosine that ends at zero."""
+    after = max(0.0, (done - _WARM_UP) / (1 - _WARM_UP))
+    return min(1.0, done / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * after))
