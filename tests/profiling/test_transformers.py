@@ -167,7 +167,7 @@ def test_configurations_run_no_code(tmp_path):
     with pytest.raises(InputError, match="no configuration of a llama"):
         joulecast.extract(path, (2, 8))
     path.write_text(json.dumps(content)[:40])
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="no JSON"):
         joulecast.extract(path, (2, 8))
 
 
