@@ -121,7 +121,8 @@ class Learned:
         lowest, highest, usual = self._by_kind[:, numbers_of(listed).kind.astype(int)]
         log_ratio = listed.derived(_foreseen).get((self._regressor(gpu), gpu))
         if log_ratio is None:
-            log_ratio = self._regressor(gpu)(relative_features(seen_as(listed, gpu), gpu).astype(np.float32))
+            rows = relative_features(seen_as(listed, gpu), gpu).astype(np.float32)
+            (log_ratio,) = in_batches(_alone(self._regressor(gpu)), rows, [numbers_of(listed).kind])
         if gpu.chip not in self.chips:
             drawn = usual + _TRUST * (log_ratio - usual)
             log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(usual), drawn, log_ratio)
