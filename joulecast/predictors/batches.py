@@ -64,7 +64,7 @@ def over_cores(work: Callable[[Piece], Made], pieces: Sequence[Piece]) -> list[M
     """What `work` makes of each piece, on all cores."""
     if len(pieces) < 2 or cores() < 2:
         return [work(piece) for piece in pieces]
-    # Where every thread of ours has numpy start as many again, 20,000 operations take half as long again.
+    # Else numpy starts as many threads again in each of ours, and they wait for each other.
     with _blas().limit(limits=1, user_api="blas"):
         return [*_threads().map(work, pieces)]
 

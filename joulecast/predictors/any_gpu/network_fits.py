@@ -29,7 +29,7 @@ from .predictor import Learned
 _LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
 # Standard deviations: of a network's log time, of the logarithms of HalfPrecision, of host seconds per call. What moves
 # bytes moves those of fp16 as fast as those of fp32, and the lists of the networks at hand lack some of it (copies for
-# attention heads), so little of what they take longer is said by that. (Left free, it becomes 0.26 instead of 0.16.)
+# attention heads), so little of what they take longer is said by that.
 _ERROR, _HALF_SPREADS, _HOST_SPREAD_S = 0.05, (0.5, 0.5, 0.1), 20e-6
 
 

@@ -176,9 +176,10 @@ class Learned:
 
 def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
     def mean(rows: NDArray[np.float32]) -> FloatArray:
-        by_trees = trees(rows)
+        found = np.array(trees(rows))
         plain = (rows[:, _NO_PLAIN_FP32] == 0).all(axis=1)
-        return by_trees + np.where(plain, share * (perceptron(rows) - by_trees), 0.0)
+        found[plain] += share * (perceptron(rows[plain]) - found[plain])
+        return found
 
     return mean
 

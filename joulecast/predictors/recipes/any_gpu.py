@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError
+from .bounds import require_integer
 
 if TYPE_CHECKING:
     from .recipe import AnyGpuRecipe
@@ -24,7 +25,7 @@ class RooflineRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _refuse_splits(self.folds, self.seed)
+        _require_splits(self.folds, self.seed)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""
@@ -59,7 +60,7 @@ class EnsembleRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _refuse_splits(self.folds, self.seed)
+        _require_splits(self.folds, self.seed)
         weights = [member.weight for member in self.members]
         if len(weights) < 2 or min(weights) <= 0 or abs(sum(weights) - 1) > 1e-6:
             raise InputError(
@@ -73,9 +74,6 @@ class EnsembleRecipe:
         return asdict(self)
 
 
-def _refuse_splits(folds: int, seed: int) -> None:
-    for name, value, least in (("folds", folds, 2), ("seed", seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise InputError(
-                f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}"
-            )
+def _require_splits(folds: int, seed: int) -> None:
+    require_integer("folds", folds, 2)
+    require_integer("seed", seed, 0)

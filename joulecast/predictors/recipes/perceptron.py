@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from ...errors import InputError
+from .bounds import Range, require_within
 
-_RANGES = {
+_RANGES: Mapping[str, Range] = {
     "share": (0.0, 1.0),
     "width": (1, 4096),
     "layers": (1, 64),
@@ -47,12 +48,6 @@ class PerceptronRecipe:
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            value, wanted = getattr(self, field.name), type(field.default)
-            low, high = _RANGES[field.name]
-            if isinstance(value, bool) or not isinstance(value, wanted) or not low <= value <= high:  # type: ignore[operator]
-                kind = "an integer" if wanted is int else "a number with a point"
-                raise InputError(
-                    f"{field.name} of a perceptron is out of range",
-                    given=repr(value),
-                    allowed=f"{kind} from {low:g} to {high:g}",
-                )
+            require_within(
+                f"perceptron.{field.name}", getattr(self, field.name), type(field.default), _RANGES[field.name]
+            )

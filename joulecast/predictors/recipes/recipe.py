@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from ...errors import InputError, unknown_name
 from .any_gpu import EnsembleRecipe, Member, RooflineRecipe
+from .bounds import out_of_range, require_float, require_integer
 from .perceptron import PerceptronRecipe
 from .transformer import TransformerRecipe
 from .xgboost import XGBoostRecipe
@@ -41,8 +42,8 @@ class ForestRecipe:
         if self.forest not in FOREST_KINDS:
             raise unknown_name("forest", self.forest, FOREST_KINDS)
         for name, least in (("trees", 1), ("min_samples_leaf", 1), ("folds", 2), ("seed", 0)):
-            _refuse_unless_integer(name, getattr(self, name), least)
-        _refuse_unless_share("max_features", self.max_features)
+            require_integer(name, getattr(self, name), least)
+        _require_share("max_features", self.max_features)
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""
@@ -74,9 +75,7 @@ class BlendRecipe:
     def __post_init__(self) -> None:
         self.forest()
         for name in ("time_share", "power_share"):
-            value = getattr(self, name)
-            if not isinstance(value, float) or not 0 <= value <= 1:
-                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="0.0 to 1.0")
+            require_float(name, getattr(self, name), 0.0, 1.0)
 
     def forest(self) -> ForestRecipe:
         """The settings of its trees.
@@ -125,27 +124,20 @@ class BoostingRecipe:
 
     def __post_init__(self) -> None:
         for name, least in (("trees", 1), ("depth", 1), ("folds", 2), ("seed", 0)):
-            _refuse_unless_integer(name, getattr(self, name), least)
+            require_integer(name, getattr(self, name), least)
         for name in ("learning_rate", "subsample", "features_per_split"):
-            _refuse_unless_share(name, getattr(self, name))
+            _require_share(name, getattr(self, name))
         for name in ("min_child_weight", "regularization"):
-            value = getattr(self, name)
-            if not isinstance(value, float) or value < 0:
-                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="from 0.0")
+            require_float(name, getattr(self, name))
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)
 
 
-def _refuse_unless_integer(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}")
-
-
-def _refuse_unless_share(name: str, value: object) -> None:
+def _require_share(name: str, value: object) -> None:
     if not isinstance(value, float) or not 0 < value <= 1:
-        raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed="above 0.0, at most 1.0")
+        raise out_of_range(name, value, "above 0.0, at most 1.0")
 
 
 OwnRecipe = ForestRecipe | BlendRecipe | XGBoostRecipe

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ...errors import InputError, unknown_name
+from .bounds import require_float, require_integer
 
 STACKS = ("three", "one")
 
@@ -32,7 +33,7 @@ class TransformerRecipe:
         epochs: Passes over the operations.
         batch: Operations per step.
         learning_rate: At its highest, of embeddings, biases and heads, which are moved by AdamW.
-        matrix_learning_rate: The same of what reads tokens and of layers, moved by Muon (transformer/optimizer.py); 0
+        matrix_learning_rate: The same of what reads tokens and of layers, moved by Muon (regressors/muon.py); 0
             leaves them to AdamW, too.
         most_rows: Device times to learn from; more are thinned out, kind by kind and GPU by GPU.
         unknown_kinds: Share of the operations whose kind is hidden, so that kinds that nobody measured have a vector.
@@ -70,11 +71,7 @@ class TransformerRecipe:
             ("most_rows", 1),
             ("folds", 2),
         ):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise InputError(
-                    f"{name} of a recipe is out of range", given=repr(value), allowed=f"an integer from {least}"
-                )
+            require_integer(name, getattr(self, name), least)
         for name, most in (
             ("learning_rate", 1.0),
             ("matrix_learning_rate", 1.0),
@@ -82,9 +79,7 @@ class TransformerRecipe:
             ("together", 1.0),
             ("shrinkage", math.inf),
         ):
-            value = getattr(self, name)
-            if not isinstance(value, float) or not 0 <= value <= most:
-                raise InputError(f"{name} of a recipe is out of range", given=repr(value), allowed=f"0.0 to {most}")
+            require_float(name, getattr(self, name), 0.0, most)
         for name in ("layer_norm", "distance_weighting"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} of a recipe is no truth value", given=repr(getattr(self, name)))

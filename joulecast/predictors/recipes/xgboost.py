@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from ...errors import InputError, unknown_name
-
-Range = tuple[float, float]
+from .bounds import Range, require_within
 
 _RANGES: Mapping[str, Range] = {
     "trees": (1, 10_000),
@@ -66,13 +65,7 @@ class XGBoostRecipe:
                 self._refuse_outside(name, value)
 
     def _refuse_outside(self, name: str, value: object) -> None:
-        low, high = _RANGES[name]
-        whole = {f.name: f.default for f in fields(self)}[name]
-        if isinstance(value, bool) or not isinstance(value, type(whole)) or not low <= value <= high:  # type: ignore[operator]
-            kind = "an integer" if isinstance(whole, int) else "a number with a point"
-            raise InputError(
-                f"{name} of a recipe is out of range", given=repr(value), allowed=f"{kind} from {low:g} to {high:g}"
-            )
+        require_within(name, value, type({f.name: f.default for f in fields(self)}[name]), _RANGES[name])
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary, without what to search."""

@@ -2,9 +2,8 @@
 
 Adam scales each weight by itself; Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) turns all
 singular values of a matrix's step into about 1, so that what few operations show moves the weights as much as what all
-of them do. With 60,000 device times and 10 passes, operations that were not seen came out at 4.0 / 8.7 % (median /
-mean) instead of 7.0 / 13.2 % with AdamW. torch.optim.Muon does the same in bfloat16 and one matrix after the other;
-ours are many and small, so that here those of one shape go together.
+of them do; the ablation in benchmarks/transformer compares it with AdamW. torch.optim.Muon does the same in bfloat16
+and one matrix after the other; ours are many and small, so that here those of one shape go together.
 """
 
 from __future__ import annotations
