@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from threadpoolctl import ThreadpoolController
 
 from joulecast.operations import Operation
 from joulecast.predictors import batches
-from joulecast.predictors.batches import in_batches
+from joulecast.predictors.batches import in_batches, over_cores
 from joulecast.zoo import find_predictor
 
 
@@ -26,6 +27,19 @@ def test_alike_rows_are_seen_together() -> None:
     seen = []
     in_batches(lambda some: (seen.append(some[:, 0]) or some[:, 0],), rows, [rows[:, 0] % 2, -rows[:, 0]])
     assert np.array_equal(seen[0][:500], np.arange(998, -1, -2))
+
+
+def test_numpy_starts_no_threads_in_ours_and_has_its_own_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "cores", lambda: 2)
+    blas = ThreadpoolController().select(user_api="blas")
+
+    def threads() -> set[int]:
+        return {library["num_threads"] for library in blas.info()}
+
+    with blas.limit(limits=2):
+        before = threads()
+        assert over_cores(lambda _: threads(), [1, 2]) == [{1}, {1}]
+        assert threads() == before == {2}
 
 
 def test_a_batch_predicts_what_its_parts_do() -> None:
