@@ -68,7 +68,7 @@ def check() -> None:
 def templates() -> None:
     """Install what developing needs and extract the templates of all models again, which takes an hour."""
     install("dev")
-    run("python", "-m", "joulecast.profiling.templates")
+    run("python", "-m", "joulecast.extraction.templates")
 
 
 TASKS = {"demo": demo, "check": check, "templates": templates}

@@ -18,16 +18,16 @@ import numpy as np
 
 import joulecast
 from joulecast.datasets import Dataset, load
+from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
-from joulecast.operations import MODES
+from joulecast.operations.operation import MODES
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Networks
 from joulecast.predictors.evaluation.any_gpu import fit_hosts
 from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
 from joulecast.predictors.measured.device_rows import device_rows
-from joulecast.predictors.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes.recipe import load_recipe
-from joulecast.profiling import network_of
 from joulecast.zoo import find_predictor
 
 OUT = Path(__file__).with_name("CLOCKS.md")

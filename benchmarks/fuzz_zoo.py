@@ -236,8 +236,8 @@ def probed(folder: Path) -> str:
     """What an entry predicts, as one digest."""
     from joulecast import Network, Operation
     from joulecast.hardware import find_gpu
-    from joulecast.zoo.any_gpu_entry import AnyGpuEntry
     from joulecast.zoo.catalogue import load_any
+    from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 
     found = load_any(folder)
     numbers = []

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-SOURCE = Path(__file__).resolve().parents[1] / "tests" / "profiling" / "fake_nvml" / "nvml.c"
+SOURCE = Path(__file__).resolve().parents[1] / "tests" / "metering" / "fake_nvml" / "nvml.c"
 PAIRS = 15
 CALLS = 60_000
 
@@ -32,7 +32,7 @@ def loop_s() -> float:
 
 
 def measure() -> None:
-    from joulecast.profiling.power.nvml import nvml_sensor
+    from joulecast.metering.nvml import nvml_sensor
 
     loop_s()
     ratios = []

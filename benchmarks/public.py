@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 import joulecast
-from joulecast.networks import Network
-from joulecast.profiling import timm_models
+from joulecast.extraction.models import timm_models
+from joulecast.operations.network import Network
 
 HERE = Path(__file__).with_name("public")
 PREDICTORS = ("any-gpu/boosting", "any-gpu/transformer")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import statistics
 
-from joulecast.profiling.power import estimate
-from joulecast.profiling.power.simulation import BEFORE_S, SENSOR_CLASSES, simulate
+from joulecast.metering import estimate
+from joulecast.metering.simulation import BEFORE_S, SENSOR_CLASSES, simulate
 
 SEEDS = range(20)
 DURATIONS_S = (3.0, 10.0)

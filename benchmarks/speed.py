@@ -20,13 +20,13 @@ from pathlib import Path
 
 import joulecast
 from joulecast import Operation
+from joulecast.extraction.cache import recall, remember
+from joulecast.extraction.models.torchvision_models import build, import_torchvision, model_names
+from joulecast.extraction.templates import store
+from joulecast.extraction.tracing import trace
 from joulecast.hardware import gpus
-from joulecast.kinds import KINDS
+from joulecast.operations.kinds import KINDS
 from joulecast.predictors.batches import cores
-from joulecast.profiling.cache import recall, remember
-from joulecast.profiling.extraction import trace
-from joulecast.profiling.templates import store
-from joulecast.profiling.torchvision_models import build, import_torchvision, model_names
 from joulecast.resources import shipped
 from joulecast.zoo import find_predictor
 from joulecast.zoo.catalogue import load_any
@@ -40,9 +40,9 @@ IMPORT_TORCH = [sys.executable, "-c", "import torch"]
 # What a process with ResNet-50, BERT and Llama has ever had in memory, in kB, libraries included.
 PEAK = """
 import resource, joulecast
-joulecast.extract("resnet50", (32, 3, 224, 224), whitelist=frozenset(joulecast.kinds.KINDS))
-joulecast.extract("bert_base", (8, 128), whitelist=frozenset(joulecast.kinds.KINDS))
-joulecast.extract("llama2_7b", (1, 1), cache_length=2048, whitelist=frozenset(joulecast.kinds.KINDS))
+joulecast.extract("resnet50", (32, 3, 224, 224), whitelist=frozenset(joulecast.operations.kinds.KINDS))
+joulecast.extract("bert_base", (8, 128), whitelist=frozenset(joulecast.operations.kinds.KINDS))
+joulecast.extract("llama2_7b", (1, 1), cache_length=2048, whitelist=frozenset(joulecast.operations.kinds.KINDS))
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 

@@ -12,12 +12,12 @@ import sys
 from pathlib import Path
 
 from joulecast.errors import JoulecastError
-from joulecast.inputs import Inputs
-from joulecast.networks import Network
-from joulecast.profiling.named_models import build
-from joulecast.profiling.sources import WHITELIST, traced
-from joulecast.profiling.templates import Request, answer, store
-from joulecast.profiling.templates.template import HALVES
+from joulecast.extraction.models.named_models import build
+from joulecast.extraction.sources import WHITELIST, traced
+from joulecast.extraction.templates import Request, answer, store
+from joulecast.extraction.templates.template import HALVES
+from joulecast.operations.inputs import Inputs
+from joulecast.operations.network import Network
 
 SHAPES, DRAWN = 6, 60
 OUT = Path(__file__).with_name("TEMPLATES.md")

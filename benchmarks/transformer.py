@@ -20,6 +20,7 @@ from typing import Any
 import transformer_report
 
 from joulecast.datasets import load
+from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.contract import Correction, Networks
@@ -27,11 +28,10 @@ from joulecast.predictors.evaluation.any_gpu import Known, fit_hosts, log_ratios
 from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
 from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
-from joulecast.predictors.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes.any_gpu import RooflineRecipe
 from joulecast.predictors.recipes.recipe import AnyGpuRecipe, load_recipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
-from joulecast.profiling import network_of
 
 OUT = Path(__file__).with_name("transformer") / "REPORT.md"
 SHIPPED = Path(__file__).parent.parent / "predictors" / "any-gpu.toml"

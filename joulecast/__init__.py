@@ -3,10 +3,10 @@
 from .api import best, explain, extract, predict, predict_operations, sweep
 from .client import Client
 from .errors import JoulecastError
-from .networks import Network
-from .operations import Operation
+from .operations.network import Network
+from .operations.operation import Operation
 from .predictors.explanation import Explanation
-from .predictors.prediction import Prediction
+from .predictors.networks.prediction import Prediction
 from .queries import Choice, Sweep
 
 __version__ = "0.1.0"

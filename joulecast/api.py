@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .errors import InputError
+from .extraction import WHITELIST, network_of
 from .hardware import GPU, find_gpu
-from .networks import Network
-from .operations import Operation, checked_operations
+from .operations.network import Network
+from .operations.operation import Operation, checked_operations
 from .predictors.explanation import Explanation, explain_operation
+from .predictors.networks.prediction import Prediction
+from .predictors.networks.prepared import PreparedNetwork
 from .predictors.operation_predictions import OperationPredictions
-from .predictors.prediction import Prediction
-from .predictors.prepared import PreparedNetwork
-from .profiling import WHITELIST, network_of
 from .queries import Choices, Question, Sweep
 from .queries import best as best_of
 from .queries import sweep as sweep_of
@@ -25,8 +25,8 @@ from .queries.objectives import Tariff
 from .zoo import find_background, find_predictor
 
 if TYPE_CHECKING:
-    from .profiling.recorder import CustomOperators
-    from .profiling.sources import InputShape, Model
+    from .extraction.recorder import CustomOperators
+    from .extraction.sources import InputShape, Model
 
 
 def extract(
@@ -43,7 +43,8 @@ def extract(
     """List the operations of a model without running it: no weights, no activations, no GPU.
 
     Args:
-        model: Name of a model of torchvision, of a well-known transformer (`joulecast.profiling.transformers_configs`)
+        model: Name of a model of torchvision, of a well-known transformer (listed in
+            `joulecast.extraction.models.transformers_configs`)
             or of timm ("timm/..." where torchvision has the name, too); a `torch.nn.Module`; a configuration of
             transformers or the path of its config.json; a Network, the path of one saved as JSON, or a list of pairs
             of Operation and count.

@@ -8,12 +8,12 @@ from typing import Any
 
 from .errors import InputError, JoulecastError
 from .hardware import GPU, find_gpu
-from .inputs import Inputs, InputShape, shape_to_json
-from .networks import Network
-from .operations import Operation, checked_operations
+from .operations.inputs import Inputs, InputShape, shape_to_json
+from .operations.network import Network
+from .operations.operation import Operation, checked_operations
 from .predictors.explanation import Explanation
+from .predictors.networks.prediction import Prediction
 from .predictors.operation_predictions import OperationPredictions
-from .predictors.prediction import Prediction
 from .problems import ERROR_CLASSES, TYPE_PREFIX
 from .queries import Choices, Sweep
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from .networks import Network
+from .operations.network import Network
 
 
 def table_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:

@@ -15,13 +15,13 @@ import numpy as np
 
 from .errors import InputError, JoulecastError
 from .hardware.gpu import GPU, IdleCurve, VoltageCurve
-from .networks import Dropped, Entry, Network
-from .operations import Operation
+from .operations.network import Dropped, Entry, Network
+from .operations.operation import Operation
 from .predictors.explanation import Contribution, Explanation, Neighbour
 from .predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
 from .predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
+from .predictors.networks.prediction import Interval, OperationCost, Prediction
 from .predictors.operation_predictions import OperationPredictions
-from .predictors.prediction import Interval, OperationCost, Prediction
 from .queries import Choice, Choices, LeftOut, Sweep
 from .queries.objectives import Tariff
 

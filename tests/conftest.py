@@ -31,7 +31,7 @@ from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes.recipe import ForestRecipe
 from joulecast.zoo.training import Trained, train
 
-FAKE_DRIVER = Path(__file__).parent / "profiling" / "fake_nvml"
+FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 STATIC_W, ACTIVE_W = 35.0, 160.0
@@ -81,7 +81,7 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture
 def without_templates(monkeypatch: pytest.MonkeyPatch) -> None:
     """Models by name are extracted, as where no template holds."""
-    monkeypatch.setattr("joulecast.profiling.sources.answer", lambda name, request: None)
+    monkeypatch.setattr("joulecast.extraction.sources.answer", lambda name, request: None)
 
 
 def simulated_operations(mode: str = "inference") -> list[Operation]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..inputs import parse_shapes, titled
+from ..operations.inputs import parse_shapes, titled
 from ..units import si
 from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, table
 from .queries import (

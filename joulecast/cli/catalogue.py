@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ..hardware import GPU
-    from ..zoo.measured import Measured
+    from ..zoo.entries.measured import Measured
 
 
 def list_gpus(
@@ -29,7 +29,7 @@ def list_gpus(
     from ..errors import InputError, UnknownNameError
     from ..hardware import find_gpu, gpus
     from ..zoo import entries
-    from ..zoo.measured import measured_gpus
+    from ..zoo.entries.measured import measured_gpus
 
     if words and words[0] == "show":
         if not words[1:]:

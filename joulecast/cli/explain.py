@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import InputError
-from ..inputs import parse_shapes
-from ..operations import operation_text
+from ..operations.inputs import parse_shapes
+from ..operations.operation import operation_text
 from ..units import si
 from .arguments import AsJson, Clock, Predictor, Training, table
 
@@ -35,7 +35,7 @@ def explain(
 ) -> None:
     """Explain why an operation costs what it costs: what bounds it, what is like it, what moved the prediction."""
     from ..api import explain as explain_operation
-    from ..operations import Operation
+    from ..operations.operation import Operation
 
     found = parse_shapes(shapes)
     if not isinstance(found, list | tuple) or not found:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..csv_tables import network_csv
-from ..inputs import parse_shapes, titled
-from ..operations import operation_text
+from ..operations.inputs import parse_shapes, titled
+from ..operations.operation import operation_text
 from ..units import si
 from .arguments import (
     AsCsv,
@@ -26,7 +26,7 @@ from .arguments import (
 from .tree import tree_text
 
 if TYPE_CHECKING:
-    from ..networks import Network
+    from ..operations.network import Network
 
 
 def extract(

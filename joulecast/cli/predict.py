@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import InputError
-from ..inputs import parse_shapes, titled
-from ..operations import operation_text
+from ..operations.inputs import parse_shapes, titled
+from ..operations.operation import operation_text
 from ..units import si
 from .arguments import (
     AsCsv,
@@ -27,7 +27,7 @@ from .arguments import (
 )
 
 if TYPE_CHECKING:
-    from ..predictors.prediction import OperationCost, Prediction
+    from ..predictors.networks.prediction import OperationCost, Prediction
 
 _LEVEL = 0.9
 

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
 from ..errors import InputError, unknown_name
+from ..extraction import network_of
 from ..hardware import find_gpu
-from ..networks import Network
-from ..operations import MODES
+from ..operations.network import Network
+from ..operations.operation import MODES
 from ..predictors.contract import Networks
 from ..predictors.evaluation.any_gpu import (
     SPLITS,
@@ -38,10 +39,9 @@ from ..predictors.recipes.recipe import (
 )
 from ..predictors.recipes.transformer import TransformerRecipe
 from ..predictors.recipes.xgboost import XGBoostRecipe
-from ..profiling import network_of
 from ..zoo.any_gpu_training import train_any_gpu
+from ..zoo.mlflow.tracking import track, track_any_gpu, tuning
 from ..zoo.rendering import any_gpu_errors
-from ..zoo.tracking import track, track_any_gpu, tuning
 from ..zoo.training import train
 
 Tracking = tuple[str | None, str]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..inputs import parse_shapes
+from ..operations.inputs import parse_shapes
 from ..units import si
 from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, refuse_both, table
 from .queries import (

@@ -117,7 +117,7 @@ def evaluate(
         report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
         if not no_track:
-            from ..zoo.tracking import track_evaluation
+            from ..zoo.mlflow.tracking import track_evaluation
 
             used = [each.description() for each in loaded]
             run = track_evaluation(name, validations, one, used, report, tracking_uri, command=_command())
@@ -132,7 +132,7 @@ _FEW = "too little was measured to validate"
 
 
 def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
-    from ..zoo.registry import register
+    from ..zoo.mlflow.registry import register
 
     registered = register(entry, tracking_uri, run_id=run)
     typer.echo(f"models:/{registered.name}/{registered.version}: {registered.said}")

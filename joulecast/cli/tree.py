@@ -13,8 +13,8 @@ from ..units import si
 from .arguments import table
 
 if TYPE_CHECKING:
-    from ..networks import Network
-    from ..operations import Operation
+    from ..operations.network import Network
+    from ..operations.operation import Operation
 
 _HEADER = ["module", "alike", "calls", "FLOPs", "bytes", "FLOP/B", "operations"]
 

@@ -12,7 +12,7 @@ from ..errors import InputError, JoulecastError, ZooError
 from .arguments import AsJson, table
 
 if TYPE_CHECKING:
-    from ..zoo.sources import Row
+    from ..zoo.places.sources import Row
 
 app = typer.Typer(help="The trained predictors.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -29,7 +29,7 @@ def list_entries(
     as_json: AsJson = False,
 ) -> None:
     """List the predictors that are here (shipped and pulled), or those of another place."""
-    from ..zoo.sources import index_of, open_source
+    from ..zoo.places.sources import index_of, open_source
     from ..zoo.store import pulled
 
     rows: list[tuple[str, Row | None, str]] = []
@@ -55,8 +55,8 @@ def list_entries(
 
 
 def _pulled_row(sha256: str) -> Row | None:
-    from ..zoo.files import MANIFEST, read_manifest, read_plain
-    from ..zoo.sources import Row
+    from ..zoo.entries.files import MANIFEST, read_manifest, read_plain
+    from ..zoo.places.sources import Row
     from ..zoo.store import object_folder
 
     path = object_folder(sha256) / MANIFEST
@@ -69,8 +69,8 @@ def _pulled_row(sha256: str) -> Row | None:
 @app.command("show")
 def show_entry(name: _Entry, as_json: AsJson = False) -> None:
     """Print the model card of a predictor; --json for machines, with digests and versions."""
-    from ..zoo.entry import load_card
-    from ..zoo.files import MANIFEST, read_plain, sha256_of, stored_files
+    from ..zoo.entries.entry import load_card
+    from ..zoo.entries.files import MANIFEST, read_plain, sha256_of, stored_files
     from ..zoo.rendering import markdown
 
     folder = _folder(name)
@@ -93,10 +93,10 @@ def pull_entries(
 
     Each is checked: digests, limits, and its golden prediction, which is made in a process of its own.
     """
-    from ..zoo.sources import index_of, open_source, pull
+    from ..zoo.places.sources import index_of, open_source, pull
 
     if source.startswith("models:"):
-        from ..zoo.registry import pull_model
+        from ..zoo.mlflow.registry import pull_model
 
         typer.echo(f"{pull_model(source)} from {source}")
         return
@@ -112,12 +112,12 @@ def push_entry(
     tracking_uri: _Tracking = None,
 ) -> None:
     """Bring a predictor to a folder or S3, or register it in MLflow (as challenger, or first champion)."""
-    from ..zoo.entry import load_card
-    from ..zoo.sources import push
+    from ..zoo.entries.entry import load_card
+    from ..zoo.places.sources import push
 
     folder = _folder(name)
     if target.startswith("models:"):
-        from ..zoo.registry import register
+        from ..zoo.mlflow.registry import register
 
         if called or target.rstrip("/") != "models:":
             raise InputError(
@@ -159,7 +159,7 @@ def remove_entry(
     source: Annotated[str | None, typer.Option("--from", help="A folder or s3:// to remove it from instead.")] = None,
 ) -> None:
     """Remove a pulled predictor from the cache, or one from a folder or S3."""
-    from ..zoo.sources import remove
+    from ..zoo.places.sources import remove
     from ..zoo.store import forget
 
     forget(name) if source is None else remove(source, name)
@@ -176,7 +176,7 @@ def promote_model(
     tracking_uri: _Tracking = None,
 ) -> None:
     """Make the challenger champion, if it is better on what was left out of training by more than its noise."""
-    from ..zoo.registry import promote
+    from ..zoo.mlflow.registry import promote
 
     verdict = promote(model, version, force=force, uri=tracking_uri)
     typer.echo(verdict.said)
@@ -198,11 +198,11 @@ def _folder(name: str) -> Path:
     from ..errors import unknown_name
     from ..resources import shipped
     from ..zoo import entries
-    from ..zoo.files import MANIFEST
+    from ..zoo.entries.files import MANIFEST
     from ..zoo.store import pulled, pulled_folder
 
     if name.startswith("models:"):
-        from ..zoo.registry import registry_folder
+        from ..zoo.mlflow.registry import registry_folder
 
         return registry_folder(name)
     if found := pulled_folder(name):

@@ -1,9 +1,9 @@
 """Measurements: their schema, their store, and importers for what others measured."""
 
-from .energaizer2026 import import_energaizer2026
+from .importers.energaizer2026 import import_energaizer2026
+from .importers.neusight2025 import import_neusight2025
+from .importers.nicolai2025 import import_nicolai2025
 from .measurement import Card, Dataset, Measurement, NetworkMeasurement
-from .neusight2025 import import_neusight2025
-from .nicolai2025 import import_nicolai2025
 from .store import fingerprint, load, save
 
 IMPORTERS = {

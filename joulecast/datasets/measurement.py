@@ -9,9 +9,9 @@ from typing import Any
 
 from ..errors import DatasetError
 from ..hardware import find_gpu
-from ..networks import Network
-from ..operations import Operation
-from ..rules import Shape
+from ..operations.network import Network
+from ..operations.operation import Operation
+from ..operations.rules import Shape
 
 SCHEMA_VERSION = 2
 

@@ -10,8 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from ..errors import DatasetError, InputError, MissingDependencyError
-from ..networks import Network
-from ..operations import Operation
+from ..operations.network import Network
+from ..operations.operation import Operation
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"

@@ -1,8 +1,7 @@
 """Predictors of operations, their composition to networks, and how good they are.
 
-Here lies what all predictors have in common (`contract`, `operation_predictions`), the one of a GPU that was measured
-(`predictor`), and the way from operations to a network (`composition`, `network_predictor`, `prepared`, `over_clocks`,
-`prediction`, `explanation`). The rooms build on one another in this order, and a test holds them to it: formats,
-recipes, physics, intervals, measured, regressors, any_gpu, transformer, fitting, evaluation. The first five need
-nothing of what lies here; what lies here needs none of the last three.
+Here lies what all predictors have in common (`contract`, `operation_predictions`), the predictor of a GPU that was
+measured (`predictor`) and what explains its answers (`explanation`). The rooms build on one another in this order, and a
+test holds them to it: formats, recipes, physics, intervals, measured, the files of this folder, networks, regressors,
+any_gpu, transformer, fitting, evaluation.
 """

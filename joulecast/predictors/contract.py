@@ -17,9 +17,9 @@ from ..arrays import FloatArray
 from ..datasets import Dataset, NetworkMeasurement
 from ..errors import InputError
 from ..hardware import GPU
-from ..networks import Network
-from ..operation_list import OperationList
-from ..operations import MODES, Operation
+from ..operations.network import Network
+from ..operations.operation import MODES, Operation
+from ..operations.operation_list import OperationList
 from .formats.numbers import numbers
 from .operation_predictions import OperationPredictions
 from .physics.energy import EnergyConstants

@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError, MissingDependencyError
 from ..hardware import GPU
 from ..notebook import Picture
-from ..operations import Operation
+from ..operations.operation import Operation
 from .contract import PredictsOperations
 from .filled import FilledPredictor
 from .intervals.closeness import coordinates

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..notebook import Bar, Picture, bars, document, notes, short, table
-from ..operations import operation_text
+from ..operations.operation import operation_text
 from ..units import si
 
 if TYPE_CHECKING:

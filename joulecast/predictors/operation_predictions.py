@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..notebook import Picture
-from ..operations import Operation
+from ..operations.operation import Operation
 from .intervals.operation_spread import OperationIntervals, OperationSpread
 from .intervals.power_range import within_range
 from .physics.clock import Work

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operation_list import OperationList
-from ..operations import PRECISIONS, Operation
+from ..operations.operation import PRECISIONS, Operation
+from ..operations.operation_list import OperationList
 from .batches import in_batches
 from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, unknown_name
-from ..operations import MODES, Operation, normalized_shape, real_precision
-from ..rules import Shape
-from .sources import network_of
+from ..extraction.sources import network_of
+from ..operations.operation import MODES, Operation, normalized_shape, real_precision
+from ..operations.rules import Shape
 
 _OVERHEAD_S = 1.0  # Warm-up, instances and the check of proportionality, per measurement.
 

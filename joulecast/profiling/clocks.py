@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import JoulecastError, MissingDependencyError
-from .power.nvidia_smi import nvidia_smi
-from .power.nvml import opened
-from .power.sensor import SensorError
+from ..metering.nvidia_smi import nvidia_smi
+from ..metering.nvml import opened
+from ..metering.sensor import SensorError
 
 _NEAREST = 5
 

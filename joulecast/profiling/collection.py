@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+from ..metering import Sensor, estimate
 from .campaign import Campaign, NetworkTask, Task
 from .devices import clocks_of, limits_of, refuse_broken
 from .journal import Journal
-from .power import Sensor, estimate
 from .runners import DTYPES, WholeNetwork
 from .timing import Timing, running, time_block, time_operation
 
@@ -24,7 +24,7 @@ Progress = Callable[[int, Mapping[str, Any]], None]
 
 
 def _time_network(task: NetworkTask, device: torch.device, *, seconds: float, seed: int) -> Timing:
-    from .named_models import build_to_run
+    from ..extraction.models.named_models import build_to_run
 
     generator = torch.Generator(device).manual_seed(seed)
     dtype = DTYPES.get(task.precision, torch.float32)

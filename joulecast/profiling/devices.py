@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from ..errors import InputError, JoulecastError, MissingDependencyError
+from ..metering import NoSensor, Sensor, SensorError
+from ..metering.nvidia_smi import nvidia_smi_sensor
+from ..metering.nvml import nvml_sensor
+from ..metering.powercap import ZONES, powercap_sensor
+from ..metering.sensor import PERIOD_S
 from .clocks import Clocks
-from .power import NoSensor, Sensor, SensorError
-from .power.nvidia_smi import nvidia_smi_sensor
-from .power.nvml import nvml_sensor
-from .power.powercap import ZONES, powercap_sensor
-from .power.sensor import PERIOD_S
 
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30

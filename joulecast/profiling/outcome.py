@@ -9,7 +9,7 @@ from typing import Any
 
 from ..datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from ..errors import InputError
-from ..operations import Operation
+from ..operations.operation import Operation
 from .journal import Journal
 
 METHODS = {

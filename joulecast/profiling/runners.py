@@ -12,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
-from ..operations import Operation
+from ..operations.operation import Operation
 
 Run = Callable[..., torch.Tensor]
 Runner = Callable[[Operation], Run]

@@ -20,8 +20,8 @@ from .campaign import Campaign, NetworkTask, Task, duration_s, plan
 if TYPE_CHECKING:
     import torch
 
+    from ..metering import Sensor
     from .journal import Journal
-    from .power import Sensor
 
 JOURNAL = "journal.jsonl"
 _IDLE_S = 3.0
@@ -66,8 +66,8 @@ def run(
         from . import collection, devices
     except ImportError as error:
         raise MissingDependencyError("collecting needs torch", hint="pip install 'joulecast[collect]'") from error
+    from ..metering import NoSensor
     from .journal import Journal
-    from .power import NoSensor
 
     found = devices.find_device(device)
     _ready_clocks(campaign, found)
@@ -105,8 +105,8 @@ def finish(out: Path) -> str:
 
 def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
     """Refuse clocks that cannot be before anything is measured, and reset one that a crash left locked."""
+    from ..metering import SensorError
     from .devices import clocks_of
-    from .power import SensorError
 
     wanted = [clock for clock in campaign.clocks if clock is not None]
     if not wanted and device.type != "cuda":
@@ -126,8 +126,8 @@ def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
 @contextmanager
 def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator[None]:
     """Note in the journal what the sensor can see, and how much the idle device draws before and after."""
-    from .power import NoSensor
-    from .power.probing import idle
+    from ..metering import NoSensor
+    from ..metering.probing import idle
 
     if isinstance(sensor, NoSensor):
         yield
@@ -150,8 +150,8 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
 
 def _probed(device: torch.device) -> dict[str, Any]:
     """What the sensor can see, and whether nvidia-smi sees the same."""
+    from ..metering.probing import POLLING_S, probe
     from . import devices
-    from .power.probing import POLLING_S, probe
 
     second = devices.second_sensor_of(device)
     with ExitStack() as stack:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..operations import Operation
+from ..metering.estimate import DISCARDED_S
+from ..operations.operation import Operation
 from ..plotting import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
 from .journal import Journal
-from .power.estimate import DISCARDED_S
 
 _TRACES = 6
 _COUNTER_SLOPE_S = 0.5

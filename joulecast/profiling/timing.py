@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch.utils.benchmark import Timer
 
-from ..operations import ELEMENT_BYTES, Operation
-from ..rules import size
+from ..operations.operation import ELEMENT_BYTES, Operation
+from ..operations.rules import size
 from .runners import Instance
 
 _MOST_INSTANCES = 64

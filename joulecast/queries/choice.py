@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..notebook import Picture
-from ..predictors.prediction import Interval
+from ..predictors.networks.prediction import Interval
 from ..units import si
 
 LEVEL = 0.9

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..notebook import Bar, Line, Picture, bars, document, lines_over, notes, short, table
-from ..predictors.prediction_html import QUANTITIES, quantity_table
+from ..predictors.networks.prediction_html import QUANTITIES, quantity_table
 from ..units import si
 from .objectives import OBJECTIVES
 

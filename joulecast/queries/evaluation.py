@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..networks import Network
+from ..operations.network import Network
 from ..predictors.any_gpu.predictor import AnyGpuPredictor
 from ..predictors.contract import Correction
-from ..predictors.network_predictor import NetworkPredictor
-from ..predictors.over_clocks import OverClocks, predict_over_clocks
+from ..predictors.networks.network_predictor import NetworkPredictor
+from ..predictors.networks.over_clocks import OverClocks, predict_over_clocks
 from .memory import MemoryNeed
 from .question import Variant
 

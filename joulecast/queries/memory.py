@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..hardware import GPU
-from ..networks import Entry, Network
-from ..operations import ELEMENT_BYTES
-from ..rules import size
+from ..operations.network import Entry, Network
+from ..operations.operation import ELEMENT_BYTES
+from ..operations.rules import size
 
 # A context with the kernels of cuDNN and cuBLAS, and their workspaces: an allowance, not a measurement.
 _CONTEXT_BYTES = 768 * 2**20

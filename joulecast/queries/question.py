@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..extraction import network_of
 from ..hardware import GPU, find_gpu, gpus
-from ..inputs import Inputs, InputShape
-from ..networks import Network
-from ..operations import real_precision
-from ..profiling import network_of
+from ..operations.inputs import Inputs, InputShape
+from ..operations.network import Network
+from ..operations.operation import real_precision
 
 if TYPE_CHECKING:
-    from ..profiling.sources import InputShape as ModelInput
-    from ..profiling.sources import Model
+    from ..extraction.sources import InputShape as ModelInput
+    from ..extraction.sources import Model
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU
-from ..predictors.network_predictor import NetworkPredictor
-from ..predictors.prediction import Interval, Prediction
+from ..predictors.networks.network_predictor import NetworkPredictor
+from ..predictors.networks.prediction import Interval, Prediction
 from ..zoo import find_predictor
-from ..zoo.measured import measured_gpus
+from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints

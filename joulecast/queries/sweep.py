@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, overload
 
 from ..csv_tables import table_csv
-from ..inputs import InputShape, shape_to_json, titled
 from ..notebook import Picture
+from ..operations.inputs import InputShape, shape_to_json, titled
 from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
 

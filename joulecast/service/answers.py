@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 from ..api import explain, predict_operations, prepare
 from ..csv_tables import table_csv
 from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError
+from ..extraction import named_network, network_of
 from ..hardware import GPU, gpus
-from ..inputs import InputShape, shape_from_json, shape_to_json
-from ..networks import Dropped, Entry, Network
+from ..operations.inputs import InputShape, shape_from_json, shape_to_json
+from ..operations.network import Dropped, Entry, Network
 from ..predictors.explanation import Explanation
+from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
-from ..predictors.prediction import Prediction
-from ..profiling import named_network, network_of
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
 from ..queries import sweep as sweep_of

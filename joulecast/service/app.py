@@ -21,7 +21,7 @@ from starlette.routing import Match
 from .. import __version__
 from ..errors import JoulecastError
 from ..hardware import find_gpu
-from ..operations import MODES
+from ..operations.operation import MODES
 from ..zoo import find_predictor
 from . import page, routes
 from .answers import Answers

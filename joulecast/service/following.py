@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from .. import __version__
 from ..errors import ZooError
 from ..resources import shipped
-from ..zoo.files import MANIFEST
+from ..zoo.entries.files import MANIFEST
 from ..zoo.store import pulled
 from .logs import log
 from .settings import Settings

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from ..predictors.prediction import Prediction
-from ..predictors.prepared import Costs, PreparedNetwork
+from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.prepared import Costs, PreparedNetwork
 
 
 @dataclass(frozen=True)

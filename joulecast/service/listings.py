@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any
 
 from ..errors import unknown_name
+from ..extraction.templates import store
 from ..hardware import GPU, gpus
-from ..profiling.templates import store
 from ..resources import shipped
 from ..zoo import entries
-from ..zoo.entry import load_card
-from ..zoo.measured import measured_gpus
+from ..zoo.entries.entry import load_card
+from ..zoo.entries.measured import measured_gpus
 from ..zoo.rendering import markdown
 
 # What stands for a size of an input that a template leaves open, where it holds for it.

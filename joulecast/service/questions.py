@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
-from ..inputs import parse_shapes
-from ..operations import MODES, PRECISIONS, RequestedPrecision
+from ..operations.inputs import parse_shapes
+from ..operations.operation import MODES, PRECISIONS, RequestedPrecision
 from ..queries.objectives import OBJECTIVES
 
 _LARGEST = 2**31 - 1

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from .. import __version__
 from ..csv_tables import network_csv
 from ..errors import UnknownNameError
-from ..networks import Network
+from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..queries import Sweep
 from ..queries.sweep import choices_csv

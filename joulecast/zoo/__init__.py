@@ -1,6 +1,6 @@
 """The zoo: trained predictors with their cards, found by GPU, loaded without executing code."""
 
 from .catalogue import entries, find_background, find_predictor
-from .entry import ModelCard, load_entry, save_entry
+from .entries.entry import ModelCard, load_entry, save_entry
 
 __all__ = ["ModelCard", "entries", "find_background", "find_predictor", "load_entry", "save_entry"]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..datasets import Dataset, fingerprint
-from ..operations import Operation
+from ..operations.operation import Operation
 from ..predictors.contract import Correction, Networks
 from ..predictors.evaluation.any_gpu import (
     QUICKLY,
@@ -23,9 +23,9 @@ from ..predictors.evaluation.any_gpu import (
 from ..predictors.fitting.any_gpu import fit_on_all
 from ..predictors.measured.device_rows import DeviceRow, device_rows
 from ..predictors.recipes.recipe import AnyGpuRecipe, predictor_of
-from .any_gpu_entry import AnyGpuCard, save_any_gpu
-from .golden import golden_sample
-from .provenance import git_commit
+from .entries.any_gpu_entry import AnyGpuCard, save_any_gpu
+from .entries.golden import golden_sample
+from .entries.provenance import git_commit
 
 LIMITS = (
     "From data sheets: a GPU that runs hotter, is capped lower or has a poorer library than those that were measured "

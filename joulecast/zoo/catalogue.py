@@ -10,13 +10,13 @@ from pathlib import Path
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
 from ..predictors.filled import FilledPredictor
-from ..predictors.network_predictor import NetworkPredictor
+from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..resources import shipped
-from .any_gpu_entry import AnyGpuEntry, load_any_gpu
-from .corrections import FORMS
-from .entry import Background, load_background, load_entry
-from .files import MANIFEST, predictor_of, read_manifest, read_plain
+from .entries.any_gpu_entry import AnyGpuEntry, load_any_gpu
+from .entries.corrections import FORMS
+from .entries.entry import Background, load_background, load_entry
+from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
 from .store import NAME, pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
@@ -56,7 +56,7 @@ def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
         )
     predictor = None if predictor is None else str(predictor)
     if predictor is not None and predictor.startswith("models:"):
-        from .registry import registry_folder
+        from .mlflow.registry import registry_folder
 
         return registry_folder(predictor)
     if predictor is not None and (Path(predictor) / MANIFEST).is_file():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..predictors.regressors.serving import regressor_file
 from ..predictors.regressors.trees_onnx import trees_from_onnx
-from .files import FORMAT_VERSION, checked_files, predictor_of, write_files
+from .entries.files import FORMAT_VERSION, checked_files, predictor_of, write_files
 
 
 def convert(folder: str | Path) -> bool:

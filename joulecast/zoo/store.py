@@ -21,8 +21,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from ..errors import ZooError
-from ..profiling.cache import cache_folder
-from .files import MANIFEST, json_bytes, parsed_json, put_in_place, read_manifest, read_plain, sha256_of, stored_files
+from ..extraction.cache import cache_folder
+from .entries.files import (
+    MANIFEST,
+    json_bytes,
+    parsed_json,
+    put_in_place,
+    read_manifest,
+    read_plain,
+    sha256_of,
+    stored_files,
+)
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}/[a-z0-9][a-z0-9._-]{0,59}")
 """Of an entry: "a30/forest-inference"."""

@@ -10,23 +10,23 @@ from pathlib import Path
 import numpy as np
 
 from ..datasets import Dataset, NetworkMeasurement, fingerprint
-from ..networks import Network
-from ..operations import Operation
-from ..predictors.composition import HostModel
+from ..operations.network import Network
+from ..operations.operation import Operation
 from ..predictors.evaluation.networks import NetworkError, fit_host
 from ..predictors.evaluation.one_gpu import SPLITS, Validation, validate
 from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
 from ..predictors.fitting.one_gpu import fit_own
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.prediction import Composition
+from ..predictors.networks.composition import HostModel
+from ..predictors.networks.prediction import Composition
 from ..predictors.predictor import OperationPredictor
 from ..predictors.recipes.recipe import OwnRecipe, predictor_of
 from .catalogue import entry_name
-from .entry import ModelCard, save_entry
-from .golden import golden_sample
-from .left_out import operations_left_out
-from .provenance import git_commit
+from .entries.entry import ModelCard, save_entry
+from .entries.golden import golden_sample
+from .entries.left_out import operations_left_out
+from .entries.provenance import git_commit
 
 
 @dataclass(frozen=True)

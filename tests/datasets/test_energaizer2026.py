@@ -10,8 +10,8 @@ import pytest
 
 from joulecast import Operation
 from joulecast.datasets import import_energaizer2026, load, save
-from joulecast.datasets.energaizer2026 import _COLUMNS
-from joulecast.datasets.workloads import Tokens, network_of_workload
+from joulecast.datasets.importers.energaizer2026 import _COLUMNS
+from joulecast.datasets.importers.workloads import Tokens, network_of_workload
 from joulecast.errors import DatasetError, InputError
 
 A100, A10 = "NVIDIA A100-PCIE-40GB", "NVIDIA A10"
@@ -228,7 +228,7 @@ def test_nothing_real_is_faster_than_the_clock_allows(real):
 
 
 def test_the_resnet_of_the_list_is_the_one_that_is_extracted(real, energaizer2026):
-    from joulecast.profiling import network_of
+    from joulecast.extraction import network_of
 
     (m, *_) = [m for d in real for m in d.networks if m.network == "resnet101" and m.input_shape[0] == 8]
     extracted = network_of(m.network, m.input_shape, precision="bf16")

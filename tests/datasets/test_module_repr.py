@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from joulecast.datasets.module_repr import operation_from_repr
+from joulecast.datasets.importers.module_repr import operation_from_repr
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.profiling.torchvision_models import import_torchvision
+from joulecast.extraction.models.torchvision_models import import_torchvision
 
 IMAGE = (4, 8, 16, 16)
 MODULES = [

@@ -11,8 +11,8 @@ import pytest
 
 from joulecast import Operation
 from joulecast.datasets import import_neusight2025, load, save
-from joulecast.datasets.launches import HIDDEN_BELOW, Launches, after_s, floor_s
-from joulecast.datasets.neusight2025 import _SOURCES
+from joulecast.datasets.importers.launches import HIDDEN_BELOW, Launches, after_s, floor_s
+from joulecast.datasets.importers.neusight2025 import _SOURCES
 from joulecast.errors import DatasetError
 
 GPU = "Made-up GPU"

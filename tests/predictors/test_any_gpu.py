@@ -12,15 +12,15 @@ from joulecast import Network, Operation
 from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
-from joulecast.operation_list import OperationList
+from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.any_gpu.network_fits import learn_from_networks
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor, Learned
-from joulecast.predictors.composition import HostModel
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.any_gpu import quicker
 from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
-from joulecast.predictors.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.physics.energy import (
     PRIOR_ENERGY,
     EnergyConstants,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from joulecast.operations import Operation
+from joulecast.operations.operation import Operation
 from joulecast.predictors import batches
 from joulecast.predictors.batches import in_batches, over_cores
 from joulecast.zoo import find_predictor

@@ -12,7 +12,6 @@ from conftest import simulated_operations
 from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.composition import HostModel
 from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks, thinned
 from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
 from joulecast.predictors.evaluation.networks import NetworkError
@@ -23,7 +22,8 @@ from joulecast.predictors.intervals.clock_errors import CLOCK_ERRORS
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
 from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
-from joulecast.predictors.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes.recipe import ForestRecipe
 
 A30 = find_gpu("A30")

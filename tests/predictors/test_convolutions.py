@@ -7,7 +7,7 @@ import pytest
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
-from joulecast.operation_list import OperationList
+from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.bandwidth import reached_bandwidth
 from joulecast.predictors.physics.convolutions import CONVOLUTION_NAMES
 from joulecast.predictors.physics.features import convolution_features, dense_convolutions

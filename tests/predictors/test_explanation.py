@@ -13,14 +13,14 @@ from conftest import simulated_operations
 from joulecast import Operation
 from joulecast.errors import InputError, MissingDependencyError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.composition import HostModel
 from joulecast.predictors.explanation import NEIGHBOURS, contributions, explain_operation
 from joulecast.predictors.fitting.one_gpu import fit_own
+from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes.recipe import ForestRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
 from joulecast.predictors.regressors.serving import regressor_files
-from joulecast.zoo.entry import ModelCard, load_background, load_entry, save_entry
+from joulecast.zoo.entries.entry import ModelCard, load_background, load_entry, save_entry
 
 A30 = find_gpu("A30")
 CONV = {"out_channels": 64, "kernel_size": 3, "padding": 1, "bias": False}

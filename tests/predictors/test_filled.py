@@ -9,10 +9,10 @@ import pytest
 
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
-from joulecast.predictors.composition import HostModel
 from joulecast.predictors.filled import FilledPredictor
 from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes.recipe import ForestRecipe
 from joulecast.zoo import find_predictor
 

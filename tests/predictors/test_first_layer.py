@@ -11,9 +11,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
 from joulecast import Operation
-from joulecast.networks import Network
-from joulecast.predictors.first_layer import paid_shares
-from joulecast.profiling.torchvision_models import build
+from joulecast.extraction.models.torchvision_models import build
+from joulecast.operations.network import Network
+from joulecast.predictors.networks.first_layer import paid_shares
 from joulecast.zoo import find_predictor
 
 SHAPE = (2, 3, 64, 64)

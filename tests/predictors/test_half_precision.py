@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from joulecast.hardware import find_gpu
-from joulecast.operation_list import OperationList
-from joulecast.operations import Operation
+from joulecast.operations.operation import Operation
+from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.half_precision import HalfPrecision, half_groups, seen_as
 from joulecast.predictors.physics.least_times import LeastTimes
 

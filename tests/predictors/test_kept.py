@@ -7,7 +7,7 @@ import pytest
 
 from joulecast import Operation
 from joulecast.hardware import find_gpu
-from joulecast.operation_list import OperationList
+from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.kept import _LONGEST, kept
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import relative_features

@@ -10,13 +10,13 @@ import pytest
 from conftest import simulated_gpu, simulated_operations
 from joulecast.errors import InputError, ZooError
 from joulecast.hardware import find_gpu
-from joulecast.operation_list import OperationList
+from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.recipes.perceptron import PerceptronRecipe
 from joulecast.predictors.recipes.recipe import BoostingRecipe, load_recipe
 from joulecast.predictors.regressors.perceptron import Perceptron
-from joulecast.zoo.corrections import read_correction, write_correction
+from joulecast.zoo.entries.corrections import read_correction, write_correction
 
 SMALL = PerceptronRecipe(width=16, layers=1, epochs=40, batch=64)
 

@@ -8,7 +8,7 @@ import pytest
 import joulecast
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.predictors.composition import compose
+from joulecast.predictors.networks.composition import compose
 from joulecast.zoo import find_predictor
 
 

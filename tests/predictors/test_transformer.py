@@ -12,14 +12,14 @@ from joulecast import Operation
 from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
-from joulecast.networks import Network
-from joulecast.operation_list import OperationList
+from joulecast.operations.network import Network
+from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.composition import HostModel
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.measured.device_rows import DeviceRow
-from joulecast.predictors.network_predictor import NetworkPredictor
-from joulecast.predictors.over_clocks import predict_over_clocks
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.networks.over_clocks import predict_over_clocks
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import RELATIVE_NAMES, relative_features
 from joulecast.predictors.recipes.transformer import TransformerRecipe

@@ -10,10 +10,10 @@ import torch
 from test_timing import example
 
 from joulecast.datasets import load
-from joulecast.kinds import KINDS
+from joulecast.metering import estimate
+from joulecast.operations.kinds import KINDS
 from joulecast.profiling import devices
 from joulecast.profiling.command import collect
-from joulecast.profiling.power import estimate
 from joulecast.profiling.timing import time_operation
 
 pytestmark = [

@@ -25,9 +25,9 @@ def load(device, seconds):
 # (the sampler, a spawned process that imports this file, too, needs none of it)
 if __name__ == "__main__":
     from joulecast.profiling import clocks, collection, command, devices, session
-    from joulecast.profiling.power import probing
-    from joulecast.profiling.power.nvidia_smi import nvidia_smi_sensor
-    from joulecast.profiling.power.nvml import nvml_sensor
+    from joulecast.metering import probing
+    from joulecast.metering.nvidia_smi import nvidia_smi_sensor
+    from joulecast.metering.nvml import nvml_sensor
 
     probing._STEPS, session._IDLE_S = 1, 2.0
     devices.load = load

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from joulecast import Operation
-from joulecast.kinds import KINDS
+from joulecast.operations.kinds import KINDS
 from joulecast.profiling.runners import RUNNERS, Instance
 from joulecast.profiling.timing import block_length, running_precision, time_operation
 
@@ -108,7 +108,7 @@ def test_precision_switches_are_put_back():
 
 def test_plain_transformers_run_as_a_whole():
     import joulecast
-    from joulecast.profiling.plain_transformers import Encoder
+    from joulecast.extraction.models.plain_transformers import Encoder
     from joulecast.profiling.runners import WholeNetwork
 
     model = Encoder(vocabulary=50, width=16, layers=2, heads=2, inner=32, positions=8)

@@ -7,8 +7,8 @@ import torch
 
 import joulecast
 from joulecast import Operation
+from joulecast.extraction.models.torchvision_models import build
 from joulecast.hardware import find_gpu
-from joulecast.profiling.torchvision_models import build
 from joulecast.queries.memory import memory_need, saved_bytes
 
 LINEAR = Operation("linear", [(32, 1000)], {"out_features": 500, "bias": False})

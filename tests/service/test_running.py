@@ -14,9 +14,9 @@ import pytest
 import joulecast
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
-from joulecast.networks import Network
+from joulecast.operations.network import Network
 from joulecast.zoo.catalogue import DEFAULT_PREDICTOR, entry_name
-from joulecast.zoo.sources import push
+from joulecast.zoo.places.sources import push
 from service_process import start
 
 pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")

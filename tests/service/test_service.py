@@ -10,7 +10,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import JoulecastError, MissingDependencyError
-from joulecast.profiling import named_network
+from joulecast.extraction import named_network
 
 RESNET = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 2}

@@ -18,8 +18,8 @@ from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.recipes.any_gpu import RooflineRecipe
 from joulecast.predictors.recipes.recipe import BoostingRecipe
 from joulecast.zoo import entries, find_predictor
-from joulecast.zoo.any_gpu_entry import load_any_gpu
 from joulecast.zoo.any_gpu_training import train_any_gpu
+from joulecast.zoo.entries.any_gpu_entry import load_any_gpu
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
 

@@ -22,8 +22,8 @@ from joulecast.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import load_any
 from joulecast.zoo.convert import convert
-from joulecast.zoo.entry import load_card
-from joulecast.zoo.files import parsed_json
+from joulecast.zoo.entries.entry import load_card
+from joulecast.zoo.entries.files import parsed_json
 from joulecast.zoo.training import train
 
 RECIPE = ForestRecipe(trees=8, folds=3)

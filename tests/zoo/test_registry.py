@@ -12,9 +12,9 @@ from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, trai
 from joulecast.datasets import save
 from joulecast.errors import InputError, ZooError
 from joulecast.zoo import find_predictor
-from joulecast.zoo.mlflow_client import TrackingError, connected
-from joulecast.zoo.registry import promote, register, registry_folder
-from joulecast.zoo.registry_model import OUTPUTS, entry_sha256
+from joulecast.zoo.mlflow.mlflow_client import TrackingError, connected
+from joulecast.zoo.mlflow.registry import promote, register, registry_folder
+from joulecast.zoo.mlflow.registry_model import OUTPUTS, entry_sha256
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
@@ -156,7 +156,7 @@ def test_what_is_not_there(client):
 def test_a_version_in_the_cache_needs_no_server(client, small_entry, monkeypatch):
     version = register(small_entry).version
     folder = registry_folder(f"models:/{MODEL}/{version}")
-    monkeypatch.setattr("joulecast.zoo.registry.connected", None)
+    monkeypatch.setattr("joulecast.zoo.mlflow.registry.connected", None)
     assert registry_folder(f"models:/{MODEL}/{version}") == folder
 
 

@@ -17,9 +17,9 @@ import pytest
 
 from conftest import SMALL_RECIPE, free_port, mlflow_server, simulated_dataset, simulated_operations, train_small
 from joulecast.datasets import save
-from joulecast.zoo.mlflow_client import TrackingError
-from joulecast.zoo.registry import promote, register, registry_folder
-from joulecast.zoo.registry_model import ENTRY_SHA256, entry_sha256
+from joulecast.zoo.mlflow.mlflow_client import TrackingError
+from joulecast.zoo.mlflow.registry import promote, register, registry_folder
+from joulecast.zoo.mlflow.registry_model import ENTRY_SHA256, entry_sha256
 
 pytest.importorskip("mlflow")
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_cache"), pytest.mark.filterwarnings("ignore")]
@@ -226,7 +226,7 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
         )
         with mlflow_server(folder) as address:
             code = (
-                "import sys; from pathlib import Path; from joulecast.zoo.registry import register\n"
+                "import sys; from pathlib import Path; from joulecast.zoo.mlflow.registry import register\n"
                 "register(Path(sys.argv[1]), sys.argv[2])"
             )
             client = subprocess.Popen(

@@ -20,8 +20,8 @@ import joulecast
 from conftest import ENTRY_NAME as NAME
 from joulecast.errors import InputError, MissingDependencyError, UnknownNameError, ZooError
 from joulecast.zoo import find_predictor
-from joulecast.zoo.files import MANIFEST
-from joulecast.zoo.sources import fetch, index_of, open_source, pull, push, remove
+from joulecast.zoo.entries.files import MANIFEST
+from joulecast.zoo.places.sources import fetch, index_of, open_source, pull, push, remove
 from joulecast.zoo.store import admit, forget, object_folder, pulled, pulled_folder
 
 OPERATION = joulecast.Operation("relu", [(32, 64, 56, 56)])

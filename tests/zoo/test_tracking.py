@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from conftest import SMALL_RECIPE
-from joulecast.zoo.mlflow_client import TrackingError
-from joulecast.zoo.tracking import track, track_evaluation, tuning
+from joulecast.zoo.mlflow.mlflow_client import TrackingError
+from joulecast.zoo.mlflow.tracking import track, track_evaluation, tuning
 
 pytest.importorskip("mlflow")
 # MLflow and what it imports warn about themselves.

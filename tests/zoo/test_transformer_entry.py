@@ -14,15 +14,15 @@ from conftest import rewrite, simulated_gpu, simulated_operations
 from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
-from joulecast.networks import Network
+from joulecast.operations.network import Network
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.recipes.any_gpu import EnsembleRecipe, Member
 from joulecast.predictors.recipes.recipe import BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
-from joulecast.zoo.any_gpu_entry import load_any_gpu
 from joulecast.zoo.any_gpu_training import train_any_gpu
+from joulecast.zoo.entries.any_gpu_entry import load_any_gpu
 
 pytest.importorskip("torch")
 pytest.importorskip("xgboost")

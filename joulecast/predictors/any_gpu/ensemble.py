@@ -10,8 +10,8 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operation_list import OperationList
-from ...operations import MODES, Operation
+from ...operations.operation import MODES, Operation
+from ...operations.operation_list import OperationList
 from ..contract import Correction
 from ..physics.energy import EnergyConstants
 

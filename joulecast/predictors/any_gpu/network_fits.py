@@ -16,10 +16,10 @@ from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...errors import MissingDependencyError
 from ...hardware import GPU
-from ...networks import Network
-from ..composition import LEAST_HOST_S, counts_of
+from ...operations.network import Network
 from ..contract import Networks, launch_s
 from ..measured.device_rows import AT_CAP, DeviceRow
+from ..networks.composition import LEAST_HOST_S, counts_of
 from ..physics.baseline import smooth_max
 from ..physics.energy import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, half_groups

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...kinds import KINDS
-from ...operation_list import OperationList
-from ...operations import Operation
+from ...operations.kinds import KINDS
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
 from ..batches import in_batches
 from ..contract import Correction, Regressor, host_times, launch_s, require_mode
 from ..formats.numbers import number, numbers

@@ -9,7 +9,7 @@ from statistics import fmean, median
 import numpy as np
 
 from ...arrays import FloatArray
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..measured.device_rows import DeviceRow
 from .predictor import Range
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operation_list import OperationList
-from ...operations import Operation
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
 from ..measured.device_rows import launch_times_s
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 

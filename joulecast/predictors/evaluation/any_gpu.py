@@ -17,17 +17,17 @@ import numpy as np
 from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import GPU
-from ...networks import Network
-from ...operations import Operation
+from ...operations.network import Network
+from ...operations.operation import Operation
 from ..any_gpu.boosting import inputs_and_targets
 from ..any_gpu.predictor import AnyGpuPredictor, Learned
-from ..composition import HostModel, counts_of, plain_sum
 from ..contract import Correction, Networks
-from ..first_layer import as_parts
 from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
 from ..measured.device_rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
-from ..network_predictor import NetworkPredictor
+from ..networks.composition import HostModel, counts_of, plain_sum
+from ..networks.first_layer import as_parts
+from ..networks.network_predictor import NetworkPredictor
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
 from ..recipes.recipe import AnyGpuRecipe

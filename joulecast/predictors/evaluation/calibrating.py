@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..intervals.calibration import MEASURED, QUANTITIES, SCALED_POWER, STAND_IN, Calibration, ErrorGroup, PowerUnits
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, NetworkCalibration

@@ -11,14 +11,14 @@ import numpy as np
 from ...arrays import FloatArray
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
-from ...networks import Network
-from ...operations import Operation
-from ..composition import HostModel, compose, counts_of, plain_sum
-from ..first_layer import as_parts
+from ...operations.network import Network
+from ...operations.operation import Operation
 from ..fitting.one_gpu import fit_own
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
+from ..networks.composition import HostModel, compose, counts_of, plain_sum
+from ..networks.first_layer import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import find_gpu
-from ...networks import Network
+from ...operations.network import Network
 from ..fitting.one_gpu import LEAST_OPERATIONS
 from ..intervals.calibration import Calibration
 from ..intervals.closeness import Closeness

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...datasets import Dataset, Measurement
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..fitting.one_gpu import LEAST_OPERATIONS, fit_own
 from ..intervals.closeness import Closeness
 from ..measured.splits import fold_of, variants

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ...datasets import Dataset
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
-from ...operations import MODES
+from ...operations.operation import MODES
 from ..contract import Fit, Fitted, Networks
 from ..predictor import OperationPredictor
 from ..recipes.any_gpu import EnsembleRecipe, RooflineRecipe

@@ -12,7 +12,7 @@ from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
 from ...hardware import GPU, find_gpu
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..contract import Regressor
 from ..measured.loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 from ..measured.transfer import transferred_loops

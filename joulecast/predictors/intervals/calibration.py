@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..formats.numbers import errors_to_text, number, sorted_errors
 from .closeness import Closeness
 from .conformal import conformal_error, conformal_rank

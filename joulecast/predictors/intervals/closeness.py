@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..physics.operation_numbers import numbers_of
 
 COORDINATES: tuple[str, ...] = (

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..formats.numbers import errors_to_text, number, sorted_errors
 from .calibration import Calibration
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import InputError
-from ...operations import Operation
+from ...operations.operation import Operation
 from .calibration import QUANTITIES, Calibration
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .conformal import conformal_error

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ...datasets import Dataset
 from ...hardware import GPU, find_gpu
-from ...operations import MODES, Operation
+from ...operations.operation import MODES, Operation
 from ..physics.baseline import group_of
 from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...datasets import Dataset, Measurement
 from ...hardware import GPU
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..physics.baseline import Baseline, Loops
 from ..physics.roofline import tiled_roofline
 

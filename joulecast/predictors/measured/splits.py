@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ...operations import MODES, PRECISIONS, Operation
+from ...operations.operation import MODES, PRECISIONS, Operation
 
 _FAMILIES: Mapping[str, str] = {
     "resnext": "resnet",

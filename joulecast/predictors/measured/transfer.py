@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from statistics import median
 
 from ...hardware import GPU
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..physics.baseline import group_of, smooth_max
 from ..physics.roofline import tiled_roofline
 from .loops import MeasuredLoop, fit_baseline

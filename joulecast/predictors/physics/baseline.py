@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..formats.numbers import number, numbers
 
 _SHARPNESS = 4.0  # Exponent of the p-norm that stands for max(device, host); 3 to 6 make little difference.

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations import Operation
+from ...operations.operation import Operation
 from .baseline import smooth_max
 from .energy import EnergyConstants, relative_voltage, static_power_w
 from .least_times import LeastTimes

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..formats.numbers import numbers
 from .operation_numbers import by_precision, numbers_of
 from .roofline import on_tensor_cores

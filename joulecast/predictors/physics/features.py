@@ -13,8 +13,8 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operation_list import OperationList
-from ...operations import Operation
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
 from .convolutions import CONVOLUTION_NAMES, Convolutions
 from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from .roofline import LEAST_TIME_S, Roofline, on_tensor_cores, peak_flops, tiled_roofline

@@ -24,8 +24,8 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operation_list import OperationList
-from ...operations import PRECISIONS, Operation
+from ...operations.operation import PRECISIONS, Operation
+from ...operations.operation_list import OperationList
 from ..formats.numbers import numbers
 from .operation_numbers import FAMILIES, numbers_of
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache, wraps
 from typing import Concatenate, ParamSpec, TypeVar
 
-from ...operation_list import OperationList
+from ...operations.operation_list import OperationList
 
 _LONGEST = 512  # Operations; a longer list is hardly a network, and would fill the memory.
 

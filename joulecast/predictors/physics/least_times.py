@@ -16,8 +16,8 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operation_list import OperationList
-from ...operations import Operation
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
 from .bandwidth import reached_bandwidth
 from .features import dense_convolutions
 from .kept import ON_EACH_GPU, kept

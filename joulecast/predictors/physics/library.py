@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations import Operation
+from ...operations.operation import Operation
 from .energy import PRIOR_ENERGY, process_factor, static_power_w
 from .least_times import LeastTimes
 from .operation_numbers import KIND_PLACES, by_precision, numbers_of

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arrays import FloatArray
-from ...kinds import KINDS
-from ...operation_list import OperationList
-from ...operations import ELEMENT_BYTES, PRECISIONS, Operation
-from ...rules import size
+from ...operations.kinds import KINDS
+from ...operations.operation import ELEMENT_BYTES, PRECISIONS, Operation
+from ...operations.operation_list import OperationList
+from ...operations.rules import size
 from .tiles import WINOGRAD
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))

@@ -13,8 +13,8 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operation_list import OperationList
-from ...operations import ELEMENT_BYTES, Operation
+from ...operations.operation import ELEMENT_BYTES, Operation
+from ...operations.operation_list import OperationList
 from .convolutions import CONVOLUTION_NAMES
 from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features
 from .kept import ON_EACH_GPU, kept

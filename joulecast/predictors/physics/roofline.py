@@ -10,7 +10,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations import Operation
+from ...operations.operation import Operation
 from .operation_numbers import by_precision, numbers_of
 from .tiles import computed_flops
 

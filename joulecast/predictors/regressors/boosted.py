@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...operations import Operation
+from ...operations.operation import Operation
 from ..measured.splits import fold_of
 from ..predictor import INPUT_NAMES
 from ..recipes.xgboost import XGBoostRecipe

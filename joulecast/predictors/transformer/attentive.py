@@ -20,9 +20,9 @@ import numpy as np
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...hardware import GPU
-from ...kinds import KINDS
-from ...operation_list import OperationList
-from ...operations import Operation
+from ...operations.kinds import KINDS
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
 from ..any_gpu.predictor import Range
 from ..batches import over_cores
 from ..contract import host_times, launch_s

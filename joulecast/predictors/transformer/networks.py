@@ -18,14 +18,14 @@ import numpy as np
 from ...arrays import FloatArray
 from ...datasets import NetworkMeasurement
 from ...hardware import GPU
-from ...networks import Network
-from ...operation_list import OperationList
-from ...operations import MODES
+from ...operations.network import Network
+from ...operations.operation import MODES
+from ...operations.operation_list import OperationList
 from ..any_gpu.predictor import AnyGpuPredictor
-from ..composition import HostModel, compose, counts_of
 from ..contract import Networks, launch_s
-from ..first_layer import as_parts
 from ..measured.device_rows import DeviceRow, rows_by_gpu
+from ..networks.composition import HostModel, compose, counts_of
+from ..networks.first_layer import as_parts
 from ..operation_predictions import OperationPredictions
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive

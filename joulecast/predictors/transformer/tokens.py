@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...kinds import KINDS
-from ...operation_list import OperationList
-from ...operations import ELEMENT_BYTES, Operation
-from ...rules import size
+from ...operations.kinds import KINDS
+from ...operations.operation import ELEMENT_BYTES, Operation
+from ...operations.operation_list import OperationList
+from ...operations.rules import size
 from ..physics.kept import kept
 from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import by_precision, numbers_of

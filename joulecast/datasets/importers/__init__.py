@@ -1,0 +1,1 @@
+"""Measurements that others published become datasets: one file per source."""

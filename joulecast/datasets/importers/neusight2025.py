@@ -1,0 +1,236 @@
+"""Importer for the measurements of github.com/sitar-lab/NeuSight (Lee et al., ASPLOS 2025).
+
+Reads `operations.parquet` and, for plausibility, `device_specs.json`. Three things to know, found in the data:
+
+- Sizes. A product is [B, M, N] x [B, N, K] (in linear the weight is [K, N]): of 119,847 launches every tile of a
+  known size covers M x K in all linear and 99.86 % of the bmm rows; M x N would in 1 % and 24 %.
+- Time is that between two CUDA events around one call on an idle GPU, so it holds the launch: 24 to 108 us, whatever
+  the GPU has to do. `launches` takes it off; where the kernel is hidden behind it, there is no device time.
+- Limits. No row beats the data sheet, but for convolutions of 3 x 3, which Winograd's F(2 x 2, 3 x 3) may do with
+  2.25 times fewer multiplications (the fastest reach 2.24). A row that does is marked unusable.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...errors import DatasetError, InputError, MissingDependencyError
+from ...operations.operation import Operation
+from ..measurement import Card, Dataset, Measurement, refuse_lines
+from .launches import Launches, Values, after_s, floor_s
+
+_SOURCE = (
+    "github.com/sitar-lab/NeuSight; S. Lee, A. Phanishayee, D. Mahajan, Forecasting GPU Performance for Deep Learning "
+    "Training and Inference, ASPLOS 2025"
+)
+_METHOD = "events"
+_WINOGRAD = 2.25
+_TOLERANCE = 1.05  # Boost clocks of boards exceed their data sheets' by a little.
+_HIDDEN = "the kernel is hidden behind its launch: no device time"
+_IMPOSSIBLE = "faster than the data sheet allows"
+
+Sizes = tuple[int, ...]
+
+
+class _Source(NamedTuple):
+    """How the source writes an operation: columns of sizes, and what they make."""
+
+    columns: tuple[str, ...]
+    build: Callable[..., Operation]
+    elementwise: bool = False
+
+
+def _unary(kind: str, **facts: Any) -> _Source:
+    return _Source(("B", "H"), lambda b, h: Operation(kind, [(b, h)]), **facts)
+
+
+def _binary(kind: str) -> _Source:
+    return _Source(("B", "H"), lambda b, h: Operation(kind, [(b, h), (b, h)]), elementwise=True)
+
+
+def _conv(b: int, in_channels: int, out_channels: int, kernel: int, n: int, stride: int, padding: int) -> Operation:
+    attributes = {
+        "out_channels": out_channels,
+        "kernel_size": kernel,
+        "stride": stride,
+        "padding": padding,
+        "bias": False,
+    }
+    return Operation("conv2d", [(b, in_channels, n, n)], attributes)
+
+
+_GEMM = ("B", "M", "N", "K")
+_CONV = ("B", "in_channels", "out_channels", "kernel_size", "input_size", "stride", "padding")
+_SOURCES: Mapping[str, _Source] = {
+    "bmm": _Source(_GEMM, lambda b, m, n, k: Operation("matmul", [(b, m, n), (b, n, k)])),
+    # torch.nn.Linear(n, k) with its bias.
+    "linear": _Source(_GEMM, lambda b, m, n, k: Operation("linear", [(b, m, n)], {"out_features": k})),
+    "conv": _Source(_CONV, _conv),
+    "ln": _unary("layer_norm"),
+    "softmax": _unary("softmax"),
+    **{kind: _unary(kind, elementwise=True) for kind in ("relu", "gelu", "tanh")},
+    **{kind: _binary(kind) for kind in ("add", "mul", "div", "pow")},
+    **{f"{kind}u": _unary(kind, elementwise=True) for kind in ("add", "mul", "div", "pow")},
+}
+
+
+class _Rows(NamedTuple):
+    """All rows of one operation of the source on one GPU."""
+
+    lines: list[int]
+    operations: list[Operation]
+    time_s: Values
+    least_s: Values
+
+
+def import_neusight2025(folder: str | Path) -> list[Dataset]:
+    """Read the source as one Dataset per GPU, at its default clock.
+
+    Args:
+        folder: Where operations.parquet and device_specs.json lie.
+
+    Raises:
+        DatasetError: A file is missing or damaged, or rows are impossible or of unknown operations; names the rows.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    folder = Path(folder)
+    columns, software = _columns(folder / "operations.parquet")
+    specs = _specs(folder / "device_specs.json")
+    names, gpus = columns["operation"].astype(str), columns["gpu"].astype(str)
+    unknown = np.flatnonzero(~np.isin(names, list(_SOURCES)) | ~np.isin(gpus, list(specs)))
+    if len(unknown):
+        faults = [f"row {row + 1}: unknown operation or GPU ({names[row]}, {gpus[row]})" for row in unknown]
+        refuse_lines(faults, str(folder))
+    known: dict[tuple[str, Sizes], Operation] = {}
+    rows: dict[str, dict[str, _Rows]] = defaultdict(dict)
+    for gpu in sorted(specs):
+        for name in _SOURCES:
+            found = np.flatnonzero((names == name) & (gpus == gpu))
+            if len(found):
+                rows[gpu][name] = _rows(name, found, columns, specs[gpu], known)
+    after = {gpu: value for gpu, by_name in rows.items() if (value := _after_s(by_name)) is not None}
+    usual_s = median(after.values()) if after else 0.0
+    return [_dataset(gpu, by_name, after.get(gpu, usual_s), software) for gpu, by_name in rows.items()]
+
+
+def _columns(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
+    sizes = dict.fromkeys(column for source in _SOURCES.values() for column in source.columns)
+    wanted = ["operation", "gpu", "latency_ms", "torch", "cudnn", "cuda", *sizes]
+    try:
+        table = parquet.read_table(path, columns=wanted)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
+    missing = [name for name in wanted if name not in table.schema.names]
+    if missing:
+        raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
+    software = {name: ", ".join(sorted(set(table[name].to_pylist()))) for name in ("torch", "cudnn", "cuda")}
+    columns = {name: table[name].to_numpy() for name in ("operation", "gpu", "latency_ms")}
+    # Sizes that an operation does not have are empty.
+    columns |= {name: table[name].fill_null(0).to_numpy().astype(np.int64) for name in sizes}
+    return columns, software
+
+
+def _specs(path: Path) -> dict[str, tuple[float, float]]:
+    try:
+        specs = json.loads(path.read_text(encoding="utf-8"))
+        return {gpu: (row["SingleFLOPs"] * 1e9, row["Mem_Bw"] * 1e9) for gpu, row in specs.items()}
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError("this file of data sheets cannot be read", given=str(path), hint=str(error)) from error
+
+
+def _rows(
+    name: str,
+    found: Any,
+    columns: Mapping[str, Any],
+    spec: tuple[float, float],
+    known: dict[tuple[str, Sizes], Operation],
+) -> _Rows:
+    source = _SOURCES[name]
+    lines, operations, faults = [int(row) + 1 for row in found], [], []
+    for line, sizes in zip(lines, zip(*(columns[c][found].tolist() for c in source.columns), strict=True), strict=True):
+        key = (name, sizes)
+        if key not in known:
+            try:
+                known[key] = source.build(*sizes)
+            except InputError as error:
+                faults.append(f"row {line}: {error.what} ({name}, {sizes})")
+                continue
+        operations.append(known[key])
+    if faults:
+        refuse_lines(faults, name)
+    peak, bandwidth = spec
+    flops = np.array([operation.flops for operation in operations], dtype=float)
+    size_bytes = np.array([operation.bytes_read + operation.bytes_written for operation in operations], dtype=float)
+    # Activations run in units that data sheets say nothing about; they are bound by memory.
+    arithmetic_s = flops / peak if name in ("bmm", "linear", "conv") else np.zeros(len(flops))
+    return _Rows(
+        lines, operations, columns["latency_ms"][found] / 1e3, np.maximum(arithmetic_s, size_bytes / bandwidth)
+    )
+
+
+def _after_s(by_name: Mapping[str, _Rows]) -> float | None:
+    values = [after_s(rows.time_s, rows.least_s) for name, rows in by_name.items() if _SOURCES[name].elementwise]
+    return median(known) if (known := [value for value in values if value is not None]) else None
+
+
+def _dataset(gpu: str, by_name: Mapping[str, _Rows], after: float, software: Mapping[str, str]) -> Dataset:
+    launches = Launches({name: floor_s(rows.time_s, rows.least_s) for name, rows in by_name.items()}, after)
+    measurements = []
+    for name, rows in by_name.items():
+        least = rows.least_s / (_WINOGRAD if name == "conv" else 1.0) / _TOLERANCE
+        for line, operation, time_s, least_s in zip(
+            rows.lines, rows.operations, rows.time_s.tolist(), least.tolist(), strict=True
+        ):
+            device_time_s = launches.device_time_s(name, time_s)
+            possible = time_s >= least_s
+            measurements.append(
+                Measurement(
+                    operation,
+                    time_s,
+                    None,
+                    None,
+                    device_time_s=device_time_s,
+                    campaign="neusight2025",
+                    method=_METHOD,
+                    line=line,
+                    usable=possible,
+                    remark=_IMPOSSIBLE if not possible else _HIDDEN if device_time_s is None else "",
+                )
+            )
+    measurements.sort(key=lambda m: m.line or 0)
+    return Dataset(_card(gpu, launches, software), tuple(measurements))
+
+
+def _card(gpu: str, launches: Launches, software: Mapping[str, str]) -> Card:
+    floors = ", ".join(f"{name} {1e6 * launches.launch_s(name):.1f}" for name in launches.floor_s)
+    return Card(
+        gpu=gpu,
+        clock_mhz=None,
+        source=_SOURCE,
+        licence="MIT",
+        method={
+            _METHOD: "mean of the 5 fastest of 25 calls, each between two CUDA events on an idle GPU; the launch is "
+            f"in it: {1e6 * launches.after_s:.1f} us behind it, and before the kernel, in us: {floors}"
+        },
+        sensor="none",
+        software={**software, "driver": "unknown"},
+        limits=(
+            "no power",
+            "fp32 with TF32 off; cudnn.benchmark chose the convolutions' algorithms",
+            "inputs of convolutions and element-wise operations are zeros",
+            "device times are estimates: the time less the launch; hidden behind it they are missing",
+            "weights and inputs are those of the call before: what fits stays in the L2 cache",
+        ),
+    )

@@ -1,0 +1,263 @@
+"""Importer for the run logs of github.com/ConstantinNicolai/ml-operator-profiling (Nicolai, Heidelberg 2025).
+
+Reads `operations.csv` and `networks.csv`. Three things in them are not what they say, and all are found by rules on
+the data, so that they are found in other exports, too:
+
+- Energy. The campaigns of 10 November 2024 multiply power by duration / iterations, which differs from their time
+  per iteration by up to 50 %; the latter agrees with later campaigns within 0.3 %. Their energy is power x time here.
+- Train mode. A forward "in inference" of a module that was left in train mode is neither inference nor training.
+  Stochastic depth gives it away: in eval mode it does nothing. Where it takes time, batch norm (1.84 x slower so on
+  the A30) and noise of that campaign are marked unusable.
+- Power. A sensor that averages over idle time reads too little, never too much. Where a campaign reads the same
+  large operations lower than another campaign of the same GPU does, its power is marked unusable.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...errors import DatasetError, InputError
+from ...hardware import find_gpu
+from ...operations.rules import Shape
+from ..measurement import Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
+from .module_repr import operation_from_repr
+
+_SOURCE = (
+    "Run logs of github.com/ConstantinNicolai/ml-operator-profiling; C. Nicolai, On Energy Modeling of Deep Neural "
+    "Network Operations, master thesis, Heidelberg 2025"
+)
+_METHODS = {
+    "forward_inference_mode": "forward under torch.inference_mode, asynchronous loop, wall clock",
+    "forward": "forward with autograd recording, asynchronous loop, wall clock",
+    "forward_backward": "forward in train mode, backward with a random output gradient, gradients never cleared",
+}
+_IDENTITY_FACTOR = 3.0  # An identity takes as long as the fastest loop of its campaign; three times that is work.
+_SAME = 1e-4
+_RECOMPUTED = "energy recomputed as power x time: the source has power x duration / iterations"
+_LARGE_S = 5e-4  # Operations from here on are device-bound on every GPU of this source.
+_LEAST_SHARED = 3
+_LOWER_POWER = 0.97  # Repeats within one method differ by at most 2 %.
+_MODE_DEPENDENT = ("batch_norm", "stochastic_depth", "dropout")
+
+
+def _table(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            reader = csv.DictReader(file)
+            missing = set(columns) - set(reader.fieldnames or ())
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
+    if missing:
+        raise DatasetError(
+            "columns are missing", given=str(path), allowed=", ".join(columns), hint=f"add {', '.join(sorted(missing))}"
+        )
+    return rows
+
+
+def _optional(text: str, convert: Callable[[str], Any]) -> Any:
+    return convert(text) if text else None
+
+
+def _count(text: str) -> int:
+    return int(float(text))
+
+
+def _shape(text: str) -> Shape:
+    try:
+        return tuple(ast.literal_eval(text))
+    except (ValueError, SyntaxError, TypeError) as error:
+        raise InputError("this is no shape", given=text, allowed="such as (32, 3, 224, 224)") from error
+
+
+def _precision(row: Mapping[str, str]) -> str:
+    return "default" if row["tf32"] == "True" else "fp32"
+
+
+def _measurement(row: Mapping[str, str], line: int, method: str) -> Measurement:
+    operation = operation_from_repr(
+        row["module"], _shape(row["input_shape"]), precision=_precision(row), mode=row["mode"]
+    )
+    time_s, power_w, energy_j = (float(row[name]) for name in ("time_s", "power_w", "energy_j"))
+    iterations, duration_s = _optional(row["iterations"], _count), _optional(row["measured_for_s"], float)
+    remark = ""
+    if (
+        iterations
+        and duration_s
+        and _is(energy_j, power_w * duration_s / iterations)
+        and not _is(energy_j, power_w * time_s)
+    ):
+        energy_j, remark = power_w * time_s, _RECOMPUTED
+    return Measurement(
+        operation=operation,
+        time_s=time_s,
+        power_w=power_w,
+        energy_j=energy_j,
+        time_std_s=_optional(row["time_std_s"], float),
+        power_std_w=_optional(row["power_std_w"], float),
+        energy_std_j=_optional(row["energy_std_j"], float),
+        iterations=iterations,
+        duration_s=duration_s,
+        campaign=_campaign(row),
+        method=method,
+        started=row["started"],
+        line=line,
+        remark=remark,
+    )
+
+
+def _is(value: float, expected: float) -> bool:
+    return abs(value - expected) <= _SAME * expected
+
+
+def _campaign(row: Mapping[str, str]) -> str:
+    return f"{row['source_file']}/{row['source_blob']}"
+
+
+_COLUMNS = [
+    "gpu",
+    "tf32",
+    "mode",
+    "input_shape",
+    "time_s",
+    "time_std_s",
+    "power_w",
+    "power_std_w",
+    "energy_j",
+    "energy_std_j",
+    "iterations",
+    "measured_for_s",
+    "started",
+    "source_file",
+    "source_blob",
+]
+
+
+def import_nicolai2025(folder: str | Path) -> list[Dataset]:
+    """Read the two files of the source as one Dataset per GPU, at its default clock.
+
+    Args:
+        folder: Where operations.csv and networks.csv lie.
+
+    Raises:
+        DatasetError: A file is missing or damaged, or lines are impossible or of unknown operations; names the lines.
+    """
+    folder = Path(folder)
+    rows = _table(folder / "operations.csv", [*_COLUMNS, "module"])
+    with_training = {_campaign(row) for row in rows if row["mode"] == "training"}
+    measurements: dict[str, list[Measurement]] = defaultdict(list)
+    faults = []
+    for line, row in enumerate(rows, start=2):
+        if row["mode"] == "training":
+            method = "forward_backward"
+        else:
+            # The campaigns that also measured training ran the forward outside inference mode.
+            method = "forward" if _campaign(row) in with_training else "forward_inference_mode"
+        try:
+            measurements[find_gpu(row["gpu"]).name].append(_measurement(row, line, method))
+        except (InputError, ValueError) as error:
+            faults.append(f"line {line}: {error.what if isinstance(error, InputError) else error} ({row['module']})")
+    if faults:
+        refuse_lines(faults, str(folder / "operations.csv"))
+    networks = _networks(folder / "networks.csv")
+    datasets = []
+    for gpu, found in measurements.items():
+        marked = _mark_low_power(_mark_train_mode(found))
+        datasets.append(Dataset(_card(gpu, marked), tuple(marked), tuple(networks.get(gpu, ()))))
+    return datasets
+
+
+def _networks(path: Path) -> dict[str, list[NetworkMeasurement]]:
+    networks: dict[str, list[NetworkMeasurement]] = defaultdict(list)
+    for line, row in enumerate(_table(path, [*_COLUMNS, "network"]), start=2):
+        networks[find_gpu(row["gpu"]).name].append(
+            NetworkMeasurement(
+                network=row["network"],
+                input_shape=_shape(row["input_shape"]),
+                precision=_precision(row),
+                mode=row["mode"],
+                time_s=float(row["time_s"]),
+                power_w=float(row["power_w"]),
+                energy_j=float(row["energy_j"]),
+                campaign=_campaign(row),
+                line=line,
+            )
+        )
+    return networks
+
+
+def _mark_train_mode(measurements: list[Measurement]) -> list[Measurement]:
+    """Mark what depends on the mode in campaigns whose inference ran modules in train mode."""
+    inference = [m for m in measurements if m.operation.mode == "inference"]
+    fastest_s: dict[str, float] = {}
+    identities_s: dict[str, list[float]] = defaultdict(list)
+    for m in inference:
+        fastest_s[m.campaign] = min(m.time_s, fastest_s.get(m.campaign, m.time_s))
+        if m.operation.is_identity and m.operation.attributes["p"]:
+            identities_s[m.campaign].append(m.time_s)
+    suspect = {
+        campaign: statistics.median(times_s)
+        for campaign, times_s in identities_s.items()
+        if statistics.median(times_s) > _IDENTITY_FACTOR * fastest_s[campaign]
+    }
+
+    def marked(m: Measurement) -> Measurement:
+        if m.operation.mode != "inference" or m.campaign not in suspect or m.operation.kind not in _MODE_DEPENDENT:
+            return m
+        remark = (
+            f"ran in train mode: stochastic depth, an identity in eval mode, took {suspect[m.campaign] * 1e6:.0f} us"
+        )
+        return replace(m, usable=False, remark="; ".join(filter(None, (m.remark, remark))))
+
+    return [marked(m) for m in measurements]
+
+
+def _mark_low_power(measurements: list[Measurement]) -> list[Measurement]:
+    """Mark the power of campaigns that read the same operations lower than others of the same GPU."""
+    readings_w: dict[Any, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for m in measurements:
+        if m.time_s >= _LARGE_S and m.power_w is not None:
+            readings_w[m.operation][m.campaign].append(m.power_w)
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for by_campaign in readings_w.values():
+        if len(by_campaign) > 1:
+            means_w = {campaign: statistics.median(values_w) for campaign, values_w in by_campaign.items()}
+            for campaign, mean_w in means_w.items():
+                ratios[campaign].append(mean_w / max(means_w.values()))
+    low = {
+        campaign: statistics.median(values)
+        for campaign, values in ratios.items()
+        if len(values) >= _LEAST_SHARED and statistics.median(values) < _LOWER_POWER
+    }
+
+    def marked(m: Measurement) -> Measurement:
+        if m.campaign not in low:
+            return m
+        remark = f"campaign reads {low[m.campaign]:.2f} of the power that others read for the same operations"
+        return replace(m, power_usable=False, remark="; ".join(filter(None, (m.remark, remark))))
+
+    return [marked(m) for m in measurements]
+
+
+def _card(gpu: str, measurements: list[Measurement]) -> Card:
+    days = sorted(m.started[:10] for m in measurements)
+    methods = {m.method for m in measurements}
+    return Card(
+        gpu=gpu,
+        clock_mhz=None,
+        source=_SOURCE,
+        licence="none stated; not to be redistributed",
+        method={name: text for name, text in _METHODS.items() if name in methods},
+        accumulates_gradients=("forward_backward",),
+        sensor="nvidia-smi, 1 ms polling, samples outside 3 sigma dropped",
+        software={"torch": "unknown", "driver": "unknown"},
+        measured=(days[0], days[-1]),
+        limits=tuple(sorted({m.remark for m in measurements if m.remark})),
+    )

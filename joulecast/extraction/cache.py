@@ -1,0 +1,77 @@
+"""Networks that were extracted before, so that a named model needs torch only once.
+
+An entry is a JSON file named by everything that decides its content: model, inputs, mode, precision, versions of the
+libraries and of the extraction. What cannot be read is extracted again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError
+from ..operations.network import Network
+
+EXTRACTION_VERSION = 3
+"""Raise it whenever the same model gives other operations than before."""
+
+
+def cache_folder() -> Path:
+    """$JOULECAST_CACHE, or joulecast in the user's cache folder."""
+    if folder := os.environ.get("JOULECAST_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "joulecast"
+
+
+@functools.cache
+def library_version(package: str) -> str:
+    """Version of an installed package, without what a build adds to it (+cpu); "none" where there is none."""
+    try:
+        return version(package).partition("+")[0]
+    except PackageNotFoundError:
+        return "none"
+
+
+def _path(name: str, key: list[Any]) -> Path:
+    libraries = [library_version(package) for package in ("torch", "torchvision", "transformers", "timm")]
+    text = json.dumps([name, key, libraries, EXTRACTION_VERSION])
+    readable = name.replace("/", "-")
+    return cache_folder() / "networks" / f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+
+
+def recall(name: str, key: list[Any]) -> Network | None:
+    """The network of a named model as it was extracted before, or None.
+
+    Args:
+        name: Of the model.
+        key: All else that decides what the network is, as JSON: inputs, mode, precision.
+    """
+    # A name goes into a path.
+    if not re.fullmatch(r"\w+(/\w+)?(\.\w+)?", name):
+        return None
+    path = _path(name, key)
+    if not path.is_file():
+        return None
+    try:
+        return Network.load(path)
+    except (InputError, KeyError, TypeError, ValueError):
+        return None
+
+
+def remember(network: Network, name: str, key: list[Any]) -> None:
+    """Keep the network of a named model; where the folder cannot be written, nothing is kept."""
+    path = _path(name, key)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}", dir=path.parent)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            json.dump(network.to_json(), file)
+        Path(temporary).replace(path)

@@ -1,0 +1,236 @@
+"""Programs of `torch.export` (.pt2), read without running code from the file.
+
+`torch.export.load` unpickles what a file asks it to, evaluates its expressions, and calls whatever function of torch it
+names (torch/export/pt2_archive/_package.py and torch/_export/serde/serialize.py of 2.13). Here only the graph is read,
+which is JSON; weights stay in the file, and a node is run on the meta device if it is a registered operator.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ...errors import ExtractionError, InputError
+from ...operations.inputs import Input, Inputs, shape_text
+from .exported_values import DTYPES, bind, size_of, value_of
+
+_SCHEMA = 8  # SCHEMA_VERSION in torch/_export/serde/schema.py; another first number means another format.
+_OPERATORS = "eq ne le ge lt gt neg pos add sub mul floordiv truediv mod and_ or_ pow"
+_ARITHMETIC: Mapping[str, Callable[..., Any]] = {
+    **{f"_operator.{name}": getattr(operator, name) for name in _OPERATORS.split()},
+    "math.trunc": math.trunc,
+    "torch.sym_int": int,
+    "torch.sym_float": float,
+    "torch.sym_max": max,
+    "torch.sym_min": min,
+    "torch.sym_sqrt": math.sqrt,
+    "torch.sym_not": operator.not_,
+}
+# Checks that the exported model carries along; they run nothing.
+_CHECKS = ("_assert", "sym_constrain_range")
+# All that may make a tensor out of nothing: no operator that reads a file is among them.
+_MAKERS = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "rand", "randn", "scalar_tensor", "zeros"})
+
+
+class _Part(torch.nn.Module):
+    """A module of the exported model: what it runs, it runs here, so that it has its path."""
+
+    def forward(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """Run one node."""
+        return function(*args, **kwargs)
+
+
+class ExportedProgram(torch.nn.Module):
+    """The graph of a file as a module on the meta device.
+
+    Args:
+        program: Content of the file's models/*.json.
+        name: What to call it.
+    """
+
+    def __init__(self, program: Mapping[str, Any], name: str) -> None:
+        super().__init__()
+        self.name = name
+        self._graph = program["graph_module"]["graph"]
+        self._given: dict[str, str] = {}
+        self.user_inputs: dict[str, Any] = {}
+        for spec in program["graph_module"]["signature"]["input_specs"]:
+            ((sort, content),) = spec.items()
+            argument = content["arg"]
+            graph_name = argument.get("name") or argument.get("as_tensor", {}).get("name")
+            if sort == "user_input" and graph_name:
+                self.user_inputs[graph_name] = self._graph["tensor_values"][graph_name]
+            elif graph_name:
+                self._keep(sort, graph_name)
+        for node in _nodes(self._graph):
+            self._part(_path(node))
+
+    def _keep(self, sort: str, name: str) -> None:
+        value = self._graph["tensor_values"][name]
+        tensor = torch.empty(tuple(map(size_of, value["sizes"])), dtype=DTYPES[value["dtype"]], device="meta")
+        own = f"_{len(self._given)}"
+        if sort == "parameter" and tensor.is_floating_point():
+            self.register_parameter(own, torch.nn.Parameter(tensor, requires_grad=value["requires_grad"]))
+        else:
+            self.register_buffer(own, tensor)
+        self._given[name] = own
+
+    def _part(self, path: str) -> torch.nn.Module:
+        part: torch.nn.Module = self
+        for name in path.split(".") if path else ():
+            if name not in part._modules:
+                part.add_module(name, _Part())
+            part = part._modules[name]  # type: ignore[assignment]
+        return part
+
+    def inputs(self, given: Any) -> Inputs:
+        """Inputs by their names in the graph: what is given, or what the model was exported with.
+
+        Raises:
+            InputError: Another number of inputs, or a size that was fixed when the model was exported.
+        """
+        exported = {
+            name: Input(tuple(map(size_of, value["sizes"])), str(DTYPES[value["dtype"]]).removeprefix("torch."))
+            for name, value in self.user_inputs.items()
+        }
+        wanted = Inputs.of(given) if given is not None else Inputs(named=tuple(exported.items()))
+        if len(wanted.all) != len(exported) or not {name for name, _ in wanted.named} <= exported.keys():
+            raise InputError(f"{self.name} has other inputs", given=shape_text(wanted.shape), allowed=_listed(exported))
+        named = dict(zip([n for n in exported if n not in dict(wanted.named)], wanted.positional, strict=True))
+        named.update(wanted.named)
+        for name, item in named.items():
+            sizes = self.user_inputs[name]["sizes"]
+            fixed = [size.get("as_int") for size in sizes]
+            if len(sizes) != len(item.shape) or any(n not in (None, m) for n, m in zip(fixed, item.shape, strict=True)):
+                raise InputError(
+                    f"{self.name} was exported with other sizes of {name}",
+                    given=shape_text(item.shape),
+                    allowed=" x ".join("any" if n is None else str(n) for n in fixed),
+                    hint="export it with dynamic_shapes, or give the torch.nn.Module itself",
+                )
+        return Inputs(named=tuple((n, Input(named[n].shape, named[n].dtype or exported[n].dtype)) for n in exported))
+
+    def forward(self, **inputs: torch.Tensor) -> Any:
+        """Run the graph; inputs go by their names in it."""
+        values: dict[str, Any] = {name: getattr(self, own) for name, own in self._given.items()}
+        return self._run(self._graph, {**values, **inputs})
+
+    def _run(self, graph: Mapping[str, Any], values: dict[str, Any]) -> list[Any]:
+        for node in graph["nodes"]:
+            target = node["target"]
+            if any(target.removeprefix("torch.ops.aten.").startswith(check) for check in _CHECKS):
+                continue
+            given = [(item.get("name"), item.get("kind", 1), item["arg"]) for item in node["inputs"]]
+            if target.startswith("torch.ops.higher_order."):
+                result: Any = self._run_inner(target, [argument for _, _, argument in given], values)
+            else:
+                args = [value_of(argument, values) for _, kind, argument in given if kind != _KEYWORD]
+                kwargs = {name: value_of(argument, values) for name, kind, argument in given if kind == _KEYWORD}
+                function = _function(target, args)
+                path = _path(node)
+                part = self._part(path)
+                result = part(function, args, kwargs) if path else function(*args, **kwargs)
+            outputs = node["outputs"]
+            results = [result] if len(outputs) == 1 else result
+            for output, one in zip(outputs, results or (), strict=False):
+                bind(output, one, values)
+        return [value_of(output, values) for output in graph["outputs"]]
+
+    def _run_inner(self, target: str, arguments: list[Any], values: dict[str, Any]) -> Any:
+        """A region of autocast, or one without gradients: a graph within the graph."""
+        kind = target.rpartition(".")[2]
+        settings = arguments[: next(i for i, argument in enumerate(arguments) if "as_graph" in argument)]
+        if kind not in ("wrap_with_autocast", "wrap_with_set_grad_enabled"):
+            raise ExtractionError(f"{self.name} branches by values, which only running it shows", given=kind)
+        plain = [value_of(argument, values) for argument in settings]
+        region: AbstractContextManager[Any] = torch.autocast(*plain) if kind == "wrap_with_autocast" else nullcontext()
+        graph = arguments[len(settings)]["as_graph"]["graph"]
+        inner = dict(values)
+        for output, argument in zip(graph["inputs"], arguments[len(settings) + 1 :], strict=True):
+            bind(output, value_of(argument, values), inner)
+        with region:
+            results = self._run(graph, inner)
+        return results[0] if len(results) == 1 else results
+
+
+_KEYWORD = 2  # ArgumentKind
+
+
+def _nodes(graph: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    for node in graph["nodes"]:
+        yield node
+        for item in node["inputs"]:
+            if "as_graph" in item["arg"]:
+                yield from _nodes(item["arg"]["as_graph"]["graph"])
+
+
+def _path(node: Mapping[str, Any]) -> str:
+    """Path of the module that a node comes from: key, path, type; of every module around it."""
+    stack = node.get("metadata", {}).get("nn_module_stack", "")
+    path = stack.rpartition(";")[2].split(",")
+    inner = path[1] if len(path) > 2 else ""
+    return inner if all(name.isidentifier() or name.isdecimal() for name in inner.split(".")) else ""
+
+
+def _function(target: str, args: list[Any]) -> Callable[..., Any]:
+    if target in _ARITHMETIC:
+        return _ARITHMETIC[target]
+    parts = target.split(".")
+    packet = None
+    if parts[:2] == ["torch", "ops"] and len(parts) == 5 and not any(part.startswith("__") for part in parts):
+        try:
+            packet = getattr(getattr(getattr(torch.ops, parts[2]), parts[3]), parts[4])
+        except (AttributeError, RuntimeError):
+            packet = None
+    if not isinstance(packet, torch._ops.OpOverload):
+        raise ExtractionError(
+            "an operator of this program is not known here", given=target, hint="import the package that defines it"
+        )
+    makes = not any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(args))
+    if makes and parts[3] not in _MAKERS:
+        raise ExtractionError("an operator of this program has no tensor to work on, and is not run", given=target)
+    return packet
+
+
+def _listed(inputs: Mapping[str, Input]) -> str:
+    return ", ".join(f"{name} {shape_text(item.shape)}" for name, item in inputs.items())
+
+
+def load(path: Path) -> ExportedProgram:
+    """Read the graph of a .pt2 file; nothing of the file is unpickled, evaluated or run.
+
+    Raises:
+        InputError: The file cannot be read, is damaged, or of another version of the format.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [n for n in archive.namelist() if "/models/" in n and n.endswith(".json")]
+            program = json.loads(archive.read(names[0])) if len(names) == 1 else None
+    except (OSError, zipfile.BadZipFile, UnicodeDecodeError, json.JSONDecodeError, zlib.error) as error:
+        raise InputError("this exported program cannot be read", given=str(path), hint=str(error)) from error
+    hint = "where you trust the file: torch.export.load(path).module(), which may run code from it, and give the module"
+    if program is None:
+        raise InputError(
+            "this file holds no exported program, or several, or is of an older PyTorch",
+            given=str(path),
+            allowed="what torch.export.save of PyTorch 2.8 or newer writes",
+            hint=hint,
+        )
+    version = program.get("schema_version", {}).get("major")
+    if version != _SCHEMA:
+        raise InputError(
+            "this exported program has another version of the format", given=version, allowed=_SCHEMA, hint=hint
+        )
+    try:
+        return ExportedProgram(program, path.stem)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError("this exported program is damaged", given=str(path), hint=repr(error)) from error

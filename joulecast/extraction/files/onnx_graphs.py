@@ -1,0 +1,213 @@
+"""ONNX files as networks: the graph is read, its shapes are inferred, nothing is run. Needs onnx and no torch."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import itertools
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name
+from ...operations.inputs import Inputs, shape_text
+from ...operations.kinds import KINDS
+from ...operations.network import Dropped, Entry, Network
+from ...operations.operation import Operation, real_precision
+from ...operations.rules import Shape
+from .onnx_operators import FREE, OPERATORS, Call
+from .onnx_shapes import Shapes
+
+# TensorProto.DataType of onnx.proto.
+_HALF = {10: "fp16", 16: "bf16"}
+_DOUBLE = 11
+_DOMAINS = ("", "ai.onnx")
+
+
+def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: Collection[str]) -> Network:
+    """Read the operations of an ONNX file.
+
+    Args:
+        path: Of the file. Weights that lie beside it are not read.
+        input_shape: As for `joulecast.extract`; None for the shapes of the file, where they are fixed.
+        mode: "inference", which is what an ONNX file is for.
+        precision: What its fp32 tensors are asked to run in.
+        whitelist: Kinds to keep.
+
+    Raises:
+        InputError: The file cannot be read or is damaged; or these are not its inputs.
+        ExtractionError: No operation of it is known.
+        MissingDependencyError: onnx is not installed.
+    """
+    if importlib.util.find_spec("onnx") is None:
+        raise MissingDependencyError("an ONNX file needs onnx", given=str(path), hint="pip install 'joulecast[onnx]'")
+    if mode != "inference":
+        raise InputError("an ONNX file describes a forward", given=f"mode={mode}", allowed="inference")
+    for kind in whitelist:
+        if kind not in KINDS:
+            raise unknown_name("operation kind", kind, KINDS)
+    model = _read(path)
+    inputs = _fixed(model, path.stem, input_shape)
+    network = _Reader(model, _shapes(model, path), precision, whitelist).network(path.stem, inputs)
+    if not network:
+        raise ExtractionError("no operator of this ONNX file is known", given=str(path))
+    return network
+
+
+def _read(path: Path) -> Any:
+    onnx = importlib.import_module("onnx")
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception as error:
+        raise InputError("this ONNX file cannot be read", given=str(path), hint=_first_line(error)) from error
+    if not model.graph.node:
+        raise InputError("this file holds no ONNX graph", given=str(path))
+    return importlib.import_module("onnx.inliner").inline_local_functions(model) if model.functions else model
+
+
+def _fixed(model: Any, name: str, given: Any) -> Inputs:
+    """Write the shapes of the inputs into the graph, and give them by name."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    values = {value.name: value.type.tensor_type for value in model.graph.input if value.name not in weights}
+    sizes = {
+        key: [dim.dim_value if dim.HasField("dim_value") else None for dim in value.shape.dim]
+        for key, value in values.items()
+    }
+    allowed = ", ".join(
+        f"{key} {' x '.join('any' if n is None else str(n) for n in shape)}" for key, shape in sizes.items()
+    )
+    if given is None and any(None in shape for shape in sizes.values()):
+        raise InputError(f"{name} needs the shape of its input", given="none", allowed=allowed)
+    wanted = Inputs.of(sizes if given is None else given)
+    named = dict(wanted.named)
+    if len(wanted.all) != len(sizes) or not named.keys() <= sizes.keys():
+        raise InputError(f"{name} has other inputs", given=shape_text(wanted.shape), allowed=allowed)
+    named.update(zip([key for key in sizes if key not in named], wanted.positional, strict=True))
+    for key, item in named.items():
+        if len(item.shape) != len(sizes[key]) or any(
+            n not in (None, m) for n, m in zip(sizes[key], item.shape, strict=True)
+        ):
+            raise InputError(f"{name} has other sizes of {key}", given=shape_text(item.shape), allowed=allowed)
+        for dim, n in zip(values[key].shape.dim, item.shape, strict=True):
+            dim.dim_value = n
+    return wanted if len(wanted.positional) == 1 else Inputs(named=tuple((key, named[key]) for key in sizes))
+
+
+def _shapes(model: Any, path: Path) -> Shapes:
+    try:
+        return Shapes(model)
+    except Exception as error:
+        raise InputError("the shapes of this ONNX file do not fit", given=str(path), hint=_first_line(error)) from error
+
+
+class _Reader:
+    """Turns the nodes of a graph with shapes into operations."""
+
+    def __init__(self, model: Any, shapes: Shapes, precision: str, whitelist: Collection[str]) -> None:
+        self._helper = importlib.import_module("onnx.helper")
+        self._nodes = list(model.graph.node)
+        self._shapes, self._precision, self._whitelist = shapes, precision, whitelist
+        self._uses = Counter(itertools.chain.from_iterable(node.input for node in self._nodes))
+        self._uses.update(value.name for value in model.graph.output)
+        self.operations: dict[Operation, list[str]] = {}
+        self.dropped: dict[tuple[str, str], list[str]] = {}
+
+    def network(self, name: str, inputs: Inputs) -> Network | None:
+        """All nodes as a network; None where no operator is known."""
+        for node, added in self._with_biases():
+            self._read(node, added)
+        if not self.operations:
+            return None
+        return Network(
+            tuple(Entry.at(operation, paths) for operation, paths in self.operations.items()),
+            name=name,
+            input_shape=inputs.shape,
+            dropped=tuple(
+                Dropped(dropped, len(paths), tuple(dict.fromkeys(paths)), reason)
+                for (dropped, reason), paths in self.dropped.items()
+            ),
+        )
+
+    def _with_biases(self) -> Iterator[tuple[Any, str | None]]:
+        """Nodes; a product with a weight takes along the vector that is added to it, as a linear layer does."""
+        shapes = self._shapes
+        adds = {
+            source: (place, other)
+            for place, node in enumerate(self._nodes)
+            if node.op_type == "Add" and len(node.input) == 2
+            for source, other in (tuple(node.input), tuple(node.input)[::-1])
+            if other in shapes.constants and len(shapes.shape(other) or ()) == 1
+        }
+        taken: set[int] = set()
+        for place, node in enumerate(self._nodes):
+            if place in taken:
+                continue
+            linear = node.op_type == "MatMul" and node.input[1] in shapes.constants and self._uses[node.output[0]] == 1
+            found = adds.get(node.output[0]) if linear else None
+            if found is not None and shapes.shape(found[1]) == (shapes.shape(node.input[1]) or ())[-1:]:
+                taken.add(found[0])
+                yield node, found[1]
+            else:
+                yield node, None
+
+    def _read(self, node: Any, bias: str | None) -> None:
+        domain = node.domain if node.domain not in _DOMAINS else ""
+        name = f"{domain}.{node.op_type}" if domain else node.op_type
+        if all(name in self._shapes.constants for name in node.output):
+            return  # known before anything runs
+        if not domain and node.op_type in FREE:
+            return
+        path = _path(node.name)
+        convert = None if domain else OPERATORS.get(node.op_type)
+        given = [*node.input, bias] if bias else list(node.input)
+        unknown = [name for name in (*given, *node.output) if name and self._shapes.shape(name) is None]
+        if convert is None or unknown:
+            reason = "no operation kind" if convert is None else "its shape cannot be inferred"
+            self._drop(name, reason, path)
+            return
+        try:
+            found = convert(self._call(node, given))
+        except (IndexError, KeyError, ValueError):
+            self._drop(name, "no operation kind in this form", path)
+            return
+        if found is not None and not any(0 in shape for shape in found[1]):
+            self._keep(found, self._shapes.element(node.output[0]), path)
+
+    def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], element: int, path: str) -> None:
+        kind, shapes, attributes = found
+        if kind not in self._whitelist or element == _DOUBLE:
+            self._drop(kind, "not on the whitelist" if kind not in self._whitelist else "in float64", path)
+            return
+        precision = _HALF.get(element) or real_precision(kind, self._precision)
+        operation = Operation(kind, shapes, attributes, precision=precision)
+        self.operations.setdefault(operation, []).append(path)
+
+    def _drop(self, name: str, reason: str, path: str) -> None:
+        self.dropped.setdefault((name, reason), []).append(path)
+
+    def _call(self, node: Any, given: list[str]) -> Call:
+        values = {i: self._shapes.values[name] for i, name in enumerate(given) if name in self._shapes.values}
+        return Call(
+            inputs=tuple(self._shapes.shape(name) or () for name in given),
+            outputs=tuple(self._shapes.shape(name) or () for name in node.output),
+            attributes=self._attributes(node),
+            weights=tuple(name in self._shapes.constants for name in given),
+            numbers={i: tuple(float(n) for n in value.reshape(-1)) for i, value in values.items()},
+        )
+
+    def _attributes(self, node: Any) -> dict[str, Any]:
+        values = {item.name: self._helper.get_attribute_value(item) for item in node.attribute}
+        return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def _path(name: str) -> str:
+    """Module path from a name such as "/layer1/layer1.0/conv1/Conv", as PyTorch's exporter writes it."""
+    path = ""
+    for part in name.strip("/").split("/")[:-1]:
+        path = part if not path or part.startswith(f"{path}.") else f"{path}.{part}"
+    return path
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

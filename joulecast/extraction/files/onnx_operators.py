@@ -1,0 +1,248 @@
+"""Which ONNX operator is which kind of operation: one row each.
+
+Shapes are all that is looked at. ONNX has no views: what PyTorch would do by strides (Transpose, Slice, Split) makes a
+new tensor here. Definitions: https://onnx.ai/onnx/operators/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...operations.rules import Shape, size
+
+Converted = tuple[str, list[Shape], dict[str, Any]] | None
+"""Kind, input shapes and attributes; None where nothing is done."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node of a graph.
+
+    Args:
+        inputs: Shapes; () for an input that is left out.
+        outputs: Shapes.
+        attributes: By name, as Python values.
+        weights: Which inputs are parameters of the model.
+        numbers: Values of small constant inputs, by position.
+    """
+
+    inputs: tuple[Shape, ...]
+    outputs: tuple[Shape, ...]
+    attributes: Mapping[str, Any]
+    weights: tuple[bool, ...]
+    numbers: Mapping[int, tuple[float, ...]]
+
+    def has(self, position: int) -> bool:
+        """Whether an optional input is given."""
+        return len(self.inputs) > position and self.inputs[position] != ()
+
+
+def _window(call: Call, dimensions: int) -> tuple[Shape, dict[str, Any]]:
+    """Input shape, stride, padding and dilation; where padding differs between the sides, it is put on the input."""
+    x = call.inputs[0]
+    attributes = call.attributes
+    stride = tuple(attributes.get("strides", (1,) * dimensions))
+    dilation = tuple(attributes.get("dilations", (1,) * dimensions))
+    pads = tuple(attributes.get("pads", (0,) * 2 * dimensions))
+    kernel = tuple(attributes.get("kernel_shape", ()) or call.inputs[1][2:])
+    if attributes.get("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER"):
+        totals = [
+            max((out - 1) * s + d * (k - 1) + 1 - n, 0)
+            for n, out, s, d, k in zip(x[2:], call.outputs[0][2:], stride, dilation, kernel, strict=True)
+        ]
+        pads = (*(total // 2 for total in totals), *(total - total // 2 for total in totals))
+    before, after = pads[:dimensions], pads[dimensions:]
+    if before != after:
+        x = (*x[:2], *(n + low + high for n, low, high in zip(x[2:], before, after, strict=True)))
+        before = (0,) * dimensions
+    return x, {"kernel_size": kernel, "stride": stride, "padding": before, "dilation": dilation}
+
+
+def _convolution(call: Call) -> Converted:
+    weight = call.inputs[1]
+    x, attributes = _window(call, len(weight) - 2)
+    more = {"out_channels": weight[0], "groups": call.attributes.get("group", 1), "bias": call.has(2)}
+    return f"conv{len(weight) - 2}d", [x], {**attributes, **more}
+
+
+def _transposed(call: Call) -> Converted:
+    weight, groups = call.inputs[1], call.attributes.get("group", 1)
+    dimensions = len(weight) - 2
+    _, attributes = _window(call, dimensions)
+    extra = tuple(call.attributes.get("output_padding", (0,) * dimensions))
+    more = {"out_channels": weight[1] * groups, "groups": groups, "bias": call.has(2), "output_padding": extra}
+    return f"conv_transpose{dimensions}d", [call.inputs[0]], {**attributes, **more}
+
+
+def _gemm(call: Call) -> Converted:
+    rows, columns = call.inputs[:2]
+    rows = rows[::-1] if call.attributes.get("transA", 0) else rows
+    columns = columns[::-1] if call.attributes.get("transB", 0) else columns
+    return "linear", [rows], {"out_features": columns[1], "bias": call.has(2)}
+
+
+def _matmul(call: Call) -> Converted:
+    a, b = call.inputs[:2]
+    if call.weights[1] and len(b) == 2:
+        # A third input is the bias that follows.
+        return "linear", [a], {"out_features": b[1], "bias": call.has(2)}
+    return "matmul", [a if len(a) > 1 else (1, *a), b if len(b) > 1 else (*b, 1)], {}
+
+
+def _attention(call: Call) -> Converted:
+    q, k, v = call.inputs[:3]
+    causal = bool(call.attributes.get("is_causal", 0))
+    if len(q) == 3:
+        heads, shared = call.attributes["q_num_heads"], call.attributes["kv_num_heads"]
+        q, k, v = ((s[0], n, s[1], s[2] // n) for s, n in ((q, heads), (k, shared), (v, shared)))
+    return "attention", [q, k, v], {"causal": causal}
+
+
+def _batch_norm(call: Call) -> Converted:
+    return "batch_norm", [call.inputs[0]], {"affine": True}
+
+
+def _rows(kind: str) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        x = call.inputs[0]
+        return kind, [x], {"normalized_shape": x[call.attributes.get("axis", -1) :], "affine": True}
+
+    return convert
+
+
+def _group_norm(call: Call) -> Converted:
+    x = call.inputs[0]
+    return "group_norm", [x], {"num_groups": call.attributes.get("num_groups", x[1]), "affine": True}
+
+
+def _unary(kind: str) -> Callable[[Call], Converted]:
+    return lambda call: (kind, [call.inputs[0]], {})
+
+
+def _binary(kind: str) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        # A tensor of one element works as a scalar does.
+        large = [shape for shape in call.inputs[:2] if size(shape) > 1]
+        return kind, large or [(1,)], {}
+
+    return convert
+
+
+def _clip(call: Call) -> Converted:
+    six = call.numbers.get(1) == (0.0,) and call.numbers.get(2) == (6.0,)
+    return "relu6" if six else "clamp", [call.inputs[0]], {}
+
+
+def _pool(kind: str) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        x, attributes = _window(call, len(call.inputs[0]) - 2)
+        if len(x) != 4:
+            raise KeyError(kind)
+        if kind == "avg_pool2d":
+            del attributes["dilation"]
+        return kind, [x], {**attributes, "ceil_mode": bool(call.attributes.get("ceil_mode", 0))}
+
+    return convert
+
+
+def _global_pool(call: Call) -> Converted:
+    x = call.inputs[0]
+    if len(x) == 4:
+        return "adaptive_avg_pool2d", [x], {"output_size": 1}
+    return "mean", [x], {"dim": tuple(range(2, len(x))), "keepdim": True}
+
+
+def _reduction(kind: str) -> Callable[[Call], Converted]:
+    def convert(call: Call) -> Converted:
+        axes = call.attributes.get("axes") or tuple(map(int, call.numbers.get(1, ()))) or None
+        return kind, [call.inputs[0]], {"dim": axes, "keepdim": bool(call.attributes.get("keepdims", 1))}
+
+    return convert
+
+
+def _softmax(call: Call) -> Converted:
+    return "softmax", [call.inputs[0]], {"dim": call.attributes.get("axis", -1)}
+
+
+def _concat(call: Call) -> Converted:
+    return "cat", [shape for shape in call.inputs if size(shape)], {"dim": call.attributes["axis"]}
+
+
+def _gather(call: Call) -> Converted:
+    table, indices = call.inputs[:2]
+    if call.weights[0] and len(table) == 2 and call.attributes.get("axis", 0) == 0 and indices:
+        return "embedding", [indices], {"num_embeddings": table[0], "embedding_dim": table[1]}
+    return _copy(call)
+
+
+def _copy(call: Call) -> Converted:
+    return "copy", [call.outputs[0] or (1,)], {}
+
+
+def _split(call: Call) -> Converted:
+    return "copy", [call.inputs[0]], {}  # all parts together
+
+
+OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
+    "Conv": _convolution,
+    "ConvTranspose": _transposed,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Attention": _attention,
+    "BatchNormalization": _batch_norm,
+    "LayerNormalization": _rows("layer_norm"),
+    "RMSNormalization": _rows("rms_norm"),
+    "GroupNormalization": _group_norm,
+    "InstanceNormalization": _group_norm,
+    "Relu": _unary("relu"),
+    "LeakyRelu": _unary("leaky_relu"),
+    "PRelu": _unary("prelu"),
+    "Elu": _unary("elu"),
+    "Gelu": _unary("gelu"),
+    "Swish": _unary("silu"),
+    "Mish": _unary("mish"),
+    "Softplus": _unary("softplus"),
+    "Sigmoid": _unary("sigmoid"),
+    "Tanh": _unary("tanh"),
+    "HardSigmoid": _unary("hardsigmoid"),
+    "HardSwish": _unary("hardswish"),
+    "Exp": _unary("exp"),
+    "Log": _unary("log"),
+    "Sqrt": _unary("sqrt"),
+    "Abs": _unary("abs"),
+    "Neg": _unary("neg"),
+    "Sin": _unary("sin"),
+    "Cos": _unary("cos"),
+    "Reciprocal": _unary("div"),
+    "Clip": _clip,
+    "Add": _binary("add"),
+    "Sub": _binary("sub"),
+    "Mul": _binary("mul"),
+    "Div": _binary("div"),
+    "Pow": _binary("pow"),
+    "Softmax": _softmax,
+    "LogSoftmax": _softmax,
+    "MaxPool": _pool("max_pool2d"),
+    "AveragePool": _pool("avg_pool2d"),
+    "GlobalAveragePool": _global_pool,
+    "ReduceMean": _reduction("mean"),
+    "ReduceSum": _reduction("sum"),
+    "ReduceL2": _reduction("norm"),
+    "Concat": _concat,
+    "Gather": _gather,
+    "Split": _split,
+    **dict.fromkeys(
+        (
+            *("Transpose", "Slice", "Expand", "Tile", "Pad", "Cast", "Resize", "Upsample", "GatherND"),
+            *("GatherElements", "DepthToSpace", "SpaceToDepth"),
+        ),
+        _copy,
+    ),
+}
+
+FREE: frozenset[str] = frozenset(
+    {"Constant", "Dropout", "Flatten", "Identity", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"}
+)
+"""Operators that move nothing: other names for the same memory, and what is known without running."""

@@ -1,0 +1,109 @@
+"""Shapes of every tensor of an ONNX graph, for inputs of fixed shape.
+
+`onnx.shape_inference.infer_shapes` gives up where a shape is computed by the graph itself (Shape, Gather, Concat, then
+Reshape), as exporters write it for a batch of any size. So the few numbers that such arithmetic is about are computed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from ...operations.rules import Shape, size
+
+_SMALL = 64
+# What shape arithmetic consists of; everything else is left alone.
+_ARITHMETIC = frozenset(
+    """
+    Add And Cast Concat Constant ConstantOfShape Div Equal Expand Floor Gather Greater Identity Less Max Min Mod Mul Neg
+    Not Or Range ReduceProd Reshape ScatterND Shape Size Slice Squeeze Sub Transpose Unsqueeze Where
+    """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
+)
+
+
+class Shapes:
+    """What is known of the tensors of a graph before it runs.
+
+    Args:
+        model: A ModelProto whose inputs have fixed shapes.
+
+    Raises:
+        ValueError, RuntimeError: A node does not fit its inputs; onnx says how.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self._onnx = importlib.import_module("onnx")
+        self._arrays = importlib.import_module("onnx.numpy_helper")
+        self._infer = importlib.import_module("onnx.shape_inference").infer_node_outputs
+        self._evaluator = importlib.import_module("onnx.reference").ReferenceEvaluator
+        self._opsets = {entry.domain: entry.version for entry in model.opset_import}
+        self._ir_version = model.ir_version
+        self.types: dict[str, Any] = {value.name: value.type for value in model.graph.input}
+        self.values: dict[str, Any] = {}
+        """Arrays that no input changes, where they are small: settings and shape arithmetic."""
+        self.constants: set[str] = set()
+        """Tensors that no value of an input changes, large ones, too."""
+        for tensor in model.graph.initializer:
+            self._constant(tensor.name, tensor)
+        for node in model.graph.node:
+            self._visit(node)
+
+    def shape(self, name: str) -> Shape | None:
+        """Shape of a tensor; None where it is not known."""
+        kind = self.types.get(name)
+        if kind is None or not kind.HasField("tensor_type") or not kind.tensor_type.HasField("shape"):
+            return None
+        dims = kind.tensor_type.shape.dim
+        return tuple(d.dim_value for d in dims) if all(d.HasField("dim_value") for d in dims) else None
+
+    def element(self, name: str) -> int:
+        """Type of the elements of a tensor, a TensorProto.DataType; 0 where it is not known."""
+        kind = self.types.get(name)
+        return 0 if kind is None else int(kind.tensor_type.elem_type)
+
+    def _constant(self, name: str, tensor: Any) -> None:
+        self.constants.add(name)
+        self.types[name] = self._onnx.helper.make_tensor_type_proto(tensor.data_type, list(tensor.dims))
+        if not tensor.external_data and size(tuple(tensor.dims)) <= _SMALL:
+            self.values[name] = self._arrays.to_array(tensor)
+
+    def _visit(self, node: Any) -> None:
+        given = [name for name in node.input if name]
+        if node.op_type == "Constant" and node.attribute and node.attribute[0].name == "value":
+            self._constant(node.output[0], node.attribute[0].t)
+            return
+        if all(name in self.constants for name in given) or node.op_type in ("Shape", "Size"):
+            self.constants.update(node.output)
+        if node.op_type in ("Shape", "Size") and self.shape(node.input[0]) is not None:
+            self._evaluate(node, {node.input[0]: None})
+        elif node.op_type in _ARITHMETIC and all(name in self.values for name in given):
+            self._evaluate(node, {name: self.values[name] for name in given})
+        else:
+            self._types_of(node, given)
+
+    def _evaluate(self, node: Any, feeds: dict[str, Any]) -> None:
+        if node.op_type == "ConstantOfShape" and size(tuple(map(int, feeds[node.input[0]].reshape(-1)))) > _SMALL:
+            self._types_of(node, list(feeds))
+            return
+        if node.op_type in ("Shape", "Size"):
+            # The shape is known, the values are not and do not matter.
+            numpy = importlib.import_module("numpy")
+            shape = self.shape(node.input[0]) or ()
+            feeds = {node.input[0]: numpy.broadcast_to(numpy.zeros((), dtype=numpy.float32), shape)}
+        results = self._evaluator(node, opsets=self._opsets).run(None, feeds)
+        for name, value in zip(node.output, results, strict=True):
+            array = importlib.import_module("numpy").asarray(value)
+            self._constant(name, self._arrays.from_array(array))
+
+    def _types_of(self, node: Any, given: list[str]) -> None:
+        domain = node.domain if node.domain != "ai.onnx" else ""
+        if domain not in self._opsets or not all(name in self.types for name in given):
+            return
+        defs = self._onnx.defs
+        if not defs.has(node.op_type, domain=domain, max_inclusive_version=self._opsets[domain]):
+            return
+        schema = defs.get_schema(node.op_type, self._opsets[domain], domain)
+        types = {name: self.types[name] for name in given}
+        data = {name: self._arrays.from_array(self.values[name], name) for name in given if name in self.values}
+        opsets = [self._onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()]
+        self.types.update(self._infer(schema, node, types, data, None, opsets, self._ir_version))

@@ -1,0 +1,1 @@
+"""Models by name or configuration: torchvision's, timm's and transformers'."""

@@ -1,0 +1,54 @@
+"""Models of the `timm` library by name, built without weights."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from types import ModuleType
+
+import torch
+
+from ...errors import MissingDependencyError, unknown_name
+from .torchvision_models import WithoutMemory, import_torchvision
+
+PREFIX = "timm/"
+
+
+def installed() -> bool:
+    """Whether timm can be imported."""
+    return importlib.util.find_spec("timm") is not None
+
+
+def import_timm() -> ModuleType:
+    """Import timm, also where torchvision's native operators do not load.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
+    if not installed():
+        raise MissingDependencyError("this model needs timm", hint="pip install 'joulecast[timm]'")
+    import_torchvision()
+    return importlib.import_module("timm")
+
+
+def is_known(name: str) -> bool:
+    """Whether timm has an architecture of this name, with or without the tag of its weights behind a dot."""
+    return bool(import_timm().is_model(name))
+
+
+def build(name: str) -> torch.nn.Module:
+    """Build a model by name on the meta device.
+
+    Args:
+        name: As `timm.list_models` lists it, with or without "timm/" before it.
+
+    Raises:
+        UnknownNameError: timm has no such model.
+        MissingDependencyError: timm is not installed.
+    """
+    bare = name.removeprefix(PREFIX)
+    if not is_known(bare):
+        raise unknown_name("model of timm", bare, import_timm().list_models())
+    with WithoutMemory(), torch.random.fork_rng(devices=[]):
+        model: torch.nn.Module = import_timm().create_model(bare, pretrained=False)
+    return model

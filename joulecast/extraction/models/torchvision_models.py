@@ -1,0 +1,111 @@
+"""torchvision's models by name, built without weights."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+from ...errors import MissingDependencyError, unknown_name
+
+# Schemas of the operators that torchvision refers to while it is imported (torchvision/csrc/ops/nms.cpp and
+# quantized/cpu/qnms_kernel.cpp).
+_SCHEMAS = (
+    "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+)
+_declared: list[torch.library.Library] = []
+
+
+def import_torchvision() -> ModuleType:
+    """Import torchvision, also where its native operators do not load.
+
+    Its Linux wheels are CUDA builds: beside a CPU-only torch their library does not load, and the import then
+    fails on operators that nobody declared. Only architectures are needed here, so the schemas are enough.
+
+    Raises:
+        MissingDependencyError: torchvision is not installed.
+    """
+    spec = importlib.util.find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        raise MissingDependencyError("named models need torchvision", hint="pip install 'joulecast[torch]'")
+    if not _declared and not _native_operators_load(Path(spec.origin).parent):
+        library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
+        for schema in _SCHEMAS:
+            library.define(schema)  # type: ignore[no-untyped-call]
+        _declared.append(library)  # a library that is collected takes its operators along
+    return importlib.import_module("torchvision")
+
+
+def _native_operators_load(folder: Path) -> bool:
+    for path in [*folder.glob("_C*.so"), *folder.glob("_C*.pyd")]:
+        try:
+            torch.ops.load_library(str(path))  # type: ignore[no-untyped-call]
+        except OSError:
+            return False
+        return True
+    return False
+
+
+_FACTORIES = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.eye}
+
+
+class WithoutMemory(TorchFunctionMode):
+    """Make parameters on the meta device.
+
+    Not a plain `torch.device("meta")`: some models compute settings from `linspace` and `arange` while they are
+    built and need the values.
+    """
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if func in _FACTORIES and kwargs.get("device") is None:
+            kwargs["device"] = "meta"
+        return func(*args, **kwargs)
+
+
+def model_names() -> list[str]:
+    """Names of all classification models."""
+    models = import_torchvision().models
+    return list(models.list_models(module=models))
+
+
+def all_names() -> list[str]:
+    """Names of all models: classification, segmentation, detection, video, optical flow, quantized."""
+    return list(import_torchvision().models.list_models())
+
+
+def build(name: str, *, weights: bool = False) -> torch.nn.Module:
+    """Build a model by name.
+
+    A quantized_ model is what torchvision builds where nothing is quantized yet: a float model with stubs.
+
+    Args:
+        name: As `all_names` lists it.
+        weights: Whether to allocate its weights, with random values; without, it is on the meta device.
+
+    Raises:
+        UnknownNameError: torchvision has no such model.
+        MissingDependencyError: torchvision is not installed.
+    """
+    models = import_torchvision().models
+    names = all_names()
+    if name not in names:
+        raise unknown_name("model", name, names, hint="or give a torch.nn.Module, or a network saved as JSON")
+    # These two draw their weights with scipy on the CPU, and warn, unless told not to.
+    settings: dict[str, Any] = {"init_weights": False} if name in _DRAWN_BY_SCIPY else {}
+    if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
+        settings["weights_backbone"] = None  # or it is downloaded
+    with nullcontext() if weights else WithoutMemory(), torch.random.fork_rng(devices=[]):
+        model: torch.nn.Module = models.get_model(name, weights=None, **settings)
+    return model
+
+
+_DRAWN_BY_SCIPY = frozenset({"googlenet", "inception_v3", "quantized_googlenet", "quantized_inception_v3"})

@@ -1,0 +1,184 @@
+"""Models of the `transformers` library: built from a configuration without weights, and what they are fed."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name
+from ...operations.inputs import Input, Inputs
+from ..known_values import know
+from ..recorder import Recorder
+from .torchvision_models import import_torchvision
+from .transformers_configs import ARCHITECTURES
+
+if TYPE_CHECKING:
+    from ..tracing import Forward
+
+
+def import_transformers() -> ModuleType:
+    """Import transformers, also where torchvision's native operators do not load.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
+    if importlib.util.find_spec("transformers") is None:
+        raise MissingDependencyError("this model needs transformers", hint="pip install 'joulecast[transformers]'")
+    if importlib.util.find_spec("torchvision") is not None:
+        import_torchvision()  # transformers imports it
+    return importlib.import_module("transformers")
+
+
+def build(name: str) -> torch.nn.Module:
+    """Build a model of the table of architectures on the meta device.
+
+    Raises:
+        UnknownNameError: The table has no such name.
+        MissingDependencyError: transformers is not installed.
+    """
+    if name not in ARCHITECTURES:
+        raise unknown_name("transformer", name, ARCHITECTURES)
+    row = ARCHITECTURES[name]
+    model_class = _class(row.class_name)
+    return _without_weights(model_class, model_class.config_class(**row.sizes))
+
+
+def from_config(config: Any) -> torch.nn.Module:
+    """Build what a configuration describes, on the meta device: the class that it names, or the bare model.
+
+    Args:
+        config: A `transformers.PretrainedConfig`, or its content (config.json) as a dictionary. Code of its own
+            (`auto_map`) is not looked at.
+
+    Raises:
+        InputError: transformers does not know this type of model or this class.
+        ExtractionError: The configuration does not make a model.
+        MissingDependencyError: transformers is not installed.
+    """
+    transformers = import_transformers()
+    if isinstance(config, Mapping):
+        kind = config.get("model_type")
+        if kind not in transformers.CONFIG_MAPPING:
+            raise unknown_name("type of transformer", kind, transformers.CONFIG_MAPPING.keys())
+        try:
+            config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
+        except Exception as error:
+            raise InputError(f"this is no configuration of a {kind}", given=_first_line(error)) from error
+    named = (config.architectures or [None])[0]
+    try:
+        model_class = _class(named) if named else transformers.AutoModel._model_mapping[type(config)]
+    except (AttributeError, KeyError) as error:
+        raise InputError(
+            "transformers has no such class of models",
+            given=named or type(config).__name__,
+            hint="code that comes with a configuration is not run; build the model yourself and give it as a module",
+        ) from error
+    return _without_weights(model_class, config)
+
+
+def _class(name: str) -> Any:
+    transformers = import_transformers()
+    if name == "WhisperEncoder":
+        return importlib.import_module("transformers.models.whisper.modeling_whisper").WhisperEncoder
+    return getattr(transformers, name)
+
+
+def _without_weights(model_class: Any, config: Any) -> torch.nn.Module:
+    no_init = importlib.import_module("transformers.initialization").no_init_weights
+    try:
+        with torch.device("meta"), no_init(), torch.random.fork_rng(devices=[]):
+            model = model_class._from_config(config)
+            model.tie_weights()
+    except Exception as error:
+        raise ExtractionError(
+            f"this configuration does not make a {model_class.__name__}", given=_first_line(error)
+        ) from error
+    built: torch.nn.Module = model
+    return built
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def is_transformer(module: Any) -> bool:
+    """Whether a module comes from the transformers library, which it can only do where that is imported."""
+    return hasattr(module, "main_input_name") and hasattr(module, "config") and hasattr(module, "dummy_inputs")
+
+
+def named_inputs(module: Any, inputs: Inputs) -> Inputs:
+    """Inputs by the names that a transformer gives them, token ids and masks as integers.
+
+    A shape alone is that of the main input (input_ids, pixel_values, input_features). A model with an encoder and a
+    decoder gets decoder_input_ids of the same shape where none are given, as in training.
+    """
+    named = dict(inputs.named)
+    positional = inputs.positional
+    main = module.main_input_name
+    if len(positional) == 1 and main not in named:
+        named, positional = {main: positional[0], **named}, ()
+    both = getattr(module.config, "is_encoder_decoder", False) and main == "input_ids"
+    if both and main in named and not any(name.startswith("decoder_input") for name in named):
+        named["decoder_input_ids"] = named[main]
+    return Inputs(positional, tuple((name, _in_integers(name, item)) for name, item in named.items()))
+
+
+def _in_integers(name: str, item: Input) -> Input:
+    integers = name.endswith(("_ids", "_mask")) and item.dtype is None
+    return Input(item.shape, "int64") if integers else item
+
+
+def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
+    """What a transformer needs beside its inputs: nothing is padding, and keys and values that it has seen.
+
+    Raises:
+        InputError: More tokens than the model has positions; or a cache is asked for, and the model has none.
+    """
+    module: Any = forward.module
+    for name, tensor in forward.kwargs.items():
+        if name.endswith("_mask"):
+            know(tensor, torch.ones(tensor.shape, dtype=tensor.dtype))
+    ids = forward.kwargs.get("input_ids")
+    if ids is not None and ids.ndim == 2:
+        _refuse_long(module, ids.shape[1] + (cache_length or 0))
+    if mode == "training" and getattr(module.config, "use_cache", False):
+        forward.kwargs.setdefault("use_cache", False)  # as transformers.Trainer does
+    if cache_length is not None:
+        if mode == "training":
+            raise InputError(
+                "a cache of keys and values is for inference", given=f"cache_length={cache_length}, training"
+            )
+        forward.kwargs["past_key_values"] = _cache(forward, cache_length)
+
+
+def _refuse_long(module: Any, length: int) -> None:
+    most = getattr(module.config, "max_position_embeddings", None)
+    # On the meta device an index that is too large goes unseen. Rotary positions have no table and no end.
+    tables = {part.num_embeddings for part in module.modules() if isinstance(part, torch.nn.Embedding)}
+    if most in tables and length > most:
+        raise InputError("more tokens than the model has positions", given=length, allowed=f"up to {most}")
+
+
+def _cache(forward: Forward, length: int) -> Any:
+    """What a prefill of so many tokens leaves."""
+    module: Any = forward.module
+    ids = forward.kwargs.get("input_ids")
+    result = None
+    if ids is not None and not getattr(module.config, "is_encoder_decoder", False):
+        prefill = forward.with_inputs(
+            Inputs(named=(("input_ids", Input((ids.shape[0], length), "int64")),)), {"use_cache": True}
+        )
+        result = prefill.record(Recorder(module, "inference", "default", ()))
+    cache = getattr(result, "past_key_values", None)
+    if cache is None:
+        raise InputError(
+            "this model keeps no keys and values of earlier tokens",
+            given=f"cache_length={length} for {type(module).__name__}",
+            hint="leave cache_length out; it is for models that only decode, such as gpt2 or llama3_8b",
+        )
+    return cache

@@ -1,0 +1,22 @@
+"""Which optimizers there are: the kinds that end in _step. No torch in here."""
+
+from __future__ import annotations
+
+from ..errors import InputError, unknown_name
+from ..operations.kinds import KINDS
+
+
+def refuse_optimizer(optimizer: str | None, mode: str) -> None:
+    """Refuse an optimizer that does not exist, or where there is nothing to step.
+
+    Raises:
+        UnknownNameError: No such optimizer.
+        InputError: The mode is not training.
+    """
+    if optimizer is None:
+        return
+    known = [kind.removesuffix("_step") for kind in KINDS if kind.endswith("_step")]
+    if optimizer not in known:
+        raise unknown_name("optimizer", optimizer, known)
+    if mode != "training":
+        raise InputError("an optimizer steps in training", given=f"mode={mode}", allowed="training")

@@ -1,0 +1,260 @@
+"""The dispatch mode that writes down what PyTorch executes, with the path of the module that runs it."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ..operations.kinds import KINDS
+from ..operations.network import BOOKKEEPING
+from ..operations.operation import Operation, real_precision
+from ..operations.rules import Shape
+from .autocast import Autocast
+from .known_values import UNKNOWN, KnownValues, decides, without_memory
+from .operators import CONTIGUOUS_INPUT, FREE, OPERATORS, SAVES_INPUT, Bound, Converted
+
+HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
+
+CustomOperators = Mapping[str, str | Callable[[Bound], Converted]]
+"""Operator as "namespace.name" -> its kind, or a function from its arguments to kind, input shapes and attributes."""
+
+
+def _whole_stochastic_depth(
+    module: torch.nn.Module, inputs: tuple[Any, ...]
+) -> tuple[str, list[Shape], dict[str, Any]] | None:
+    if not module.training or not module.p:
+        return None
+    return "stochastic_depth", [tuple(inputs[0].shape)], {"p": module.p, "mode": module.mode}
+
+
+# Modules that are measured as one operation although they run several operators.
+_WHOLE_MODULES = {"StochasticDepth": _whole_stochastic_depth}
+
+
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Writes down operators with the path of the module that runs them.
+
+    Args:
+        module: Whose parts give the paths.
+        mode: inference or training, of the operations.
+        precision: What fp32 tensors are asked to run in; half ones are what they are.
+        whitelist: Kinds to keep.
+        operators: Operators of the user's own, and how to convert them.
+        learned: Parameters as they are given to the forward.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        mode: str,
+        precision: str,
+        whitelist: Collection[str],
+        operators: CustomOperators | None = None,
+        learned: Collection[torch.Tensor] = (),
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._names = {id(child): name for name, child in module.named_modules()}
+        self._mode, self._whitelist = mode, whitelist
+        self._precision = "default" if precision in DTYPES else precision
+        self._operators = operators or {}
+        self._learned = {id(tensor) for tensor in learned}
+        self._stack: list[tuple[str, bool]] = []
+        self.autocast = Autocast()
+        self.known = KnownValues()
+        self.operator = ""  # that runs now
+        self.calls: list[tuple[Operation, str]] = []
+        self.dropped: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def path(self) -> str:
+        """Path of the module that runs now."""
+        return self._stack[-1][0] if self._stack else ""
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """See which module is running."""
+        hooks = [register_module_forward_pre_hook(self._enter), register_module_forward_hook(self._leave)]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _enter(self, module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        whole = _WHOLE_MODULES.get(type(module).__name__)
+        outer_path, inside = self._stack[-1] if self._stack else ("", False)
+        # A module that is made during the forward has no name; what it runs belongs to its caller.
+        self._stack.append((self._names.get(id(module), outer_path), inside or whole is not None))
+        if whole is not None and (found := whole(module, inputs)) is not None:
+            self._keep(found, inputs[0].dtype)
+
+    def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        self._stack.pop()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        args, kwargs = self.arguments(args, kwargs)
+        inside_whole = bool(self._stack) and self._stack[-1][1]
+        name = func.overloadpacket.__name__
+        # The in-place form moves the same bytes; "add_" is "add", but "__and__" stays.
+        plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
+        self.operator = operator = f"{func.namespace}.{plain}"
+        if func.namespace == "aten":
+            args, kwargs = self.autocast.cast(plain, args, kwargs, self._cast, lambda t: id(t) in self._learned)
+        convert = self._conversion(func.namespace, plain)
+        if convert is None and plain not in FREE:
+            with self:
+                result = func.decompose(*args, **kwargs)
+            if result is not NotImplemented:
+                return result
+        result = self.known.run(func, args, kwargs)
+        self.operator = ""
+        if inside_whole or plain in FREE:
+            return result
+        if convert is None or _is_counter(result):
+            self._drop(operator, "no operation kind" if convert is None else BOOKKEEPING)
+            return result
+        names = (argument.name for argument in func._schema.arguments)
+        defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
+        bound = {**defaults, **dict(zip(names, args, strict=False)), **kwargs, "<output>": result}
+        first = next((value for value in args if isinstance(value, torch.Tensor)), result)
+        if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
+            self._keep(("copy", [tuple(first.shape)], {}), first.dtype)
+        if self._mode == "training" and plain != name and plain in SAVES_INPUT:
+            self._keep(("save_input", [tuple(first.shape)], {}), first.dtype)
+        found = convert(bound)
+        if found is not None:
+            self._keep(found, _dtype(result, args))
+        return result
+
+    def accumulate(self, shape: Shape, dtype: torch.dtype) -> None:
+        """Write down the addition of two gradients of one tensor."""
+        self._stack = [("(backward)", False)]
+        self._keep(("gradient_accumulation", [shape], {}), dtype)
+
+    def optimize(self, optimizer: str, learned: Iterable[torch.Tensor]) -> None:
+        """Write down a step over all learned parameters of a type at once."""
+        self._stack = [("(optimizer)", False)]
+        elements: Counter[torch.dtype] = Counter()
+        for tensor in learned:
+            elements[tensor.dtype] += tensor.numel()
+        for dtype, number in elements.items():
+            self._keep((f"{optimizer}_step", [(number,)], {}), dtype)
+
+    def arguments(self, args: Any, kwargs: dict[str, Any] | None) -> tuple[Any, dict[str, Any]]:
+        """Arguments of an operator on the meta device."""
+        kwargs = {name: self.on_meta(value) for name, value in (kwargs or {}).items()}
+        if "device" in kwargs:
+            kwargs["device"] = torch.device("meta")
+        return self.on_meta(args), kwargs
+
+    def on_meta(self, value: Any) -> Any:
+        """Arguments of an operator without memory: what a module keeps outside its parameters is still real."""
+        if isinstance(value, torch.Tensor):
+            if value.is_meta:
+                return value
+            return without_memory(value)
+        if (
+            isinstance(value, list | tuple)
+            and value
+            and any(isinstance(item, torch.Tensor | list | tuple) for item in value)
+        ):
+            return type(value)(map(self.on_meta, value))
+        return value
+
+    def _conversion(self, namespace: str, plain: str) -> Callable[[Bound], Converted] | None:
+        own = self._operators.get(f"{namespace}.{plain}")
+        if own is not None:
+            return _same_kind(own) if isinstance(own, str) else own
+        return OPERATORS.get(plain) if namespace == "aten" else None
+
+    def _cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        with self:
+            return tensor.to(dtype)
+
+    def _drop(self, name: str, reason: str) -> None:
+        self.dropped.setdefault((name, reason), []).append(self.path)
+
+    def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype) -> None:
+        kind, shapes, attributes = found
+        if any(0 in shape for shape in shapes):
+            return  # nothing to do, so nothing is launched
+        if kind not in self._whitelist:
+            self._drop(kind, "not on the whitelist")
+            return
+        if dtype in _WITHOUT_PRECISION:
+            self._drop(kind, f"in {str(dtype).removeprefix('torch.')}, which is no precision of operations")
+            return
+        precision = HALF.get(dtype) or real_precision(kind, self._precision)
+        operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
+        self.calls.append((operation, self.path))
+
+
+_WITHOUT_PRECISION = frozenset(
+    {torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2}
+)
+
+
+def _same_kind(kind: str) -> Callable[[Bound], Converted]:
+    """An operator that is one of a kind without required attributes."""
+
+    def convert(bound: Bound) -> Converted:
+        tensors = [
+            tuple(value.shape) for name, value in bound.items() if name != "<output>" and hasattr(value, "shape")
+        ]
+        return kind, tensors[: KINDS[kind].inputs[1]], {}
+
+    return convert
+
+
+def _is_counter(result: Any) -> bool:
+    # Batch norm counts its batches.
+    return isinstance(result, torch.Tensor) and result.ndim == 0 and not result.is_floating_point()
+
+
+def _dtype(result: Any, args: Any) -> torch.dtype:
+    """The type that an operator works in: that of its result, or of the first tensor that it reads."""
+    if isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
+        return result.dtype
+    tensors = [leaf for leaf in tree_leaves((result, args)) if isinstance(leaf, torch.Tensor)]
+    return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+
+
+class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Tells a recorder of the gradients that a backward adds up."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder = recorder
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # A real tensor that a module keeps outside its parameters was saved as it is.
+        args = self._recorder.on_meta(args)
+        result = func(*args, **(kwargs or {}))
+        tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
+        if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
+            self._recorder.accumulate(tuple(result.shape), result.dtype)
+        return result
+
+
+class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Runs a forward again as it was recorded: on the meta device, taking the same decisions."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._recorder, self._decisions = recorder, deque(recorder.known.decisions)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given, further = self._recorder.arguments(args, kwargs)
+        if decides(func) and self._decisions and self._decisions[0][0] is func:
+            _, decision = self._decisions.popleft()
+            if decision is not UNKNOWN:
+                return tree_map(self._recorder.on_meta, decision)
+        return func(*given, **further)

@@ -1,0 +1,272 @@
+"""Whatever users call a model, as a Network. Torch is imported only where a torch model must be looked into."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Collection, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError, MissingDependencyError, unknown_name
+from ..operations.inputs import Inputs, shape_text
+from ..operations.network import Network
+from ..operations.operation import MODES, Operation, real_precision
+from .cache import recall, remember
+from .operators import WHITELIST
+from .optimizers import refuse_optimizer
+from .templates import Request, answer, refusal
+
+if TYPE_CHECKING:
+    import torch
+
+    from .recorder import CustomOperators
+
+    Shape = Sequence[int] | torch.Tensor
+    InputShape = Shape | Sequence[Shape] | Mapping[str, Shape]
+    # A configuration of transformers is an Any: that library need not be there.
+    Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
+
+
+def network_of(
+    model: Model,
+    input_shape: InputShape | None,
+    *,
+    mode: str = "inference",
+    precision: str = "default",
+    whitelist: Collection[str] = WHITELIST,
+    operators: CustomOperators | None = None,
+    cache_length: int | None = None,
+    optimizer: str | None = None,
+) -> Network:
+    """List the operations of a model; see `joulecast.extract` for what everything means.
+
+    Raises:
+        UnknownNameError: No such model, mode or precision.
+        InputError: A shape, file or list that cannot be.
+        ExtractionError: The model raises, or needs real values.
+        MissingDependencyError: The model needs a library that is not installed.
+    """
+    _check(mode, precision, cache_length)
+    options = {
+        "mode": mode,
+        "precision": precision,
+        "whitelist": whitelist,
+        "operators": operators,
+        "optimizer": optimizer,
+    }
+    if isinstance(model, Network):
+        return _as_asked(_unchanged(model, input_shape), mode, precision)
+    if isinstance(model, str | Path) and _is_file(Path(model)):
+        return _from_file(Path(model), input_shape, cache_length, options)
+    if isinstance(model, str | Path):
+        return _named(str(model), Inputs.of(input_shape), cache_length, options)
+    # Neither a module nor a configuration can exist without its library, so this does not import any.
+    torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
+    if torch_module is not None and isinstance(model, torch_module.nn.Module):
+        return traced(model, Inputs.of(input_shape), cache_length, options)
+    if transformers is not None and isinstance(model, transformers.PretrainedConfig):
+        return _configured(model, Inputs.of(input_shape), cache_length, options)
+    if torch_module is not None and isinstance(model, torch_module.export.ExportedProgram):
+        return traced(model.module(), Inputs.of(input_shape), cache_length, options)
+    if isinstance(model, Sequence):
+        return _as_asked(Network.of(map(_pair, model)), mode, precision)
+    raise InputError(
+        "this is no model",
+        given=type(model).__name__,
+        allowed="a name, a torch.nn.Module, a configuration of transformers, a Network, a list of (Operation, count), "
+        "or a file: network (JSON), config.json, .pt2, .onnx",
+    )
+
+
+def named_network(
+    name: str,
+    input_shape: InputShape | None,
+    *,
+    mode: str = "inference",
+    precision: str = "default",
+    cache_length: int | None = None,
+    optimizer: str | None = None,
+    may_trace: bool = True,
+) -> Network:
+    """List the operations of a model by its name, which is never taken for a file's.
+
+    Args:
+        name: Of a model.
+        input_shape: See `joulecast.extract`, as for all that follow.
+        mode: inference or training.
+        precision: "default", fp32, tf32, fp16 or bf16.
+        cache_length: Tokens that a transformer has cached.
+        optimizer: Whose step a training iteration ends in.
+        may_trace: Whether torch may be asked where neither cache nor template answers.
+
+    Raises:
+        UnknownNameError, InputError, ExtractionError: See `network_of`.
+        MissingDependencyError: The model needs a library that is not installed, or torch, and `may_trace` is False.
+    """
+    _check(mode, precision, cache_length)
+    options = {
+        "mode": mode,
+        "precision": precision,
+        "whitelist": WHITELIST,
+        "operators": None,
+        "optimizer": optimizer,
+    }
+    return _named(name, Inputs.of(input_shape), cache_length, options, may_trace)
+
+
+def _check(mode: str, precision: str, cache_length: int | None) -> None:
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+    real_precision("conv2d", precision)
+    if cache_length is not None and (
+        isinstance(cache_length, bool) or not isinstance(cache_length, int) or cache_length < 1
+    ):
+        raise InputError("the length of a cache is a positive number of tokens", given=repr(cache_length))
+
+
+def _is_file(path: Path) -> bool:
+    return path.suffix in _READERS or path.is_file()
+
+
+def _from_json(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    """A network, or a configuration of transformers: config.json."""
+    try:
+        content = json.loads(path.read_text())
+    except OSError as error:
+        raise InputError("this file cannot be read", given=str(path), hint=str(error)) from error
+    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise InputError(
+            "this file is no JSON", given=f"{path}: {error}", hint="`joulecast extract MODEL SHAPE --json` writes one"
+        ) from error
+    if isinstance(content, dict) and "model_type" in content and "operations" not in content:
+        _needs_torch(str(path))
+        return _configured(content, Inputs.of(input_shape), cache_length, options)
+    network = _unchanged(Network.from_json(content, name=path.stem), input_shape)
+    return _as_asked(network, options["mode"], options["precision"])
+
+
+def _from_program(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    """A program of torch.export."""
+    _needs_torch(str(path))
+    from .files.exported_programs import load
+
+    program = load(path)
+    return traced(program, program.inputs(input_shape), cache_length, options, name=program.name)
+
+
+def _from_onnx(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    """An ONNX file."""
+    from .files.onnx_graphs import load
+
+    if cache_length is not None:
+        raise InputError("an ONNX file has its cache among its inputs", given=f"cache_length={cache_length}")
+    chosen = {name: options[name] for name in ("mode", "precision", "whitelist")}
+    return load(path, input_shape, **chosen)
+
+
+_READERS: Mapping[str, Callable[[Path, Any, int | None, dict[str, Any]], Network]] = {
+    ".json": _from_json,
+    ".pt2": _from_program,
+    ".onnx": _from_onnx,
+}
+"""Suffix of a file -> how to read it. A file with another suffix is taken for JSON."""
+
+
+def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+    return _READERS.get(path.suffix, _from_json)(path, input_shape, cache_length, options)
+
+
+def _pair(item: Any) -> tuple[Operation, int]:
+    if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], Operation):
+        return item[0], item[1]
+    raise InputError("a list of operations holds pairs of Operation and count", given=repr(item)[:200])
+
+
+def _named(
+    name: str, inputs: Inputs, cache_length: int | None, options: dict[str, Any], may_trace: bool = True
+) -> Network:
+    refuse_optimizer(options["optimizer"], options["mode"])
+    # What users add to the whitelist is in no cache and no template.
+    cached = options["whitelist"] is WHITELIST and not options["operators"]
+    key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
+    if cached and (known := recall(name, key)) is not None:
+        return known
+    request = Request(inputs, options["mode"], options["precision"], cache_length, options["optimizer"])
+    if cached and (templated := answer(name, request)) is not None:
+        return templated
+    if not may_trace or find_spec("torch") is None:
+        raise refusal(name, request)
+    from .models.named_models import build
+
+    network = traced(build(name), inputs, cache_length, options, name=name)
+    if cached:
+        remember(network, name, key)
+    return network
+
+
+def _needs_torch(path: str) -> None:
+    if find_spec("torch") is None:
+        raise MissingDependencyError(
+            "this file describes a model that only torch can look into",
+            given=path,
+            hint="pip install 'joulecast[torch]', or give a network saved as JSON",
+        )
+
+
+def _configured(config: Any, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
+    from .models.transformers_models import from_config
+
+    return traced(from_config(config), inputs, cache_length, options)
+
+
+def traced(
+    module: torch.nn.Module, inputs: Inputs, cache_length: int | None, options: dict[str, Any], name: str | None = None
+) -> Network:
+    """Trace a module; a transformer with all that it is fed beside its inputs. The options are those of `trace`."""
+    from .models.transformers_models import is_transformer, named_inputs, prepare
+    from .tracing import trace
+
+    name = name or type(module).__name__
+    if is_transformer(module):
+        title = name if cache_length is None else f"{name} after {cache_length} tokens"
+        return trace(
+            module,
+            named_inputs(module, inputs),
+            name=title,
+            prepare=lambda forward: prepare(forward, options["mode"], cache_length),
+            **options,
+        )
+    if cache_length is not None:
+        raise InputError(
+            "only transformers have a cache of keys and values", given=f"cache_length={cache_length} for {name}"
+        )
+    return trace(module, inputs, name=name, **options)
+
+
+def _unchanged(network: Network, input_shape: Any) -> Network:
+    """A network that was listed for one shape cannot be had at another.
+
+    Raises:
+        InputError: It is asked for at another.
+    """
+    if input_shape is not None and network.input_shape is not None:
+        asked, listed = Inputs.of(input_shape), Inputs.of(network.input_shape)
+        if [item.shape for item in asked.all] != [item.shape for item in listed.all]:
+            raise InputError(
+                "a network that is listed already keeps its shape",
+                given=shape_text(asked.shape),
+                allowed=shape_text(listed.shape),
+                hint="leave the shape out, or extract the model again",
+            )
+    return network
+
+
+def _as_asked(network: Network, mode: str, precision: str) -> Network:
+    """Operations that are given say themselves what they are, but for what is asked for expressly."""
+    if mode == network.mode == "inference" or network.mode == "training":
+        if precision == "default":
+            return network
+        mode = network.mode
+    return network.replace(mode=mode, precision=None if precision == "default" else precision)

@@ -1,0 +1,35 @@
+"""`python -m joulecast.extraction.templates [NAME ...]` makes the templates of these models, or of all. Needs torch."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from ..models.torchvision_models import model_names
+from ..models.transformers_configs import ARCHITECTURES
+from . import store
+from .making import Maker
+
+
+def main() -> None:
+    """Make and write them, and say what they do not hold for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="models; all that have a plan where none is given")
+    for name in parser.parse_args().names or [*model_names(), *ARCHITECTURES]:
+        start = time.perf_counter()
+        maker = Maker(name)
+        model = maker.make()
+        store.save(name, model)
+        size_bytes = (store.FOLDER / f"{name}.json.gz").stat().st_size
+        regimes = sum(len(setting.regimes) for setting in model.settings.values())
+        sys.stdout.write(
+            f"{name}: {len(model.templates)} templates for {regimes} regimes, {size_bytes / 1000:.1f} kB, "
+            f"{time.perf_counter() - start:.0f} s\n"
+        )
+        sys.stdout.write("".join(f"  left out: {line[:400]}\n" for line in maker.left_out))
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

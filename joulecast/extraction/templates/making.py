@@ -1,0 +1,165 @@
+"""Makes the templates of a model: traces it in every regime, fits, and checks at sizes that were not fitted.
+
+What does not hold at every single one of them is left out, and torch answers there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from ...errors import ExtractionError, InputError, JoulecastError
+from ...operations.inputs import Inputs
+from ...operations.operation import Operation
+from ..cache import library_version
+from ..models.named_models import build
+from ..sources import traced
+from .answering import ANY_OPTIMIZER
+from .fitting import Sample, fit
+from .plans import Ranges, plan_of, sizes_in
+from .store import ModelTemplates, Regime, Setting
+from .template import HALVES, Template
+
+_FITTED, _CHECKED = 4, 2
+"""Traces per regime."""
+
+
+@dataclass
+class _Cell:
+    """A regime and what was traced there; where torch refuses the sizes, there is no sample."""
+
+    ranges: Ranges
+    fitted: list[Sample] = field(default_factory=list)
+    checked: list[tuple[tuple[int, ...], Sample | None]] = field(default_factory=list)
+
+
+class Maker:
+    """Traces one model and makes its templates.
+
+    Args:
+        name: Of the model.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.plan = name, plan_of(name)
+        self.left_out: list[str] = []
+        """Regimes that no template holds for, with the reason."""
+        self._module: torch.nn.Module = build(name)
+        self._templates: list[Template] = []
+
+    def make(self) -> ModelTemplates:
+        """Templates of all modes and precisions.
+
+        Raises:
+            ExtractionError: Not a single one holds.
+        """
+        settings: dict[str, Setting] = {}
+        for mode, cached in self._modes():
+            key = f"{mode} cached" if cached else mode
+            full = self._setting(key, mode, "default", cached)
+            if full is not None:
+                settings[key] = full
+            done = set(full.halves) if full is not None else set()
+            for precision in HALVES:
+                if precision not in done and (half := self._setting(f"{key} {precision}", mode, precision, cached)):
+                    settings[f"{key} {precision}"] = half
+                    done.update(half.halves)
+        if not settings:
+            raise ExtractionError(f"no template of {self.name} holds", given="; ".join(self.left_out))
+        versions = {library: library_version(library) for library in self.plan.libraries}
+        return ModelTemplates(self.plan.inputs, settings, tuple(self._templates), self.plan.limits, versions)
+
+    def _modes(self) -> Iterator[tuple[str, bool]]:
+        yield "inference", False
+        yield "training", False
+        if self.plan.cached:
+            yield "inference", True
+
+    def _setting(self, key: str, mode: str, precision: str, cached: bool) -> Setting | None:
+        cells = [self._traced_cell(key, ranges, mode, precision, cached) for ranges in self.plan.cells(cached=cached)]
+        alike: dict[object, list[_Cell]] = {}
+        for cell in cells:
+            structures = {sample.structure() for sample in cell.fitted}
+            if len(structures) == 1:
+                alike.setdefault(structures.pop(), []).append(cell)
+            else:
+                self._leave_out(key, cell, "its operations depend on the sizes" if structures else "torch refuses it")
+        regimes = [regime for group in alike.values() for regime in self._fitted(key, group, mode, precision)]
+        if not regimes:
+            return None
+        holding = [half for half in HALVES if all(self._holds_in_half(r, mode, half, cached) for r in regimes)]
+        return Setting(tuple(regimes), tuple(holding))
+
+    def _fitted(self, key: str, group: Sequence[_Cell], mode: str, precision: str) -> Iterator[Regime]:
+        try:
+            template = fit([sample for cell in group for sample in cell.fitted])
+        except ExtractionError as error:
+            if len(group) == 1:
+                self._leave_out(key, group[0], str(error))
+                return
+            for cell in group:
+                yield from self._fitted(key, [cell], mode, precision)
+            return
+        for cell in group:
+            wrong = [sizes for sizes, sample in cell.checked if not _holds(template, sizes, sample, mode, precision)]
+            if wrong:
+                self._leave_out(key, cell, f"the template is wrong at {wrong[0]}")
+                continue
+            if template not in self._templates:
+                self._templates.append(template)
+            yield Regime(cell.ranges, self._templates.index(template))
+
+    def _traced_cell(self, key: str, ranges: Ranges, mode: str, precision: str, cached: bool) -> _Cell:
+        cell = _Cell(ranges)
+        seed = f"{self.name} {key} {ranges}"
+        for i, sizes in enumerate(sizes_in(ranges, _FITTED + _CHECKED, seed, self.plan.limits)):
+            sample = self._sample(sizes, mode, precision, cached)
+            # One that does not run can't be fitted, but has to be refused.
+            if i < _FITTED and sample is not None:
+                cell.fitted.append(sample)
+            else:
+                cell.checked.append((sizes, sample))
+        if precision == "default" and cell.fitted:
+            # The half model often runs the same calls, and only some of them in its type.
+            half = self._sample(cell.fitted[0].sizes, mode, "bf16", cached)
+            if half is not None and half.but_for_precision() == cell.fitted[0].but_for_precision():
+                cell.fitted = [replace(sample, half=half.half) for sample in cell.fitted]
+        return cell
+
+    def _holds_in_half(self, regime: Regime, mode: str, precision: str, cached: bool) -> bool:
+        # Not the least sizes: there it was traced in one half precision to see which calls that concerns.
+        sizes = sizes_in(regime.ranges, 3, f"{self.name} half", self.plan.limits)[-1]
+        sample = self._sample(sizes, mode, precision, cached)
+        return _holds(self._templates[regime.template], sizes, sample, mode, precision)
+
+    def _sample(self, sizes: tuple[int, ...], mode: str, precision: str, cached: bool) -> Sample | None:
+        calls: list[tuple[Operation, str]] = []
+        options = {
+            "mode": mode,
+            "precision": precision,
+            "optimizer": ANY_OPTIMIZER if mode == "training" else None,
+            "on_call": lambda operation, path: calls.append((operation, path)),
+        }
+        given = dict(zip(self.plan.ranges, sizes, strict=False))
+        main, shape = next(iter(self.plan.inputs.items()))
+        item = tuple(n if isinstance(n, int) else given[n] for n in shape)
+        inputs = Inputs.of({main: item} if main else item)
+        try:
+            network = traced(self._module, inputs, sizes[-1] if cached else None, options, name=self.name)
+        except JoulecastError:
+            return None
+        return Sample(sizes, tuple(calls), network.dropped, tuple(op.precision in HALVES for op, _ in calls))
+
+    def _leave_out(self, key: str, cell: _Cell, reason: str) -> None:
+        self.left_out.append(f"{self.name}, {key}, {cell.ranges}: {reason}")
+
+
+def _holds(template: Template, sizes: tuple[int, ...], sample: Sample | None, mode: str, precision: str) -> bool:
+    """Whether a template gives what was traced, and refuses what torch refused."""
+    try:
+        calls = template.operations(sizes, mode, precision)
+    except InputError:
+        return sample is None
+    return sample is not None and tuple(calls) == sample.calls and template.dropped == sample.dropped

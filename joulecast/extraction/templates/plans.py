@@ -1,0 +1,125 @@
+"""Which models get templates, and the regimes of their sizes: data for the maker.
+
+Within a regime a model runs the same calls, whatever the sizes; the maker traces in every one, and leaves out those
+where that is not so.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from ..models.transformers_configs import ARCHITECTURES
+from .store import Limits, Range
+
+Ranges = tuple[Range, ...]
+
+_BATCH: Ranges = ((1, 1), (2, 65536))
+"""What is copied for several samples may be a view for one."""
+
+_LARGEST = 2**20  # as profiling/known_values.py has it
+_LONGEST = 131072  # where rotary positions have no table to end
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the templates of a model are made.
+
+    Args:
+        inputs: Shape of each input by name; the sizes in it are names.
+        ranges: Regimes of each size are all combinations of these.
+        libraries: That the model comes from.
+        cached: Ranges of the length of a cache, for models that decode with one.
+        limits: To sizes together.
+    """
+
+    inputs: Mapping[str, tuple[int | str, ...]]
+    ranges: Mapping[str, Ranges]
+    libraries: tuple[str, ...]
+    cached: Ranges | None = None
+    limits: Limits = Limits()
+
+    def cells(self, *, cached: bool) -> Iterator[Ranges]:
+        """Every regime."""
+        ranges = [*self.ranges.values(), *([self.cached] if cached and self.cached else [])]
+        yield from itertools.product(*ranges)
+
+
+# Names that begin so -> regimes of height and width.
+_SIDES: Mapping[str, Ranges] = {
+    # The last feature map is one pixel below 64.
+    "convnext": ((32, 63), (64, 4096)),
+    # What is padded to whole windows is cut and copied again, stage by stage, and windows that span all of a stage are
+    # not shifted: other operations at nearly every size. So only the one that the published weights are for.
+    "swin_v2": ((256, 256),),
+    "swin": ((224, 224),),
+    # These refuse every other size.
+    "maxvit": ((224, 224),),
+    "vit": ((224, 224),),
+    "inception": ((75, 4096),),
+    "alexnet": ((63, 4096),),
+    "": ((32, 4096),),
+}
+
+
+def vision(name: str) -> Plan:
+    """The plan of a classification model of torchvision."""
+    sides = next(ranges for start, ranges in _SIDES.items() if name.startswith(start))
+    return Plan(
+        {"": ("batch", 3, "height", "width")},
+        {"batch": _BATCH, "height": sides, "width": sides},
+        ("torch", "torchvision"),
+    )
+
+
+# Positions in a table; more tokens than that are refused.
+_POSITIONS: Mapping[str, int] = {
+    "bert_base": 512,
+    "bert_large": 512,
+    "distilbert": 512,
+    "roberta_base": 514,
+    "gpt2": 1024,
+    "gpt2_xl": 1024,
+}
+_DECODERS = ("gpt2", "llama", "qwen2")
+
+
+def transformer(name: str) -> Plan:
+    """The plan of a transformer of the table."""
+    libraries = ("torch", "transformers")
+    if name.startswith("vit"):
+        return Plan({"pixel_values": ("batch", 3, 224, 224)}, {"batch": _BATCH}, libraries)
+    if name.startswith("whisper"):
+        return Plan({"input_features": ("batch", 80, 3000)}, {"batch": _BATCH}, libraries)
+    most = _POSITIONS.get(name)
+    ids = ("batch", "tokens")
+    longest = most or _LONGEST
+    return Plan(
+        {"input_ids": ids, "decoder_input_ids": ids} if name.startswith("t5") else {"input_ids": ids},
+        {"batch": _BATCH, "tokens": ((1, 1), (2, longest))},
+        libraries,
+        ((1, longest),) if name.startswith(_DECODERS) else None,
+        Limits(most, _LARGEST),
+    )
+
+
+def plan_of(name: str) -> Plan:
+    """The plan of a model by name."""
+    return transformer(name) if name in ARCHITECTURES else vision(name)
+
+
+def sizes_in(ranges: Ranges, count: int, seed: str, limits: Limits) -> list[tuple[int, ...]]:
+    """Sizes of one regime: its corners of all least and all most, then any, the small ones as often as the large.
+
+    The same arguments give the same sizes everywhere.
+    """
+    dice = random.Random(seed)  # noqa: S311 (samples, not secrets)
+    corners = [tuple(low for low, _ in ranges), tuple(high for _, high in ranges)]
+    drawn = [tuple(_log_uniform(dice, *span) for span in ranges) for _ in range(20 * count)]
+    return [sizes for sizes in dict.fromkeys([*corners, *drawn]) if limits.allow(sizes)][:count]
+
+
+def _log_uniform(dice: random.Random, low: int, high: int) -> int:
+    return min(high, int(low * (high / low) ** dice.random() + 0.5))

@@ -1,0 +1,191 @@
+"""Template: the calls of a model in one setting, with dimensions that follow from the sizes of its input.
+
+A dimension is a constant or a symbol, and a symbol is one of the sizes, the output dimension of an earlier operation
+(by its own shape rule), or a product or sum of other symbols.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from ...errors import InputError
+from ...operations.network import Dropped
+from ...operations.operation import Operation, real_precision
+from ...operations.rules import size
+
+Dimension = int
+"""A constant where it is positive; else -1 - i, for symbol i."""
+
+HALVES = ("fp16", "bf16")
+
+
+def symbol(index: int) -> Dimension:
+    """How symbol i is written among constants."""
+    return -1 - index
+
+
+@dataclass(frozen=True)
+class Output:
+    """A dimension of an earlier operation's output.
+
+    Args:
+        position: Of the operation.
+        axis: Of its output.
+    """
+
+    position: int
+    axis: int
+
+
+@dataclass(frozen=True)
+class Product:
+    """A constant times dimensions: heads x batch, batch x tokens."""
+
+    factor: int
+    dimensions: tuple[Dimension, ...]
+
+    def of(self, values: Sequence[int]) -> int:
+        """Its value, from those of its dimensions."""
+        return self.factor * math.prod(values)
+
+
+@dataclass(frozen=True)
+class Sum:
+    """Dimensions added up: tokens in a cache and new ones."""
+
+    dimensions: tuple[Dimension, ...]
+
+    def of(self, values: Sequence[int]) -> int:
+        """Its value, from those of its dimensions."""
+        return sum(values)
+
+
+Symbol = Output | Product | Sum
+
+
+@dataclass(frozen=True)
+class Step:
+    """An operation whose shapes are not known yet.
+
+    Args:
+        kind, attributes: As an Operation has them.
+        shapes: Of its inputs, in dimensions.
+        is_half: Whether it runs in the half type that a model is asked to be in.
+    """
+
+    kind: str
+    shapes: tuple[tuple[Dimension, ...], ...]
+    attributes: Mapping[str, Any]
+    is_half: bool
+
+
+@dataclass(frozen=True)
+class Template:
+    """What a model runs for all sizes of one regime.
+
+    Args:
+        sizes: How many symbols are sizes of the input; they come first.
+        symbols: All further ones.
+        steps: Unique operations, in order of first use.
+        calls: Step and module path of every single call.
+        dropped: As a Network lists it.
+    """
+
+    sizes: int
+    symbols: tuple[Symbol, ...]
+    steps: tuple[Step, ...]
+    calls: tuple[tuple[int, str], ...]
+    dropped: tuple[Dropped, ...]
+
+    def operations(self, sizes: Sequence[int], mode: str, precision: str) -> list[tuple[Operation, str]]:
+        """Every call with its module path, in order.
+
+        Args:
+            sizes: Of the input, in the order of the template.
+            mode: The one it was made in.
+            precision: One that it is made for.
+
+        Raises:
+            InputError: The model does not run at these sizes.
+        """
+        values: dict[Dimension, int] = {symbol(i): n for i, n in enumerate(sizes)}
+        done: list[Operation] = []
+
+        def value(dimension: Dimension) -> int:
+            if dimension >= 0:
+                return dimension
+            if dimension not in values:
+                found = self.symbols[-1 - dimension - self.sizes]
+                if isinstance(found, Output):
+                    values[dimension] = done[found.position].output_shape[found.axis]
+                else:
+                    values[dimension] = found.of([value(inner) for inner in found.dimensions])
+            return values[dimension]
+
+        # The rest of a half model stays in the default: so does what it computes in fp32 itself.
+        full = "default" if precision in HALVES else precision
+        for step in self.steps:
+            real = precision if precision in HALVES and step.is_half else real_precision(step.kind, full)
+            shapes = [tuple(map(value, shape)) for shape in step.shapes]
+            _refuse_one_value(step.kind, shapes[0], mode)
+            done.append(Operation(step.kind, shapes, step.attributes, precision=real, mode=mode))
+        return [(done[position], path) for position, path in self.calls]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain lists, short: a template is read each time that a process asks for a model."""
+        return {
+            "sizes": self.sizes,
+            "symbols": list(map(_symbol_to_json, self.symbols)),
+            "steps": [[s.kind, [list(shape) for shape in s.shapes], dict(s.attributes), s.is_half] for s in self.steps],
+            "calls": [list(call) for call in self.calls],
+            "dropped": [[d.name, d.count, list(d.module_paths), d.reason] for d in self.dropped],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(
+            value["sizes"],
+            tuple(map(_symbol_from_json, value["symbols"])),
+            tuple(
+                Step(
+                    kind,
+                    tuple(map(tuple, shapes)),
+                    {key: tuple(item) if isinstance(item, list) else item for key, item in attributes.items()},
+                    is_half,
+                )
+                for kind, shapes, attributes, is_half in value["steps"]
+            ),
+            tuple((position, path) for position, path in value["calls"]),
+            tuple(Dropped(name, count, tuple(paths), reason) for name, count, paths, reason in value["dropped"]),
+        )
+
+
+def _symbol_to_json(symbol: Symbol) -> list[Any]:
+    match symbol:
+        case Output(position, axis):
+            return ["out", position, axis]
+        case Product(factor, dimensions):
+            return ["product", factor, list(dimensions)]
+        case Sum(dimensions):
+            return ["sum", list(dimensions)]
+
+
+def _symbol_from_json(value: Sequence[Any]) -> Symbol:
+    match value:
+        case ["out", position, axis]:
+            return Output(position, axis)
+        case ["product", factor, dimensions]:
+            return Product(factor, tuple(dimensions))
+        case ["sum", dimensions]:
+            return Sum(tuple(dimensions))
+    raise ValueError(value)
+
+
+def _refuse_one_value(kind: str, shape: tuple[int, ...], mode: str) -> None:
+    # No shape rule knows it: PyTorch refuses to take the variance of one value.
+    if kind == "batch_norm" and mode == "training" and size(shape) == shape[1]:
+        raise InputError("batch norm needs more than one value per channel in training", given=shape)

@@ -1,0 +1,255 @@
+"""From a model to its Network: run the forward on the meta device and write down what PyTorch executes.
+
+Meta tensors have shapes but no memory, so nothing is computed and no weight is allocated. Under
+`inference_mode` PyTorch hands whole operators (linear, scaled_dot_product_attention) to a dispatch mode; the ones
+that the table of operators does not know are broken down until it does, or until they are primitive.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
+from ..operations.inputs import Input, Inputs, shape_text
+from ..operations.kinds import KINDS
+from ..operations.network import Dropped, Network
+from ..operations.operation import MODES, Operation, real_precision
+from .operators import WHITELIST
+from .optimizers import refuse_optimizer
+from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
+
+Tensors = dict[str, torch.Tensor]
+
+
+class Forward:
+    """One forward of a module on the meta device, to be recorded as often as needed.
+
+    Args:
+        module: Is not changed.
+        inputs: Shapes, and types where they are not that of the parameters.
+        precision: "fp16" and "bf16" turn parameters and inputs into that type.
+    """
+
+    def __init__(self, module: torch.nn.Module, inputs: Inputs, precision: str) -> None:
+        self.module, self.precision = module, precision
+        self._half = DTYPES.get(precision)
+        # Parameters that two modules share stay one tensor.
+        once: dict[int, torch.Tensor] = {}
+        self.tensors = {
+            name: once.setdefault(id(tensor), self._in_type(tensor if tensor.is_meta else tensor.detach().to("meta")))
+            for name, tensor in _named_tensors(module)
+        }
+        floating = (p.dtype for p in module.parameters() if p.is_floating_point())
+        self._dtype = self._half or next(floating, torch.float32)
+        self.args = tuple(map(self.tensor, inputs.positional))
+        self.kwargs: dict[str, Any] = {name: self.tensor(item) for name, item in inputs.named}
+
+    def tensor(self, item: Input) -> torch.Tensor:
+        """An input without memory.
+
+        Raises:
+            InputError: PyTorch has no such type.
+        """
+        # A module may say what it takes where a bare shape does not: token ids, say.
+        name = item.dtype or getattr(self.module, "input_dtype", None)
+        dtype = getattr(torch, name, None) if name else self._dtype
+        if not isinstance(dtype, torch.dtype):
+            raise InputError("PyTorch has no such type of tensors", given=repr(item.dtype))
+        return self._in_type(torch.empty(item.shape, dtype=dtype, device="meta"))
+
+    def with_inputs(self, inputs: Inputs, further: Mapping[str, Any]) -> Forward:
+        """The same module with other inputs, and arguments that are no inputs."""
+        other = Forward(self.module, inputs, self.precision)
+        other.kwargs.update(further)
+        return other
+
+    def learned(self) -> list[torch.Tensor]:
+        """Parameters that need a gradient, each once."""
+        names = {name for name, p in self.module.named_parameters() if p.requires_grad}
+        return [tensor for name, tensor in self.tensors.items() if name in names]
+
+    def record(self, recorder: Recorder) -> Any:
+        """Run it once while a recorder writes down; returns what the module returns."""
+        with torch.inference_mode(), recorder.autocast.watching(), recorder.following(), recorder:
+            return self._call(self.tensors)
+
+    def record_accumulations(self, recorder: Recorder) -> None:
+        """Run forward and backward and write down what no forward shows.
+
+        Every other kernel of the backward belongs to an operation of the forward; a training operation stands for
+        both.
+        """
+        learned = {name for name, _ in self.module.named_parameters(remove_duplicate=False)}
+        once: dict[int, torch.Tensor] = {}
+        leaves = {
+            name: once.setdefault(
+                id(tensor), tensor.detach().requires_grad_(name in learned and tensor.is_floating_point())
+            )
+            for name, tensor in self.tensors.items()
+        }
+        with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder):
+            result = self._call(leaves)
+        outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if outputs:
+            with Accumulations(recorder):
+                torch.autograd.backward(outputs, [torch.empty_like(t) for t in outputs])
+
+    def _call(self, tensors: Tensors) -> Any:
+        attributes = [(part, dict(part.__dict__)) for part in self.module.modules()]
+        try:
+            # Shared parameters are one tensor here already.
+            return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
+        finally:
+            # What a forward keeps in the module would be tensors without memory.
+            for part, before in attributes:
+                part.__dict__.clear()
+                part.__dict__.update(before)
+
+    def _in_type(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.to(self._half) if self._half and tensor.is_floating_point() else tensor
+
+
+def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Parameters and buffers, once for every place that holds one.
+
+    A module that two others share is one place: `functional_call` would give it back the wrong tensor otherwise.
+    """
+    for path, part in module.named_modules():
+        for name, tensor in (*part._parameters.items(), *part._buffers.items()):
+            if tensor is not None:
+                yield f"{path}.{name}" if path else name, tensor
+
+
+@contextmanager
+def _in_mode(module: torch.nn.Module, mode: str) -> Iterator[None]:
+    """Put the module into train or eval mode, and every part of it back as it was."""
+    flags = [(child, child.training) for child in module.modules()]
+    with contextlib.suppress(NotImplementedError):  # what torch.export makes has one mode only
+        module.train(mode == "training")
+    try:
+        yield
+    finally:
+        for child, flag in flags:
+            child.training = flag
+
+
+def trace(
+    module: torch.nn.Module,
+    input_shape: Any,
+    *,
+    mode: str = "inference",
+    precision: str = "default",
+    name: str | None = None,
+    whitelist: Collection[str] = WHITELIST,
+    operators: CustomOperators | None = None,
+    optimizer: str | None = None,
+    prepare: Callable[[Forward], None] | None = None,
+    on_call: Callable[[Operation, str], None] | None = None,
+) -> Network:
+    """List the operations that one forward of a module runs, without computing any of them.
+
+    The module is not changed: parameters, buffers, train/eval flags and the random state stay as they are.
+
+    Args:
+        module: Any module.
+        input_shape: Shape of its input, batch first; a list of shapes; a dictionary of names and shapes. An example
+            tensor may stand for a shape: its type is taken, its values are not. A shape alone has the type of the
+            parameters.
+        mode: "inference" runs it in eval mode, "training" in train mode; a training operation stands for its
+            forward and backward.
+        precision: "fp16" and "bf16" run the module in that type; the others say what its fp32 operations run in.
+            Operations on tensors of another type, and those in a region of autocast, get the precision that they
+            really have.
+        name: What to call the network.
+        whitelist: Kinds to keep; others are listed in `Network.dropped`.
+        operators: Operators of your own: "namespace.name" and its kind, or a function from its arguments by name to
+            kind, input shapes and attributes.
+        optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
+        prepare: Called before the forward; adds arguments that are no inputs.
+        on_call: Told every single call in order, with its module path; a Network keeps the order of first uses only.
+
+    Returns:
+        Unique operations with counts and module paths, in order of first use.
+
+    Raises:
+        InputError: The shape is no shape, or mode, precision or a kind does not exist.
+        ExtractionError: The module raises on this input, or needs real values.
+    """
+    inputs = Inputs.of(input_shape)
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+    real_precision("conv2d", precision)
+    own = [kind for kind in (operators or {}).values() if isinstance(kind, str)]
+    for kind in [*whitelist, *own]:
+        if kind not in KINDS:
+            raise unknown_name("operation kind", kind, KINDS)
+    refuse_optimizer(optimizer, mode)
+    name = name or type(module).__name__
+    forward = Forward(module, inputs, precision)
+    recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned())
+    with _in_mode(module, mode), torch.random.fork_rng(devices=[]):
+        try:
+            if prepare is not None:
+                prepare(forward)
+            forward.record(recorder)
+            if mode == "training":
+                forward.record_accumulations(recorder)
+            if optimizer is not None:
+                recorder.optimize(optimizer, forward.learned())
+        except JoulecastError:
+            raise
+        except Exception as error:
+            raise _explained(error, name, recorder, inputs) from error
+    if not recorder.calls:
+        left_out = "; ".join(f"{len(paths)} x {what}: {why}" for (what, why), paths in recorder.dropped.items())
+        raise ExtractionError(
+            f"{name} runs no operation on this input",
+            given=shape_text(inputs.shape),
+            hint=f"what it does run is left out: {left_out}"[:_LONGEST] if left_out else None,
+        )
+    if on_call is not None:
+        for operation, path in recorder.calls:
+            on_call(operation, path)
+    return Network.of_calls(
+        recorder.calls,
+        name=name,
+        input_shape=inputs.shape,
+        mode=mode,
+        dropped=tuple(
+            Dropped(dropped, len(paths), tuple(dict.fromkeys(paths)), reason)
+            for (dropped, reason), paths in recorder.dropped.items()
+        ),
+    )
+
+
+def _explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs) -> ExtractionError:
+    where = f"{name}.{recorder.path}" if recorder.path else name
+    what = next(iter(str(error).strip().splitlines()), "no message")[:_LONGEST]
+    within = f" in {recorder.operator}" if recorder.operator else ""
+    return ExtractionError(
+        f"{name} does not run on this input: {where} raised {type(error).__name__}{within}: {what}",
+        given=shape_text(inputs.shape),
+        hint=next((hint for sign, hint in _HINTS.items() if sign in what), _HINTS[""]),
+    )
+
+
+_LONGEST = 300
+
+# What PyTorch says -> what to do about it.
+_HINTS: Mapping[str, str] = {
+    "missing": "give every input: a list of shapes, or a dictionary of names and shapes",
+    "positional argument": "give as many shapes as the model has inputs, or a dictionary of names and shapes",
+    "unexpected keyword": "name the inputs as the model's forward does",
+    "values that only the input has": "the model cannot be known without running it; extract the part before, such as "
+    "its backbone",
+    "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
+    "Index": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
+    "indices": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
+    "": "check the dimensions; a model that needs the values of tensors cannot be extracted",
+}

@@ -1,0 +1,131 @@
+"""NVIDIA GPUs, read through NVML (nvidia-ml-py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from ..errors import MissingDependencyError
+from .sensor import PERIOD_S, PolledSensor, Reader, SensorError
+
+_SLOW_EVERY = 10  # Clocks, temperature and the like change slowly and take longer to read than power.
+
+
+def pynvml() -> ModuleType:
+    """The module pynvml of nvidia-ml-py.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
+    try:
+        import pynvml
+    except ImportError as error:
+        raise MissingDependencyError(
+            "reading a GPU's power needs nvidia-ml-py", hint="pip install nvidia-ml-py"
+        ) from error
+    module: ModuleType = pynvml
+    return module
+
+
+@contextmanager
+def opened(index: int) -> Iterator[tuple[ModuleType, Any]]:
+    """NVML and the handle of a GPU.
+
+    Raises:
+        MissingDependencyError: nvidia-ml-py is not installed.
+        SensorError: No driver, no such GPU, or whatever NVML says while it is open.
+    """
+    nvml = pynvml()
+    try:
+        nvml.nvmlInit()
+        yield nvml, nvml.nvmlDeviceGetHandleByIndex(index)
+    except nvml.NVMLError as error:
+        raise SensorError(
+            "the power of this GPU cannot be read",
+            given=f"GPU {index}: {error}",
+            hint="check `nvidia-smi`, or measure times only with --no-power",
+        ) from error
+
+
+def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
+    """The power sensor of an NVIDIA GPU.
+
+    Args:
+        index: Which GPU, as NVML counts them.
+        period_s: Between two samples.
+
+    Raises:
+        MissingDependencyError: nvidia-ml-py is not installed.
+        SensorError: No driver, no such GPU, or a GPU without power readings.
+    """
+    with opened(index) as (nvml, handle):
+        facts = {
+            "sensor": f"NVML: total-energy counter and power readings, polled every {1e3 * period_s:g} ms in a "
+            "process of its own",
+            "device": _text(nvml.nvmlDeviceGetName(handle)),
+            "driver": _text(nvml.nvmlSystemGetDriverVersion()),
+            "max_clock_mhz": nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "power_limit_w": nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3,
+        }
+    return PolledSensor(partial(_open, index), facts, period_s)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _open(index: int) -> Reader:
+    with opened(index) as (nvml, handle):
+        return _Reader(nvml, handle)
+
+
+class _Reader:
+    """Reads a GPU: power every time, the rest every now and then."""
+
+    def __init__(self, nvml: ModuleType, handle: Any) -> None:
+        self._nvml = nvml
+        self._fast: Mapping[str, Callable[[], float]] = {
+            "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
+            "energy_j": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3,
+            "instant_w": lambda: _field(nvml, handle, nvml.NVML_FI_DEV_POWER_INSTANT) / 1e3,
+        }
+        self._slow: Mapping[str, Callable[[], float]] = {
+            "clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "memory_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_MEM),
+            "temperature_c": lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
+            "throttle_reasons": lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+            "utilization": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+            "processes": lambda: len(nvml.nvmlDeviceGetComputeRunningProcesses(handle)),
+        }
+        self._held: dict[str, float] = {}
+        self._count = 0
+
+    def __call__(self) -> Mapping[str, float]:
+        if self._count % _SLOW_EVERY == 0:
+            self._held = self._read(self._slow)
+        self._count += 1
+        return {**self._held, **self._read(self._fast)}
+
+    def _read(self, readings: Mapping[str, Callable[[], float]]) -> dict[str, float]:
+        """What the GPU has of these; a GPU that is gone raises."""
+        nvml, found = self._nvml, {}
+        absent = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_UNKNOWN)
+        for name, read in readings.items():
+            try:
+                found[name] = float(read())
+            except (nvml.NVMLError_FunctionNotFound, nvml.NVMLLibraryMismatchError):  # an older driver
+                continue
+            except nvml.NVMLError as error:
+                if error.value not in absent:
+                    raise SensorError("the GPU cannot be read any more", given=str(error)) from error
+        return found
+
+
+def _field(nvml: ModuleType, handle: Any, identifier: int) -> float:
+    value = nvml.nvmlDeviceGetFieldValues(handle, [identifier])[0]
+    if value.nvmlReturn != nvml.NVML_SUCCESS:
+        raise nvml.NVMLError(value.nvmlReturn)
+    return float(value.value.uiVal)

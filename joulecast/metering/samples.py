@@ -1,0 +1,94 @@
+"""Samples: what a power sensor said, as arrays over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..errors import InputError
+
+
+@dataclass(frozen=True)
+class Samples:
+    """What a sensor said, oldest first; NaN where a reading is missing, which is never zero.
+
+    Args:
+        time_s: Monotonic clock.
+        power_w: Board power as the sensor reports it, which may be an average over the last second.
+        instant_w: Board power over the shortest window that the sensor has.
+        energy_j: Total-energy counter.
+        clock_mhz: Graphics clock.
+        memory_clock_mhz: Memory clock.
+        temperature_c: Of the chip.
+        throttle_reasons: Bit mask of what holds the clock back; see `THROTTLE_REASONS`.
+        utilization: Share of the time in which a kernel ran, 0 to 1.
+        processes: How many processes compute on the device.
+    """
+
+    time_s: FloatArray
+    power_w: FloatArray
+    instant_w: FloatArray
+    energy_j: FloatArray
+    clock_mhz: FloatArray
+    memory_clock_mhz: FloatArray
+    temperature_c: FloatArray
+    throttle_reasons: FloatArray
+    utilization: FloatArray
+    processes: FloatArray
+
+    def __post_init__(self) -> None:
+        if np.any(np.diff(self.time_s) < 0):
+            raise InputError("samples must be in the order of their times")
+
+    @classmethod
+    def of(cls, time_s: FloatArray, **known: FloatArray) -> Self:
+        """Samples of which only some readings are known; the others are missing."""
+        missing = np.full(len(time_s), np.nan)
+        return cls(time_s, *(known.get(name, missing) for name in FIELDS[1:]))
+
+    def __len__(self) -> int:
+        return len(self.time_s)
+
+    def between(self, start_s: float, end_s: float) -> Samples:
+        """The samples of a window, with the one before it, which holds until the next."""
+        first = max(0, int(np.searchsorted(self.time_s, start_s, side="right")) - 1)
+        last = int(np.searchsorted(self.time_s, end_s, side="right"))
+        return Samples(*(getattr(self, name)[first:last] for name in FIELDS))
+
+    def trace(self, start_s: float) -> dict[str, list[float | None]]:
+        """Power and counter where either of them changed: all that an estimator sees, in a few lines.
+
+        Args:
+            start_s: Times and energies are given relative to this moment and to the first counter reading.
+        """
+        seen = np.column_stack([self.power_w, self.energy_j])
+        changed = np.ones(len(self), dtype=bool)
+        if len(self) > 2:
+            same = (seen[1:] == seen[:-1]) | (np.isnan(seen[1:]) & np.isnan(seen[:-1]))
+            changed[1:-1] = ~same.all(axis=1)[:-1]
+        known = self.energy_j[~np.isnan(self.energy_j)]
+        origin_j = known[0] if known.size else 0.0
+        return {
+            "time_s": _rounded(self.time_s[changed] - start_s, 4),
+            "power_w": _rounded(self.power_w[changed], 3),
+            "energy_j": _rounded(self.energy_j[changed] - origin_j, 3),
+        }
+
+
+FIELDS = tuple(field.name for field in fields(Samples))
+
+# Reasons for which NVML holds the clock back that concern power or temperature (nvml.h, nvmlClocksEventReasons).
+THROTTLE_REASONS = {
+    0x4: "the power cap",
+    0x8: "a hardware slowdown",
+    0x20: "software against heat",
+    0x40: "hardware against heat",
+    0x80: "the power brake",
+}
+
+
+def _rounded(values: FloatArray, digits: int) -> list[float | None]:
+    return [None if np.isnan(value) else round(float(value), digits) for value in values]

@@ -1,0 +1,163 @@
+"""What a model is fed: shapes of its inputs, in order or by name. No torch in here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, Self
+
+from ..errors import InputError
+from .operation import normalized_shape
+from .rules import Shape
+
+InputShape = Shape | tuple[Shape, ...] | Mapping[str, Shape]
+"""Shape of the one input, shapes of several, or shapes by name."""
+
+_ALLOWED = "a shape such as (32, 3, 224, 224), a list of shapes, a dictionary of name and shape; or example tensors"
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input tensor.
+
+    Args:
+        shape: Batch first.
+        dtype: Such as "int64", where an example tensor said so; None for the type of the model's parameters.
+    """
+
+    shape: Shape
+    dtype: str | None = None
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Read a shape, or shape and type of an example tensor; its values are not looked at.
+
+        Raises:
+            InputError: The value is neither.
+        """
+        if hasattr(value, "shape") and hasattr(value, "dtype"):
+            return cls(normalized_shape(tuple(map(int, value.shape))), str(value.dtype).removeprefix("torch."))
+        if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+            raise InputError("this is no input", given=repr(value)[:100], allowed=_ALLOWED)
+        return cls(normalized_shape(tuple(value)))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All inputs of one call of a model: positional ones, then those that go by name."""
+
+    positional: tuple[Input, ...] = ()
+    named: tuple[tuple[str, Input], ...] = ()
+
+    @classmethod
+    def of(cls, value: Any) -> Self:
+        """Read what users call an input shape: one shape, a list of shapes or a dictionary; or example tensors.
+
+        Raises:
+            InputError: None is given, or the value is something else.
+        """
+        if value is None:
+            raise InputError("a model needs the shape of its input", given="none", allowed=_ALLOWED)
+        if isinstance(value, Inputs):
+            return cls(value.positional, value.named)
+        if isinstance(value, Mapping):
+            if not value or not all(isinstance(name, str) for name in value):
+                raise InputError("inputs by name are a dictionary of names and shapes", given=repr(value)[:100])
+            return cls(named=tuple((name, Input.of(item)) for name, item in value.items()))
+        if isinstance(value, list | tuple) and value and not all(isinstance(item, Integral) for item in value):
+            if any(isinstance(item, int | float | str) for item in value):
+                raise InputError("a shape is a list of positive integers", given=repr(value)[:100], allowed=_ALLOWED)
+            return cls(tuple(map(Input.of, value)))
+        return cls((Input.of(value),))
+
+    @property
+    def all(self) -> tuple[Input, ...]:
+        """Every input, whatever it goes by."""
+        return (*self.positional, *(item for _, item in self.named))
+
+    @property
+    def shape(self) -> InputShape:
+        """The shapes in the simplest form that says it all."""
+        if self.named:
+            unnamed = {str(i): item.shape for i, item in enumerate(self.positional)}
+            return {**unnamed, **{name: item.shape for name, item in self.named}}
+        if len(self.positional) == 1:
+            return self.positional[0].shape
+        return tuple(item.shape for item in self.positional)
+
+    def to_json(self) -> list[Any]:
+        """Everything that tells these inputs from others."""
+        return [
+            [[list(item.shape), item.dtype] for item in self.positional],
+            {name: [list(item.shape), item.dtype] for name, item in self.named},
+        ]
+
+
+def parse_shapes(texts: list[str] | None) -> Any:
+    """Read one shape, several, or several by name ("input_ids=8,128").
+
+    Raises:
+        InputError: A text is no shape, or only some have a name.
+    """
+    if not texts:
+        return None
+    named = [text.partition("=") for text in texts if "=" in text]
+    if not named:
+        shapes = [parse_shape(text) for text in texts]
+        return shapes[0] if len(shapes) == 1 else shapes
+    if len(named) < len(texts) or len({name for name, _, _ in named}) < len(named):
+        raise InputError(
+            "inputs go by name or by position", given=" ".join(texts), allowed="each name once, or no names"
+        )
+    return {name.strip(): parse_shape(text) for name, _, text in named}
+
+
+def parse_shape(text: str) -> tuple[int, ...]:
+    """Read a shape such as "32,3,224,224" or "32x3x224x224".
+
+    Raises:
+        InputError: The text is no list of positive integers.
+    """
+    parts = re.split(r"\s*[,x]\s*", text.strip(" ()[]"))
+    if not all(re.fullmatch(r"\d+", part) for part in parts) or any(int(part) < 1 for part in parts):
+        raise InputError("a shape is a list of positive integers", given=repr(text), allowed="such as 32,3,224,224")
+    return tuple(map(int, parts))
+
+
+def shape_to_json(shape: InputShape | None) -> Any:
+    """A list of integers, a list of such lists, or an object of them."""
+    if shape is None:
+        return None
+    if isinstance(shape, Mapping):
+        return {name: list(item) for name, item in shape.items()}
+    return [item if isinstance(item, int) else list(item) for item in shape]
+
+
+def shape_from_json(value: Any) -> InputShape | None:
+    """Read what `shape_to_json` wrote.
+
+    Raises:
+        InputError: It is something else.
+    """
+    return None if value is None else Inputs.of(value).shape
+
+
+def shape_text(shape: InputShape | None) -> str:
+    """Such as "32 x 3 x 224 x 224", or "input_ids 8 x 128, attention_mask 8 x 128"."""
+    if shape is None:
+        return ""
+    if isinstance(shape, Mapping):
+        return ", ".join(f"{name} {_one(item)}" for name, item in shape.items())
+    inputs = Inputs.of(shape)
+    return ", ".join(_one(item.shape) for item in inputs.positional)
+
+
+def titled(name: str, shape: InputShape | None) -> str:
+    """A network's name and shapes as a heading begins: a list of operations has a name alone."""
+    return f"{name} {shape_text(shape)}".rstrip()
+
+
+def _one(shape: Iterable[int]) -> str:
+    return " x ".join(map(str, shape))

@@ -1,0 +1,350 @@
+"""Network: what a model consists of, operations with their counts and module paths, and what was left out."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Integral
+from pathlib import Path
+from typing import Any, Self
+
+from ..errors import InputError
+from ..notebook import document, notes, table
+from ..units import si
+from .inputs import InputShape, shape_from_json, shape_to_json, titled
+from .operation import Operation, operation_text, real_precision
+from .operation_list import OperationList
+
+_SHOWN = 10  # Of its operations, in a notebook.
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operation of a network.
+
+    Args:
+        operation: What runs.
+        count: How often, in all.
+        module_paths: In which modules.
+        module_counts: How often in each; left out where it is once each, or not known.
+    """
+
+    operation: Operation
+    count: int = 1
+    module_paths: tuple[str, ...] = ()
+    module_counts: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        if type(self.count) is not int or self.count < 1:
+            if isinstance(self.count, bool) or not isinstance(self.count, Integral) or self.count < 1:
+                raise InputError("a count is a positive integer", given=repr(self.count))
+            object.__setattr__(self, "count", int(self.count))  # (numpy has integers of its own)
+        if self.module_counts and (
+            len(self.module_counts) != len(self.module_paths) or sum(self.module_counts) != self.count
+        ):
+            raise InputError("the counts of the modules do not add up", given=repr(self.module_counts))
+
+    @classmethod
+    def at(cls, operation: Operation, paths: Sequence[str]) -> Self:
+        """An operation with the path of every single call."""
+        counts = Counter(paths)
+        repeated = max(counts.values(), default=1) > 1
+        return cls(operation, len(paths), tuple(counts), tuple(counts.values()) if repeated else ())
+
+    @property
+    def by_module(self) -> Mapping[str, int]:
+        """Module path -> calls there. Where that is not known, all are in the innermost module around them."""
+        if self.module_counts:
+            return dict(zip(self.module_paths, self.module_counts, strict=True))
+        if len(self.module_paths) == self.count:
+            return dict.fromkeys(self.module_paths, 1)
+        levels = zip(*(path.split(".") for path in self.module_paths), strict=False)
+        common = itertools.takewhile(lambda level: len(set(level)) == 1, levels)
+        return {".".join(level[0] for level in common): self.count}
+
+    def plus(self, other: Entry) -> Entry:
+        """Both entries of one operation as one."""
+        paths = tuple(dict.fromkeys((*self.module_paths, *other.module_paths)))
+        calls = Counter(self.by_module) + Counter(other.by_module)
+        known = calls.keys() == set(paths) and max(calls.values()) > 1
+        counts = tuple(calls[path] for path in paths) if known else ()
+        return Entry(self.operation, self.count + other.count, paths, counts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as plain lists and dictionaries."""
+        value = {**self.operation.to_json(), "count": self.count, "module_paths": list(self.module_paths)}
+        return {**value, "module_counts": list(self.module_counts)} if self.module_counts else value
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """Read an operation with its count (1 where it is left out) and module paths.
+
+        Raises:
+            InputError: Not such an object, or an operation that cannot be.
+        """
+        if not isinstance(value, Mapping):
+            raise InputError("an operation is an object", given=repr(value)[:200])
+        bare = {name: item for name, item in value.items() if name not in _OF_AN_ENTRY}
+        return cls(
+            Operation.from_json(bare),
+            value.get("count", 1),
+            tuple(value.get("module_paths", ())),
+            tuple(value.get("module_counts", ())),
+        )
+
+
+_OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
+BOOKKEEPING = "bookkeeping on one integer"
+"""Reason for dropping what costs nothing worth a mention: batch norm counts its batches."""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Work that was seen in a model and is no operation of its network."""
+
+    name: str
+    count: int
+    module_paths: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class NetworkDiff:
+    """How one network differs from another; printed, one line per operation.
+
+    Args:
+        names: Of both networks.
+        added: Operations that only the other has, with their counts.
+        removed: Operations that only the one has, with their counts.
+        changed: Operations of both, with the count in the one and in the other.
+        calls: Number of calls of each.
+        flops: Of each; a multiply-add is two.
+    """
+
+    names: tuple[str, str]
+    added: tuple[tuple[Operation, int], ...]
+    removed: tuple[tuple[Operation, int], ...]
+    changed: tuple[tuple[Operation, int, int], ...]
+    calls: tuple[int, int]
+    flops: tuple[int, int]
+
+    @property
+    def flops_difference(self) -> int:
+        """FLOPs that the other network has more."""
+        return self.flops[1] - self.flops[0]
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+    def __str__(self) -> str:
+        sign = "-" if self.flops_difference < 0 else "+"
+        lines = [
+            f"{self.names[0]} -> {self.names[1]}: {self.calls[0]} -> {self.calls[1]} calls, "
+            f"{sign}{si(abs(self.flops_difference), 'FLOP')} ({_ratio(*self.flops)})",
+            *(f"- {count} x {operation}" for operation, count in self.removed),
+            *(f"~ {before} -> {after} x {operation}" for operation, before, after in self.changed),
+            *(f"+ {count} x {operation}" for operation, count in self.added),
+        ]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as plain lists and dictionaries."""
+        return {
+            "names": list(self.names),
+            "added": [{**operation.to_json(), "count": count} for operation, count in self.added],
+            "removed": [{**operation.to_json(), "count": count} for operation, count in self.removed],
+            "changed": [{**op.to_json(), "counts": [before, after]} for op, before, after in self.changed],
+            "calls": list(self.calls),
+            "flops": list(self.flops),
+        }
+
+
+def _ratio(before: int, after: int) -> str:
+    return f"{after / before - 1:+.1%}" if before else "from none"
+
+
+@dataclass(frozen=True)
+class Network:
+    """What a model consists of at one input shape: operations with counts and module paths.
+
+    Args:
+        entries: The unique operations, in order of first use.
+        name: What to call it.
+        input_shape: The shape that it was extracted at: of one input, of several, or by name; None for a list of
+            operations.
+        mode: inference or training; all operations share it.
+        dropped: What the whitelist or the extraction left out.
+    """
+
+    entries: tuple[Entry, ...] = field(repr=False)
+    name: str = "network"
+    input_shape: InputShape | None = None
+    mode: str = "inference"
+    dropped: tuple[Dropped, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.entries:
+            raise InputError("a network needs at least one operation", given=self.name)
+        modes = {entry.operation.mode for entry in self.entries}
+        if modes != {self.mode}:
+            raise InputError(
+                "the operations of a network share its mode", given=", ".join(sorted(modes)), allowed=self.mode
+            )
+
+    @classmethod
+    def of(cls, operations: Iterable[tuple[Operation, int]], *, name: str = "network") -> Self:
+        """A network from pairs of operation and count; equal operations are put together."""
+        counts: dict[Operation, int] = {}
+        for operation, count in operations:
+            counts[operation] = counts.get(operation, 0) + Entry(operation, count).count
+        mode = next(iter(counts)).mode if counts else "inference"
+        return cls(tuple(Entry(operation, count) for operation, count in counts.items()), name=name, mode=mode)
+
+    @classmethod
+    def of_calls(
+        cls,
+        calls: Iterable[tuple[Operation, str]],
+        *,
+        name: str,
+        input_shape: InputShape | None,
+        mode: str,
+        dropped: tuple[Dropped, ...] = (),
+    ) -> Self:
+        """A network from its single calls in their order, each with the path of its module."""
+        paths: dict[Operation, list[str]] = {}
+        for operation, path in calls:
+            paths.setdefault(operation, []).append(path)
+        entries = tuple(Entry.at(operation, where) for operation, where in paths.items())
+        return cls(entries, name=name, input_shape=input_shape, mode=mode, dropped=dropped)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self.entries)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @cached_property
+    def operations(self) -> OperationList:
+        """The unique operations, in the order of the entries."""
+        return OperationList(entry.operation for entry in self.entries)
+
+    @property
+    def calls(self) -> int:
+        """Number of operator calls, repeats counted."""
+        return sum(entry.count for entry in self.entries)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs of all operations; a multiply-add is two."""
+        return sum(entry.count * entry.operation.flops for entry in self.entries)
+
+    def replace(self, *, mode: str, precision: str | None = None) -> Network:
+        """The same network in another mode, and in another precision where one is asked for."""
+        entries: dict[Operation, Entry] = {}
+        for entry in self.entries:
+            real = None if precision is None else real_precision(entry.operation.kind, precision)
+            operation = entry.operation.replace(mode=mode, precision=real)
+            changed = replace(entry, operation=operation)
+            entries[operation] = entries[operation].plus(changed) if operation in entries else changed
+        return Network(
+            tuple(entries.values()), name=self.name, input_shape=self.input_shape, mode=mode, dropped=self.dropped
+        )
+
+    def diff(self, other: Network) -> NetworkDiff:
+        """What another network has more, less, or another number of than this one."""
+        before, after = ({e.operation: e.count for e in network} for network in (self, other))
+        return NetworkDiff(
+            names=(self.name, other.name),
+            added=tuple((op, n) for op, n in after.items() if op not in before),
+            removed=tuple((op, n) for op, n in before.items() if op not in after),
+            changed=tuple((op, n, after[op]) for op, n in before.items() if after.get(op, n) != n),
+            calls=(self.calls, other.calls),
+            flops=(self.flops, other.flops),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{titled(self.name, self.input_shape)}, {self.mode}: {len(self)} operations, "
+            f"{self.calls} calls, {si(self.flops, 'FLOP')}"
+        )
+
+    def _repr_html_(self) -> str:
+        entries = sorted(self.entries, key=lambda entry: -entry.count * entry.operation.flops)
+        rows = [
+            [operation_text(e.operation), str(e.count), si(e.count * e.operation.flops, "FLOP")]
+            for e in entries[:_SHOWN]
+        ]
+        told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
+        told += [f"left out: {d.count} x {d.name}" for d in self.dropped if d.reason != BOOKKEEPING]
+        return document(
+            str(self),
+            table(["operation", "calls", "work"], rows, frozenset({1, 2})),
+            notes(told),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The network as plain lists and dictionaries."""
+        return {
+            "name": self.name,
+            "input_shape": shape_to_json(self.input_shape),
+            "mode": self.mode,
+            "operations": [entry.to_json() for entry in self.entries],
+            "dropped": [
+                {"name": d.name, "count": d.count, "module_paths": list(d.module_paths), "reason": d.reason}
+                for d in self.dropped
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: object, *, name: str = "network") -> Self:
+        """Read what `to_json` wrote, or a bare list of operations with counts.
+
+        Raises:
+            InputError: The value is no network, or holds an operation that cannot be; says which.
+        """
+        if isinstance(value, list):
+            value = {"operations": value}
+        if not isinstance(value, Mapping) or not isinstance(value.get("operations"), list):
+            raise InputError("a network is a list of operations, or an object with a list under 'operations'")
+        entries = []
+        for position, item in enumerate(value["operations"]):
+            try:
+                entries.append(Entry.from_json(item))
+            except InputError as error:
+                raise InputError(
+                    f"operation {position + 1} of {name}: {error.what}",
+                    given=error.given,
+                    allowed=error.allowed,
+                    hint=error.hint,
+                ) from error
+        return cls(
+            tuple(entries),
+            name=value.get("name", name),
+            input_shape=shape_from_json(value.get("input_shape")),
+            mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
+            dropped=tuple(
+                Dropped(d["name"], d["count"], tuple(d["module_paths"]), d["reason"]) for d in value.get("dropped", ())
+            ),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write the network as JSON."""
+        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a network from a JSON file.
+
+        Raises:
+            InputError: The file cannot be read or holds no network.
+        """
+        path = Path(path)
+        try:
+            value = json.loads(path.read_text())
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError("this network file cannot be read", given=str(path), hint=str(error)) from error
+        return cls.from_json(value, name=path.stem)

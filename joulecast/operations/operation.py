@@ -1,0 +1,357 @@
+"""Operation: one operator call as a frozen, hashable value; what everything else is about. No torch in here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from numbers import Integral
+from typing import Any, Literal, get_args
+
+from ..errors import InputError, unknown_name
+from .kinds import KINDS, REQUIRED, Kind, Traffic
+from .rules import Shape, Shapes, size
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+RequestedPrecision = Literal["default", "fp32", "tf32", "fp16", "bf16"]
+Mode = Literal["inference", "training"]
+
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+MODES: tuple[str, ...] = get_args(Mode)
+ELEMENT_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
+_to_text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # (json.dumps makes one for every call)
+_INDEX_BYTES = 8  # PyTorch's embeddings take int64 indices.
+
+
+def real_precision(kind: str, requested: str) -> Precision:
+    """The precision that an operation of this kind runs in when a model asks for `requested`.
+
+    "default" is what PyTorch does with fp32 tensors unless told otherwise: convolutions may use TF32 (on a GPU
+    that has it), matrix products do not. TF32 concerns only what runs on tensor cores.
+
+    Raises:
+        UnknownNameError: No such kind or precision.
+    """
+    if kind not in KINDS:
+        raise unknown_name("operation kind", kind, KINDS)
+    row = KINDS[kind]
+    match requested:
+        case "default":
+            return "tf32" if row.family == "convolution" else "fp32"
+        case "tf32":
+            return "tf32" if row.tensor_cores else "fp32"
+        case "fp32" | "fp16" | "bf16":
+            return requested
+        case _:
+            raise unknown_name("precision", requested, get_args(RequestedPrecision))
+
+
+def normalized_shape(shape: object) -> Shape:
+    """A shape as a tuple of positive integers.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if not isinstance(shape, list | tuple):
+        raise InputError("a shape is a list of positive integers", given=repr(shape))
+    if all(type(n) is int and n > 0 for n in shape):
+        return tuple(shape)
+    for n in shape:  # (numpy has integers of its own)
+        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
+            raise InputError("a shape is a list of positive integers", given=repr(shape))
+    return tuple(map(int, shape))
+
+
+def _plain_value(value: Any) -> Any:
+    """An attribute as something hashable: lists become tuples.
+
+    Raises:
+        InputError: It is neither a number, a text, a truth value, None, nor a list of those.
+    """
+    if isinstance(value, list | tuple):
+        return tuple(_plain_value(item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    raise InputError("an attribute is a number, a text, a truth value, or a list of those", given=repr(value)[:100])
+
+
+def _one_spelling(name: str, value: Any) -> Any:
+    """A kernel of (3, 3) is a kernel of 3; lists of dimensions and normalized shapes stay what they are."""
+    if name == "normalized_shape" and isinstance(value, int):
+        return (value,)
+    if name in ("normalized_shape", "dim") or not isinstance(value, tuple) or len(set(value)) != 1:
+        return value
+    return value[0]
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Operation:
+    """One operator call: kind, attributes, input shapes, precision and mode.
+
+    Attributes that are left out take the kind's defaults, so two spellings of one operation are equal.
+    Hashable; `digest` is the same on every machine and in every version of Python.
+
+    Args:
+        kind: A key of `joulecast.operations.kinds.KINDS`, such as "conv2d" or "linear".
+        input_shapes: Shapes of the input tensors (parameters not among them).
+        attributes: What the kind's row names, such as out_channels and kernel_size.
+        precision: The precision that the operation really runs in.
+        mode: "inference" is the forward; "training" is forward and backward.
+
+    Raises:
+        UnknownNameError: kind, precision or mode does not exist.
+        InputError: A shape or an attribute does not fit the kind.
+
+    Example:
+        >>> op = Operation("linear", [(32, 128)], {"out_features": 64})
+        >>> op.output_shape, op.flops
+        ((32, 64), 524288)
+    """
+
+    kind: str
+    input_shapes: Shapes
+    attributes: Mapping[str, Any]
+    precision: Precision
+    mode: Mode
+
+    def __init__(
+        self,
+        kind: str,
+        input_shapes: Iterable[Sequence[int]],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        precision: str = "fp32",
+        mode: str = "inference",
+    ) -> None:
+        if kind not in KINDS:
+            raise unknown_name("operation kind", kind, KINDS)
+        if precision not in PRECISIONS:
+            raise unknown_name("precision of an operation", precision, PRECISIONS)
+        if mode not in MODES:
+            raise unknown_name("mode", mode, MODES)
+        row = KINDS[kind]
+        shapes = tuple(normalized_shape(shape) for shape in input_shapes)
+        least, most = row.inputs
+        if not least <= len(shapes) <= most:
+            allowed = str(least) if least == most else f"{least} to {most}"
+            raise InputError(f"a {kind} takes another number of inputs", given=len(shapes), allowed=allowed)
+        full = _full_attributes(kind, row, shapes, attributes or {})
+        for name, value in (
+            ("kind", kind),
+            ("input_shapes", shapes),
+            ("attributes", full),
+            ("precision", precision),
+            ("mode", mode),
+        ):
+            object.__setattr__(self, name, value)
+        # Shapes that do not fit are refused here, not where a number is first asked for.
+        _ = self.output_shape, self.parameters
+
+    @property
+    def row(self) -> Kind:
+        """The row of the table of kinds."""
+        return KINDS[self.kind]
+
+    @cached_property
+    def output_shape(self) -> Shape:
+        """Shape of the output tensor."""
+        try:
+            shape = self.row.output(self.input_shapes, self.attributes)
+        except (TypeError, IndexError, ZeroDivisionError) as error:
+            raise InputError(f"these inputs and attributes do not make a {self.kind}", given=repr(self)) from error
+        try:
+            return normalized_shape(shape)
+        except InputError as error:
+            raise InputError(
+                f"these inputs and attributes do not make a {self.kind}",
+                given=repr(self),
+                allowed="what has an output of positive sizes",
+                hint=f"the output would be {shape!r}",
+            ) from error
+
+    @cached_property
+    def parameters(self) -> int:
+        """Number of parameter elements."""
+        return self.row.parameters(self.input_shapes, self.attributes)
+
+    @cached_property
+    def forward_flops(self) -> int:
+        """FLOPs of the forward; a multiply-add is two."""
+        return self.row.flops(self.input_shapes, self.attributes, self.output_shape)
+
+    @property
+    def flops(self) -> int:
+        """FLOPs in this mode: forward, or forward and backward."""
+        if self.is_identity:
+            return 0
+        if self.mode == "training":
+            return round(self.forward_flops * (1 + self.row.backward_flops))
+        return self.forward_flops
+
+    @cached_property
+    def bytes_read(self) -> int:
+        """Bytes that the operation must read from memory in this mode."""
+        if self.mode == "training":
+            return self._bytes(self.row.training_reads, self.row.broadcast_reads)
+        return self._bytes(self.row.reads)
+
+    @cached_property
+    def bytes_written(self) -> int:
+        """Bytes that the operation must write to memory in this mode."""
+        if self.mode == "training":
+            return self._bytes(self.row.training_writes, self.row.broadcast_writes)
+        return self._bytes(self.row.writes)
+
+    def _bytes(self, traffic: Traffic, broadcast_passes: float = 0.0) -> int:
+        if self.is_identity:
+            return 0
+        element = ELEMENT_BYTES[self.precision]
+        input_element = _INDEX_BYTES if self.kind == "embedding" else element
+        return round(
+            traffic.inputs * input_element * self.input_size
+            + (traffic.output + broadcast_passes * self._broadcasts) * element * size(self.output_shape)
+            + traffic.parameters * element * self.parameters
+        )
+
+    @property
+    def _broadcasts(self) -> bool:
+        return any(shape != self.output_shape for shape in self.input_shapes)
+
+    @cached_property
+    def input_size(self) -> int:
+        """Number of elements of all inputs together."""
+        return sum(map(size, self.input_shapes))
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether nothing at all runs: dropout in inference, or with a probability of zero."""
+        return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """Everything that makes two operations the same."""
+        return (self.kind, self.input_shapes, tuple(sorted(self.attributes.items())), self.precision, self.mode)
+
+    @cached_property
+    def digest(self) -> str:
+        """Sixteen hexadecimal digits that stay the same across machines and runs."""
+        text = _to_text(self.to_json())
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.key)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self.key == other.key if isinstance(other, Operation) else NotImplemented
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Strings hash differently in every process, so the cached hash must not travel.
+        return Operation.from_json, (self.to_json(),)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(str(list(shape)) for shape in self.input_shapes)
+        attributes = "".join(f", {name}={value}" for name, value in self.attributes.items())
+        return f"{self.kind}({shapes}{attributes}, {self.precision}, {self.mode})"
+
+    def replace(self, *, precision: str | None = None, mode: str | None = None) -> Operation:
+        """The same operation in another precision or mode."""
+        return Operation(
+            self.kind,
+            self.input_shapes,
+            self.attributes,
+            precision=precision or self.precision,
+            mode=mode or self.mode,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The operation as plain lists and dictionaries; defaults are written out."""
+        return {
+            "kind": self.kind,
+            "input_shapes": [list(shape) for shape in self.input_shapes],
+            "attributes": {
+                name: list(value) if isinstance(value, tuple) else value
+                for name, value in sorted(self.attributes.items())
+            },
+            "precision": self.precision,
+            "mode": self.mode,
+        }
+
+    @classmethod
+    def from_json(cls, value: object) -> Operation:
+        """Read what `to_json` wrote. Other keys than its own (such as count) are refused.
+
+        Raises:
+            InputError: Not such a dictionary, or an operation that cannot be.
+        """
+        if not isinstance(value, Mapping) or not {"kind", "input_shapes"} <= value.keys():
+            raise InputError("an operation is an object with kind and input_shapes", given=repr(value)[:200])
+        extra = value.keys() - {"kind", "input_shapes", "attributes", "precision", "mode"}
+        if extra:
+            raise InputError("an operation has no such keys", given=", ".join(sorted(extra)))
+        shapes, attributes = value["input_shapes"], value.get("attributes")
+        if not isinstance(shapes, list | tuple) or not isinstance(attributes, Mapping | None):
+            raise InputError("input_shapes is a list of shapes and attributes an object", given=repr(value)[:200])
+        return cls(
+            value["kind"],
+            shapes,
+            attributes,
+            precision=value.get("precision", "fp32"),
+            mode=value.get("mode", "inference"),
+        )
+
+
+def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = given.keys() - row.attributes.keys()
+    if unknown:
+        raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
+    missing = [name for name, default in row.attributes.items() if default is REQUIRED and name not in given]
+    if missing:
+        raise InputError(
+            f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
+        )
+    full = {}
+    for name, default in row.attributes.items():
+        value = given[name] if name in given else default(shapes) if callable(default) else default
+        full[name] = _one_spelling(name, _plain_value(value))
+    return full
+
+
+def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
+    """Operations as a list, or an error that says what else was given.
+
+    Raises:
+        InputError: Something else is given, or among them.
+    """
+    listed = list(operations) if isinstance(operations, Iterable) and not isinstance(operations, str) else [operations]
+    others = [each for each in listed if not isinstance(each, Operation)]
+    if others or isinstance(operations, Operation):
+        raise InputError(
+            "operations are a list of joulecast.Operation",
+            given=repr((others or listed)[0])[:200],
+            allowed='such as [Operation("relu", [(32, 64, 56, 56)])]',
+            hint="Operation.from_json(...) makes one of a dictionary",
+        )
+    return listed
+
+
+def operation_text(operation: Operation) -> str:
+    """Short, but enough to tell the operations of a network apart."""
+    shapes = ["x".join(map(str, shape)) for shape in operation.input_shapes]
+    out = "x".join(map(str, operation.output_shape))
+    names: dict[str, Any] = {"kernel_size": "k", "stride": "s", "groups": "g"}
+    details = " ".join(
+        f"{short}{operation.attributes[name]}"
+        for name, short in names.items()
+        if name in operation.attributes and operation.attributes[name] not in (1, None)
+    )
+    inputs = f"{len(shapes)} inputs" if len(shapes) > 3 else ", ".join(shapes)
+    change = out if set(shapes) == {out} else f"{inputs} -> {out}"
+    return f"{operation.kind} {change}" + (f" {details}" if details else "") + f" {operation.precision}"

@@ -1,0 +1,300 @@
+"""Shape, FLOP and parameter rules of the operation kinds: pure functions that the table of kinds puts together.
+
+Each takes the input shapes and the attributes of an operation (with defaults filled in), FLOP rules the output
+shape, too. Shape rules raise InputError where inputs and attributes do not fit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ..errors import InputError
+
+Shape = tuple[int, ...]
+Shapes = tuple[Shape, ...]
+Attributes = Mapping[str, Any]
+
+
+def size(shape: Shape) -> int:
+    """Number of elements of a tensor of this shape."""
+    return math.prod(shape)
+
+
+def _tuple(value: Any, length: int) -> tuple[int, ...]:
+    """An attribute such as kernel_size as one integer per spatial dimension."""
+    result = (value,) * length if isinstance(value, int) else tuple(value)
+    if len(result) != length:
+        raise InputError(f"an attribute needs {length} values, one per spatial dimension", given=value)
+    return result
+
+
+def same(shapes: Shapes, attributes: Attributes) -> Shape:
+    """The output has the shape of the first input."""
+    return shapes[0]
+
+
+def broadcast(*shapes: Shape) -> Shape:
+    """The shape that tensors of these shapes broadcast to.
+
+    Raises:
+        InputError: They do not broadcast.
+    """
+    rank = max(len(shape) for shape in shapes)
+    result = []
+    for sizes in zip(*((1,) * (rank - len(shape)) + shape for shape in shapes), strict=True):
+        wide = {n for n in sizes if n != 1}
+        if len(wide) > 1:
+            raise InputError("these shapes do not broadcast", given=", ".join(map(str, shapes)))
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def broadcast_inputs(shapes: Shapes, attributes: Attributes) -> Shape:
+    """The output has the shape that the inputs broadcast to."""
+    return broadcast(*shapes)
+
+
+def per_output_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
+    """So many FLOPs for each element of the output."""
+    return lambda shapes, attributes, output: count * size(output)
+
+
+def per_input_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
+    """So many FLOPs for each element of the first input."""
+    return lambda shapes, attributes, output: count * size(shapes[0])
+
+
+def _check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
+    if len(shape) != dimensions + 2:
+        raise InputError(
+            f"the input needs {dimensions + 2} dimensions: batch, channels, {dimensions} spatial", given=shape
+        )
+    if shape[1] % divisor:
+        raise InputError(
+            "the input channels do not divide into the groups", given=f"{shape[1]} channels, {divisor} groups"
+        )
+
+
+def _window_output(
+    sizes: Shape, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil_mode: bool = False
+) -> Shape:
+    result = []
+    for n, k, s, p, d in zip(sizes, kernel, stride, padding, dilation, strict=True):
+        span = n + 2 * p - d * (k - 1) - 1
+        if span < 0:
+            raise InputError(
+                "the kernel is larger than the padded input", given=f"input {sizes}, kernel {kernel}, padding {padding}"
+            )
+        steps = -(-span // s) if ceil_mode else span // s
+        # A window that starts in the right padding is dropped, as PyTorch does.
+        if ceil_mode and steps * s >= n + p:
+            steps -= 1
+        result.append(steps + 1)
+    return tuple(result)
+
+
+def conv_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
+    """Shape rule of a convolution over so many spatial dimensions."""
+
+    def output(shapes: Shapes, attributes: Attributes) -> Shape:
+        _check_channels(shapes[0], dimensions, attributes["groups"])
+        if attributes["out_channels"] % attributes["groups"]:
+            raise InputError(
+                "the output channels do not divide into the groups",
+                given=f"{attributes['out_channels']} channels, {attributes['groups']} groups",
+            )
+        kernel = _tuple(attributes["kernel_size"], dimensions)
+        dilation = _tuple(attributes["dilation"], dimensions)
+        sizes = shapes[0][2:]
+        padding = attributes["padding"]
+        if padding == "same":
+            # PyTorch allows "same" with stride 1 only.
+            return (shapes[0][0], attributes["out_channels"], *sizes)
+        spatial = _window_output(
+            sizes,
+            kernel,
+            _tuple(attributes["stride"], dimensions),
+            _tuple(0 if padding == "valid" else padding, dimensions),
+            dilation,
+        )
+        return (shapes[0][0], attributes["out_channels"], *spatial)
+
+    return output
+
+
+def conv_transpose_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
+    """Shape rule of a transposed convolution over so many spatial dimensions."""
+
+    def output(shapes: Shapes, attributes: Attributes) -> Shape:
+        _check_channels(shapes[0], dimensions, attributes["groups"])
+        spatial = tuple(
+            (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
+            for n, k, s, p, d, extra in zip(
+                shapes[0][2:],
+                *(
+                    _tuple(attributes[name], dimensions)
+                    for name in ("kernel_size", "stride", "padding", "dilation", "output_padding")
+                ),
+                strict=True,
+            )
+        )
+        return (shapes[0][0], attributes["out_channels"], *spatial)
+
+    return output
+
+
+def _conv_weights(shapes: Shapes, attributes: Attributes) -> int:
+    kernel = math.prod(_tuple(attributes["kernel_size"], len(shapes[0]) - 2))
+    channels: int = attributes["out_channels"] * shapes[0][1] // attributes["groups"]
+    return channels * kernel
+
+
+def conv_parameters(shapes: Shapes, attributes: Attributes) -> int:
+    """Weights and bias of a convolution, transposed or not."""
+    bias: int = attributes["out_channels"] if attributes["bias"] else 0
+    return _conv_weights(shapes, attributes) + bias
+
+
+def conv_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
+    """A multiply-add per weight and output position."""
+    return 2 * output[0] * math.prod(output[2:]) * _conv_weights(shapes, attributes)
+
+
+def conv_transpose_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
+    """A multiply-add per weight and input position."""
+    return 2 * output[0] * math.prod(shapes[0][2:]) * _conv_weights(shapes, attributes)
+
+
+def linear_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """The last dimension becomes out_features."""
+    if not shapes[0]:
+        raise InputError("a linear operation needs an input of at least one dimension", given=shapes[0])
+    return (*shapes[0][:-1], attributes["out_features"])
+
+
+def linear_parameters(shapes: Shapes, attributes: Attributes) -> int:
+    """Weights and bias of a linear layer."""
+    features: int = attributes["out_features"]
+    return features * (shapes[0][-1] + (1 if attributes["bias"] else 0))
+
+
+def linear_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
+    """A multiply-add per input element and output feature."""
+    features: int = attributes["out_features"]
+    return 2 * size(shapes[0]) * features
+
+
+def matmul_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """[..., M, K] x [..., K, N] gives [..., M, N]."""
+    a, b = shapes
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
+        raise InputError(
+            "the inner dimensions of a matrix product differ",
+            given=f"{a} and {b}",
+            allowed="[..., M, K] and [..., K, N]",
+        )
+    return (*broadcast(a[:-2], b[:-2]), a[-2], b[-1])
+
+
+def matmul_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
+    """A multiply-add per output element and step of the reduction."""
+    return 2 * size(output) * shapes[0][-1]
+
+
+def attention_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """One value vector per query."""
+    q, k, v = shapes
+    if min(map(len, shapes)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
+        raise InputError(
+            "query, key and value do not fit", given=f"{q}, {k}, {v}", allowed="[..., L, E], [..., S, E], [..., S, D]"
+        )
+    return (*q[:-1], v[-1])
+
+
+def attention_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
+    """Scores and their product with the values; causal masking saves nothing here, as in torch."""
+    q, k, v = shapes
+    rows = size(q[:-1])
+    return 2 * rows * k[-2] * (q[-1] + v[-1])
+
+
+def pool_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """Shape rule of a pooling window over two spatial dimensions."""
+    _check_channels(shapes[0], 2, 1)
+    kernel = _tuple(attributes["kernel_size"], 2)
+    stride = kernel if attributes["stride"] is None else _tuple(attributes["stride"], 2)
+    spatial = _window_output(
+        shapes[0][2:],
+        kernel,
+        stride,
+        _tuple(attributes["padding"], 2),
+        _tuple(attributes.get("dilation", 1), 2),
+        attributes["ceil_mode"],
+    )
+    return (*shapes[0][:2], *spatial)
+
+
+def pool_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
+    """One operation per output element and position of the window."""
+    return size(output) * math.prod(_tuple(attributes["kernel_size"], 2))
+
+
+def adaptive_pool_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """Shape rule of pooling to a given size; None keeps a dimension."""
+    _check_channels(shapes[0], 2, 1)
+    wanted = attributes["output_size"]
+    wanted = (wanted, wanted) if wanted is None or isinstance(wanted, int) else wanted
+    spatial = (n if want is None else want for n, want in zip(shapes[0][2:], wanted, strict=True))
+    return (*shapes[0][:2], *spatial)
+
+
+def reduction_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """The dimensions `dim` (all where it is None) become 1, or go."""
+    rank = len(shapes[0])
+    dims = attributes["dim"]
+    dims = tuple(range(rank)) if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
+    if any(not -rank <= dim < rank for dim in dims):
+        raise InputError("a reduced dimension does not exist", given=f"dim={dims} of {shapes[0]}")
+    reduced = {dim % rank for dim in dims}
+    if attributes["keepdim"]:
+        return tuple(1 if i in reduced else n for i, n in enumerate(shapes[0]))
+    return tuple(n for i, n in enumerate(shapes[0]) if i not in reduced)
+
+
+def cat_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """Inputs side by side along `dim`."""
+    first = shapes[0]
+    if not -len(first) <= attributes["dim"] < len(first):
+        raise InputError(
+            "the dimension to concatenate along does not exist", given=f"dim={attributes['dim']} of {first}"
+        )
+    dim = attributes["dim"] % len(first)
+    if any(len(s) != len(first) or s[:dim] + s[dim + 1 :] != first[:dim] + first[dim + 1 :] for s in shapes):
+        raise InputError("shapes to concatenate differ in another dimension", given=", ".join(map(str, shapes)))
+    return (*first[:dim], sum(shape[dim] for shape in shapes), *first[dim + 1 :])
+
+
+def embedding_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """One vector per index."""
+    return (*shapes[0], attributes["embedding_dim"])
+
+
+def channel_parameters(shapes: Shapes, attributes: Attributes) -> int:
+    """A scale and a shift per channel."""
+    if len(shapes[0]) < 2:
+        raise InputError("the input needs a batch and a channel dimension", given=shapes[0])
+    return 2 * shapes[0][1] if attributes["affine"] else 0
+
+
+def row_parameters(tensors: int) -> Callable[[Shapes, Attributes], int]:
+    """So many parameter tensors of normalized_shape."""
+
+    def parameters(shapes: Shapes, attributes: Attributes) -> int:
+        normalized = tuple(attributes["normalized_shape"])
+        if shapes[0][-len(normalized) :] != normalized:
+            raise InputError("normalized_shape is not the end of the input shape", given=f"{normalized} of {shapes[0]}")
+        return tensors * size(normalized) if attributes["affine"] else 0
+
+    return parameters

@@ -1,0 +1,147 @@
+"""A network at many clocks at once: operations are predicted a single time, the clock law does the rest in arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...operations.network import Network
+from ..operation_predictions import OperationPredictions
+from ..physics.baseline import smooth_max
+from ..physics.clock import Work
+from ..physics.energy import static_power_w
+from .composition import Totals
+from .network_predictor import NetworkPredictor
+from .prediction import Prediction
+from .prepared import PreparedNetwork
+
+_MOST_VALUES = 200_000  # Of one array, operations times clocks: 1.6 MB.
+
+
+@dataclass(frozen=True)
+class OverClocks:
+    """Totals of a network at many clocks, one value each.
+
+    Args:
+        predictor: Who says so.
+        network: Of what.
+        operations: Its operations at the default clock.
+        power_limit_w: Power cap.
+        clocks_mhz: Asked for.
+        shared_mhz: What all operations would run at; lower where the power cap bites.
+        held_clocks_mhz: What the GPU holds on average; lower still where single operations cannot keep that up.
+        time_s, energy_j, device_time_s: Per iteration.
+        host_time_s: Per iteration, at any clock.
+    """
+
+    predictor: NetworkPredictor
+    network: Network
+    operations: OperationPredictions
+    power_limit_w: float
+    clocks_mhz: FloatArray
+    shared_mhz: FloatArray
+    held_clocks_mhz: FloatArray
+    time_s: FloatArray
+    energy_j: FloatArray
+    device_time_s: FloatArray
+    host_time_s: float
+
+    @property
+    def missing(self) -> int:
+        """How many operations are not covered, and in no total."""
+        return self.operations.source.count("missing")
+
+    def at(self, place: int) -> Prediction:
+        """The prediction at one of the clocks, without its operations."""
+        totals = Totals(
+            float(self.time_s[place]), float(self.energy_j[place]), float(self.device_time_s[place]), self.host_time_s
+        )
+        summary = self.predictor.summary(
+            self.network,
+            self._operations_at(place),
+            totals,
+            float(self.clocks_mhz[place]),
+            self.power_limit_w,
+            self.predictor.composition,
+        )
+        return replace(summary, held_clock_mhz=float(self.held_clocks_mhz[place]))
+
+    def _operations_at(self, place: int) -> OperationPredictions:
+        """The operations at one of the clocks, as far as networks need them: intervals depend on their shares."""
+        work, held_mhz = self.operations.work, float(self.shared_mhz[place])
+        if work is None or self.operations.spread is None or held_mhz == work.gpu.boost_clock_mhz:
+            return self.operations
+        device_s, dynamic_j = work.at(held_mhz)
+        clocks = np.minimum(held_mhz, work.most_mhz) + np.zeros_like(device_s)
+        return replace(self.operations, device_time_s=device_s, dynamic_energy_j=dynamic_j, held_clock_mhz=clocks)
+
+
+def predict_over_clocks(
+    predictor: NetworkPredictor,
+    network: Network,
+    clocks_mhz: Iterable[float],
+    power_limit_w: float | None = None,
+) -> OverClocks:
+    """What `NetworkPredictor.predict` says at each of some clocks.
+
+    Args:
+        predictor: Of a GPU and mode.
+        network: Operations of that mode.
+        clocks_mhz: At least one.
+        power_limit_w: Power cap; None for the board's default.
+
+    Returns:
+        NaN everywhere if nothing of the network is covered.
+
+    Raises:
+        InputError: Another mode, or a clock or a cap that the GPU cannot hold.
+    """
+    return over_clocks(predictor.prepared(network, power_limit_w), clocks_mhz)
+
+
+def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverClocks:
+    """The same for a network that is prepared; see `predict_over_clocks`.
+
+    Raises:
+        InputError: See `predict_over_clocks`.
+    """
+    predictor, network, cap_w, counts = prepared.predictor, prepared.network, prepared.power_limit_w, prepared.counts
+    clocks = np.array(list(clocks_mhz), dtype=float)
+    for clock in (clocks.min(), clocks.max()):
+        predictor.operations.gpu.checked_clock_mhz(float(clock))
+    predictions = prepared.at_default
+    host_s = float(np.nansum(counts * predictor.host.calls_s(predictions)))
+    if predictions.source.count("missing") == len(network):
+        values = np.full((5, len(clocks)), np.nan)
+    elif predictions.work is None or predictor.composition != "overlap":
+        each = [prepared.at(float(clock)) for clock in clocks]
+        totals = [(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]
+        values = np.column_stack([clocks, totals]).T
+    else:
+        pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
+        work, static = predictions.work, prepared.static
+        parts = [_composed(counts, work, host_s, static, piece, cap_w) for piece in pieces]
+        values = np.concatenate(parts, axis=1)
+    shared, held, time_s, energy_j, device_s = values
+    return OverClocks(predictor, network, predictions, cap_w, clocks, shared, held, time_s, energy_j, device_s, host_s)
+
+
+def _composed(
+    counts: FloatArray, work: Work, host_s: float, static: float, clocks_mhz: FloatArray, cap_w: float
+) -> FloatArray:
+    """Shared and held clock, seconds, joules, device seconds; as `OperationPredictions.together` and `compose` do."""
+    shared_mhz = work.held_together_mhz(counts, clocks_mhz, cap_w, host_s, static)
+    by_operation_s, by_operation_j = work.at(shared_mhz[:, None])
+    device_s, dynamic_j = np.nansum(counts * by_operation_s, axis=1), np.nansum(counts * by_operation_j, axis=1)
+    time_s = smooth_max(device_s, host_s)
+    energy_j = dynamic_j + static * static_power_w(work.gpu, shared_mhz) * time_s
+    held = shared_mhz
+    if np.any(np.asarray(work.most_mhz) < shared_mhz.max()):
+        each_mhz = np.minimum(shared_mhz[:, None], work.most_mhz)
+        held = np.nansum(counts * by_operation_s * each_mhz, axis=1) / np.maximum(device_s, 1e-300)
+    # (rounded, or an average of equal clocks would not be that clock)
+    held = np.where(device_s > 0, np.round(held, 6), clocks_mhz)
+    return np.array([shared_mhz, held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])

@@ -1,0 +1,260 @@
+"""Prediction: the answer to what a network costs on a GPU at a clock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ...csv_tables import table_csv
+from ...errors import InputError
+from ...notebook import Picture
+from ...operations.inputs import InputShape, shape_to_json, titled
+from ...operations.operation import Operation
+from ...units import si
+from ..intervals.network_spread import NetworkSpread
+from ..intervals.power_range import within_range
+from ..operation_predictions import Source
+
+Composition = Literal["overlap", "sum"]
+COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
+Bound = Literal["compute", "memory", "launch"]
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """What one operation of a network costs, all its calls together; None where missing.
+
+    Args:
+        operation: Which.
+        count: Calls per iteration.
+        module_paths: Where in the model.
+        device_time_s: Seconds that the GPU works on it.
+        power_w: Board power while it does. Above the cap where others draw less: the cap holds for the network.
+        energy_j: Joules, with its share of static energy; these sum up to the network's.
+        source: measured, modelled or missing.
+        bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
+            where the host needs longer for a call than the GPU. A network waits for launches only where their sum
+            exceeds the device's.
+    """
+
+    operation: Operation
+    count: int
+    module_paths: tuple[str, ...]
+    device_time_s: float | None
+    power_w: float | None
+    energy_j: float | None
+    source: Source
+    bound_by: Bound
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Low and high of each quantity, for a share `level` of networks like those that were left out."""
+
+    level: float
+    time_s: tuple[float, float]
+    power_w: tuple[float, float]
+    energy_j: tuple[float, float]
+    edp_js: tuple[float, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """The interval as plain lists; quantities in SI units."""
+        return {
+            "level": self.level,
+            "time_s": list(self.time_s),
+            "power_w": list(self.power_w),
+            "energy_j": list(self.energy_j),
+            "edp_js": list(self.edp_js),
+        }
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Time, power and energy of one iteration of a network.
+
+    Args:
+        network: Its name.
+        input_shape: Of one iteration's input; None for a list of operations.
+        mode: inference or training.
+        gpu: Full name.
+        clock_mhz: Graphics clock that was asked for.
+        power_limit_w: Power cap that was asked for.
+        predictor: Which zoo entry answered.
+        composition: "overlap" of host and device, or plain "sum".
+        time_s: Seconds per iteration.
+        energy_j: Joules per iteration.
+        device_time_s, host_time_s: What GPU and host need; the larger decides the time.
+        held_clock_mhz: Graphics clock that the GPU settles at: clock_mhz, or less where it would draw more than its
+            cap; where some operations throttle and others do not, the mean over device time.
+        operations: Each with its share, in the order of the network.
+        spread: What is known of errors on networks like this; None where nothing is.
+        notes: What to keep in mind about this prediction.
+        idle_power_w: What the board draws without any work; 0 where nobody knows.
+    """
+
+    network: str
+    input_shape: InputShape | None
+    mode: str
+    gpu: str
+    clock_mhz: float
+    predictor: str
+    composition: Composition
+    time_s: float
+    energy_j: float
+    device_time_s: float
+    host_time_s: float
+    power_limit_w: float
+    held_clock_mhz: float
+    operations: tuple[OperationCost, ...] = field(repr=False)
+    spread: NetworkSpread | None = field(repr=False, compare=False)
+    notes: tuple[str, ...] = ()
+    idle_power_w: float = 0.0
+
+    def __str__(self) -> str:
+        interval = self.interval() if self.supports(0.9) else None
+        told = []
+        for name, unit in (("time_s", "s"), ("power_w", "W"), ("energy_j", "J")):
+            low_high = getattr(interval, name) if interval else None
+            about = f" ({si(low_high[0], unit)} to {si(low_high[1], unit)})" if low_high else ""
+            told.append(f"{si(getattr(self, name), unit)}{about}")
+        incomplete = f"; INCOMPLETE: {len(self.uncovered)} operations are not covered" if self.uncovered else ""
+        return (
+            f"{titled(self.network, self.input_shape)}, {self.mode}, on {self.gpu} at {self.clock_mhz:g} MHz: "
+            f"{', '.join(told)}; predictor {self.predictor}{incomplete}"
+        )
+
+    @property
+    def power_w(self) -> float:
+        """Mean board power over an iteration."""
+        return self.energy_j / self.time_s
+
+    @property
+    def edp_js(self) -> float:
+        """Energy-delay product."""
+        return self.energy_j * self.time_s
+
+    @property
+    def uncovered(self) -> tuple[OperationCost, ...]:
+        """Operations that the predictor cannot cost; they are not in the totals."""
+        return tuple(cost for cost in self.operations if cost.source == "missing")
+
+    @property
+    def uncovered_flops_share(self) -> float:
+        """Share of the network's FLOPs that is in no total, because nothing covers it."""
+        flops = {True: 0, False: 0}
+        for cost in self.operations:
+            flops[cost.source == "missing"] += cost.count * cost.operation.flops
+        return flops[True] / max(1, sum(flops.values()))
+
+    def interval(self, level: float = 0.9) -> Interval | None:
+        """The conformal interval from networks that were left out in training; None where no errors are known.
+
+        Their errors count in units of their difficulty: what the errors of their operations add up to, which depends
+        on how far those are from what was measured. At another clock or power cap than the one that was measured the
+        interval is wider, and where operations are missing its upper end is higher; `interval_basis` says by what.
+
+        Args:
+            level: Share of such networks that should lie within, above 0 and below 1.
+
+        Raises:
+            InputError: The level is not between 0 and 1, or too high for the number of networks.
+        """
+        if not 0 < level < 1:
+            raise InputError("the level of an interval lies between 0 and 1", given=level)
+        if self.spread is None:
+            return None
+        values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j, "edp": self.edp_js}
+        found = {name: self.spread.around(name, value, level, self.held_clock_mhz) for name, value in values.items()}
+        low_w, high_w = found["power"]
+        low_w, high_w = within_range(low_w, self.power_w, high_w, (self.idle_power_w, self.power_limit_w))
+        return Interval(level, found["time"], (float(low_w), float(high_w)), found["energy"], found["edp"])
+
+    @property
+    def interval_basis(self) -> str:
+        """Which errors the interval rests on; empty where there is none."""
+        return "" if self.spread is None else self.spread.basis
+
+    @property
+    def far_outside(self) -> bool:
+        """Whether much of the device time is in operations that are far from all that were measured."""
+        return self.spread is not None and self.spread.far_outside
+
+    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+        """The prediction as plain lists and dictionaries; quantities in SI units.
+
+        Args:
+            details: Whether to list the operations.
+        """
+        interval = self.interval() if self.supports(0.9) else None
+        value = {
+            "network": self.network,
+            "input_shape": shape_to_json(self.input_shape),
+            "mode": self.mode,
+            "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
+            "held_clock_mhz": self.held_clock_mhz,
+            "power_limit_w": self.power_limit_w,
+            "predictor": self.predictor,
+            "composition": self.composition,
+            "time_s": self.time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+            "edp_js": self.edp_js,
+            "device_time_s": self.device_time_s,
+            "host_time_s": self.host_time_s,
+            "interval": None if interval is None else {**interval.to_json(), "basis": self.interval_basis},
+            "far_outside": self.far_outside,
+            "uncovered": [repr(cost.operation) for cost in self.uncovered],
+            "notes": list(self.notes),
+        }
+        if details:
+            value["operations"] = [
+                {
+                    **cost.operation.to_json(),
+                    "count": cost.count,
+                    "module_paths": list(cost.module_paths),
+                    "device_time_s": cost.device_time_s,
+                    "power_w": cost.power_w,
+                    "energy_j": cost.energy_j,
+                    "source": cost.source,
+                    "bound_by": cost.bound_by,
+                }
+                for cost in self.operations
+            ]
+        return value
+
+    def supports(self, level: float) -> bool:
+        """Whether enough errors are known for an interval of this level."""
+        return self.spread is not None and self.spread.supports(level)
+
+    def _repr_html_(self) -> str:
+        from .prediction_html import html
+
+        return html(self)
+
+    def plot(self) -> Picture:
+        """The operations that cost most energy, as a picture that Jupyter shows and `save` writes."""
+        from .prediction_html import plot
+
+        return plot(self)
+
+    def to_csv(self) -> str:
+        """The operations as CSV, one line each, most energy first."""
+        header = ["kind", "input_shapes", "precision", "count", "device_time_s", "power_w", "energy_j", "source"]
+        header += ["bound_by", "module_paths"]
+        rows = (
+            [
+                cost.operation.kind,
+                " ".join("x".join(map(str, shape)) for shape in cost.operation.input_shapes),
+                cost.operation.precision,
+                cost.count,
+                cost.device_time_s,
+                cost.power_w,
+                cost.energy_j,
+                cost.source,
+                cost.bound_by,
+                " ".join(cost.module_paths),
+            ]
+            for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0))
+        )
+        return table_csv(header, rows)

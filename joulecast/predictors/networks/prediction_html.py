@@ -1,0 +1,83 @@
+"""A prediction as Jupyter shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ...notebook import Bar, Picture, bars, document, notes, short, table
+from ...operations.inputs import titled
+from ...operations.operation import operation_text
+from ...units import si
+
+if TYPE_CHECKING:
+    from .prediction import Interval, OperationCost, Prediction
+
+LEVEL = 0.9
+QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
+_TOP = 10
+_BOUNDS = ("compute", "memory", "launch")
+
+
+def quantity_rows(value: object, interval: Interval | None) -> Iterator[list[str]]:
+    """Time, power, energy and their product, each with its interval."""
+    for title, name, unit in (*QUANTITIES, ("energy-delay product", "edp_js", "Js")):
+        low_high = getattr(interval, name) if interval else None
+        between = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
+        yield [title, si(getattr(value, name), unit), between]
+
+
+def quantity_table(value: object, interval: Interval | None) -> str:
+    """The same as a table."""
+    header = ["per iteration", "predicted", f"{100 * interval.level:.0f} % interval" if interval else ""]
+    return table(header, quantity_rows(value, interval), frozenset({1}))
+
+
+def html(prediction: Prediction) -> str:
+    """Totals with their intervals, the operations that cost most, and the notes."""
+    costs = _costs(prediction)
+    rows = [
+        [
+            operation_text(cost.operation),
+            str(cost.count),
+            si(cost.device_time_s, "s"),
+            si(cost.power_w, "W"),
+            si(cost.energy_j, "J"),
+            f"{100 * (cost.energy_j or 0.0) / prediction.energy_j:.1f} %",
+            cost.bound_by,
+            cost.source,
+        ]
+        for cost in costs[:_TOP]
+    ]
+    header = ["operation", "calls", "device time", "power", "energy", "share", "bound by", "source"]
+    remarks = list(prediction.notes)
+    if len(costs) > _TOP:
+        remarks.insert(0, f"and {len(costs) - _TOP} more operations")
+    if prediction.uncovered:
+        remarks.insert(0, f"incomplete: {len(prediction.uncovered)} operations are not covered, and not in the totals")
+    return document(
+        f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
+        f"{prediction.clock_mhz:g} MHz",
+        quantity_table(prediction, prediction.interval(LEVEL) if prediction.supports(LEVEL) else None),
+        table(header, rows, frozenset({1, 2, 3, 4, 5})),
+        notes(remarks),
+    )
+
+
+def plot(prediction: Prediction) -> Picture:
+    """The operations that cost most energy, in the colour of what bounds them: compute, memory, launch."""
+    items = [
+        Bar(
+            short(operation_text(cost.operation)),
+            cost.energy_j or 0.0,
+            f"{si(cost.energy_j, 'J')}, {cost.bound_by}",
+            colour=_BOUNDS.index(cost.bound_by),
+        )
+        for cost in _costs(prediction)[: 2 * _TOP]
+    ]
+    return Picture(bars(items, f"Energy of the operations of {prediction.network} on {prediction.gpu}"))
+
+
+def _costs(prediction: Prediction) -> list[OperationCost]:
+    known = [cost for cost in prediction.operations if cost.energy_j is not None]
+    return sorted(known, key=lambda cost: -(cost.energy_j or 0.0))

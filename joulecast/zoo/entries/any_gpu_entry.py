@@ -1,0 +1,159 @@
+"""Zoo entries that serve every GPU, in both modes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import ZooError
+from ...hardware import GPU, find_gpu
+from ...operations.operation import MODES, Operation
+from ...predictors.any_gpu.predictor import AnyGpuPredictor
+from ...predictors.contract import Correction
+from ...predictors.intervals.calibration import Calibration
+from ...predictors.intervals.network_calibration import NetworkCalibration
+from ...predictors.networks.composition import HostModel
+from ...predictors.networks.network_predictor import NetworkPredictor
+from ..rendering import markdown
+from .card_values import host_of, name_of
+from .corrections import read_correction, write_correction
+from .files import checked_files, json_bytes, parsed_json, write_files
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
+
+_FILES = ("card.json", "predictor.json")
+_MOST_GOLDEN_GPUS = 64
+
+
+@dataclass(frozen=True)
+class AnyGpuCard:
+    """What a user should know about a predictor for any GPU.
+
+    Args:
+        name: As `predictor=` takes it.
+        predictor: Name of the recipe's predictor.
+        recipe: Its settings.
+        data: What it was trained on: one description per dataset.
+        splits: How the errors below were made.
+        operation_errors: Split ("folds", "gpu left out") -> GPU -> kind and mode -> median and mean error of device
+            time.
+        network_errors: Known ("nothing", "networks" of its chip) -> network -> relative errors of time, energy and
+            power; operations of its chip left out.
+        host: Mode -> see HostModel.
+        log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
+        device_errors: Family -> sorted absolute log errors of device time on chips that were left out, for intervals of
+            operations; "" stands for all families.
+        power_errors: The same of power and energy, of loops that are bound by the GPU; empty where too few chips tell.
+        limits: What it cannot do.
+        created: Date.
+        licence: Of the predictor.
+        provenance: The commit that it was trained at.
+    """
+
+    name: str
+    predictor: str
+    recipe: Mapping[str, Any]
+    data: tuple[Mapping[str, Any], ...]
+    splits: str
+    operation_errors: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]]
+    network_errors: Mapping[str, Mapping[str, Mapping[str, float]]]
+    host: Mapping[str, Mapping[str, Any]]
+    log_errors: Mapping[str, Mapping[str, tuple[float, ...]]]
+    device_errors: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    power_errors: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)
+    limits: tuple[str, ...] = ()
+    created: str = ""
+    licence: str = "Apache-2.0"
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AnyGpuEntry:
+    """A loaded entry, to be used on any GPU."""
+
+    name: str
+    learned: Correction
+    hosts: Mapping[str, HostModel]
+    network_errors: Mapping[str, NetworkCalibration]
+    calibration: Calibration | None
+
+    def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
+        """The predictor of a GPU and mode."""
+        return NetworkPredictor(
+            name=self.name,
+            operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration),
+            host=self.hosts[mode],
+            network_errors=self.network_errors.get(mode),
+            any_gpu=True,
+        )
+
+
+def _golden(learned: Correction, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
+    """A small prediction on each of some GPUs."""
+    found = {}
+    for gpu, operations in golden.items():
+        predictions = AnyGpuPredictor(find_gpu(gpu), operations[0].mode, learned).predict(operations)
+        found[gpu] = {
+            "operations": [operation.to_json() for operation in operations],
+            "device_time_s": predictions.device_time_s.tolist(),
+            "power_w": predictions.power_w.tolist(),
+        }
+    return found
+
+
+def save_any_gpu(
+    folder: str | Path, learned: Correction, card: AnyGpuCard, golden: Mapping[str, list[Operation]]
+) -> Path:
+    """Write the entry; what lay in its place is replaced once the new one is whole.
+
+    Args:
+        folder: Where, such as zoo/any-gpu/boosting.
+        learned: What was just fitted.
+        card: Its card.
+        golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
+    """
+    facts, of_learned = write_correction(learned)
+    files = {
+        "card.json": json_bytes(asdict(card)),
+        "README.md": markdown(asdict(card)).encode(),
+        "predictor.json": json_bytes(facts),
+        **of_learned,
+    }
+    shown = {gpu: operations[:GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
+    return write_files(folder, files, _golden(learned, shown), predictor=facts["predictor"])
+
+
+def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
+    """Load the entry and check it.
+
+    Raises:
+        ZooError: Missing, damaged, changed, of another format, or predicting otherwise than when it was made.
+    """
+    folder = Path(folder)
+    manifest, files = checked_files(folder, _FILES)
+    with refusing_damage(folder):
+        card = parsed_json(files["card.json"], "the card of this zoo entry")
+        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        learned = read_correction(facts, files)
+        hosts = {mode: host_of(card["host"][mode]) for mode in MODES}
+        network_errors = {
+            mode: NetworkCalibration.of_errors(quantities, "networks of chips of which nothing was known")
+            for mode, quantities in card["log_errors"].items()
+            if quantities
+        }
+        device_errors = card.get("device_errors")
+        calibration = (
+            None if not device_errors else Calibration.of_device_errors(device_errors, card.get("power_errors") or {})
+        )
+        golden = manifest["golden"]
+        if len(golden) > _MOST_GOLDEN_GPUS:
+            raise ZooError("a golden prediction is larger than any can be", given=len(golden))
+        again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
+        pairs = [(again[gpu][name], golden[gpu][name]) for gpu in golden for name in ("device_time_s", "power_w")]
+        entry = AnyGpuEntry(name_of(card["name"]), learned, hosts, network_errors, calibration)
+        for gpu, value in golden.items():
+            operations = golden_operations(value["operations"])
+            rehearse(entry.on(find_gpu(gpu), operations[0].mode), operations)
+    require_agreement(folder, manifest, pairs)
+    return entry

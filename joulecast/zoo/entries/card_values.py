@@ -1,0 +1,44 @@
+"""Values of a card that predictions depend on, checked: a card that was made by hand cannot make predicting fail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...errors import ZooError
+from ...predictors.networks.composition import HostModel
+
+_LONGEST_NAME = 200
+_MOST_OFFSET_S = 1.0
+
+
+def name_of(value: Any) -> str:
+    """The name of an entry.
+
+    Raises:
+        ZooError: It is none.
+    """
+    if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
+        raise _damaged("name", value, "a short text")
+    return value
+
+
+def host_of(value: Mapping[str, Any]) -> HostModel:
+    """What the host costs in a network.
+
+    Raises:
+        ZooError, KeyError, TypeError: It is none.
+    """
+    offset = value["offset_s"]
+    if type(offset) not in (int, float) or not abs(offset) <= _MOST_OFFSET_S:
+        raise _damaged("offset_s", offset, f"within {_MOST_OFFSET_S:g} s")
+    return HostModel.from_json(value)
+
+
+def _damaged(what: str, given: object, allowed: str) -> ZooError:
+    return ZooError(
+        f"{what} in the card of this zoo entry is damaged",
+        given=str(given)[:100],
+        allowed=allowed,
+        hint="pull it again",
+    )

@@ -1,0 +1,209 @@
+"""A zoo entry at rest: a folder with a card, a predictor, a manifest and a golden prediction.
+
+Loading runs no code: JSON and arrays only. Every file is compared with its sha256 before it is parsed, and a small
+stored prediction is made again afterwards, so neither a changed byte nor a library that computes otherwise goes
+unnoticed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ...errors import ZooError
+from ...hardware import find_gpu
+from ...operations.operation import Operation
+from ...predictors.intervals.calibration import Calibration
+from ...predictors.intervals.network_calibration import NetworkCalibration
+from ...predictors.networks.network_predictor import NetworkPredictor
+from ...predictors.networks.prediction import COMPOSITIONS
+from ...predictors.physics.baseline import Baseline
+from ...predictors.predictor import INPUT_NAMES, OperationPredictor
+from ...predictors.regressors.serving import own_regressor, regressor_files
+from ..rendering import markdown
+from .card_values import host_of, name_of
+from .files import checked_files, json_bytes, parsed_json, write_files
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
+from .left_out import LEFT_OUT
+
+OPERATIONS = "operations.json"
+"""What a predictor was trained on: which operations, not what was measured of them, for that is the data of others."""
+
+_FILES = ("card.json", "predictor.json")
+
+
+@dataclass(frozen=True)
+class ModelCard:
+    """What a user should know about a predictor.
+
+    Args:
+        name: "gpu/entry", as `predictor=` takes it.
+        gpu, mode: What it predicts for.
+        precisions: Precisions of which all operations are covered, as a user asks for them.
+        predictor: Name of the recipe's predictor.
+        recipe: Its settings.
+        data: Source, licence, sensor and limits of the dataset, and the sha256 of its card.
+        splits: How the errors below were made.
+        operation_errors: Campaign -> summary, from cross-validation.
+        network_errors: Network -> relative errors of time and energy when left out.
+        host: See HostModel.
+        composition: Which composition is the default.
+        coverage: How many cases lay within 90 % intervals that were not made from them, split by split.
+        limits: What it cannot do.
+        created: Date.
+        licence: Of the predictor.
+        kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
+        provenance: The commit that it was trained at.
+    """
+
+    name: str
+    gpu: str
+    mode: str
+    precisions: tuple[str, ...]
+    predictor: str
+    recipe: Mapping[str, Any]
+    data: Mapping[str, Any]
+    splits: str
+    operation_errors: Mapping[str, Mapping[str, float]]
+    network_errors: Mapping[str, Mapping[str, float]]
+    host: Mapping[str, Any]
+    composition: str
+    coverage: tuple[Mapping[str, Any], ...] = ()
+    limits: tuple[str, ...] = ()
+    created: str = ""
+    licence: str = "Apache-2.0"
+    kind_errors: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    provenance: Mapping[str, str] = field(default_factory=dict)
+
+
+def save_entry(
+    folder: str | Path,
+    predictor: OperationPredictor,
+    card: ModelCard,
+    golden: list[Operation],
+    left_out: Mapping[str, Mapping[str, float]],
+    network_errors: NetworkCalibration | None = None,
+    trained_on: Collection[Operation] = (),
+) -> Path:
+    """Write an entry; what lay in its place is replaced once the new one is whole.
+
+    Args:
+        folder: Where, such as zoo/a30/forest-inference.
+        predictor: With regressors that were just fitted.
+        card: Its card.
+        golden: Operations for the golden prediction; the first eight are used.
+        left_out: Errors of single operations in cross-validation, to compare predictors by.
+        network_errors: For intervals of networks.
+        trained_on: Operations of the training data, without their measurements; for explanations.
+    """
+    operations = golden[:GOLDEN_OPERATIONS]
+    predictions = predictor.predict(operations)
+    files = {
+        "card.json": json_bytes(asdict(card)),
+        "README.md": markdown(asdict(card)).encode(),
+        "predictor.json": json_bytes(
+            {
+                **predictor.facts(),
+                "network_errors": None if network_errors is None else network_errors.to_json(),
+            }
+        ),
+        LEFT_OUT: json_bytes(left_out),
+        OPERATIONS: json_bytes([o.to_json() for o in sorted(trained_on, key=lambda o: o.digest)]),
+        **regressor_files("time", predictor.time),
+        **regressor_files("power", predictor.power),
+    }
+    golden_prediction = {
+        "operations": [operation.to_json() for operation in operations],
+        "time_s": predictions.time_s.tolist(),
+        "power_w": predictions.power_w.tolist(),
+    }
+    return write_files(folder, files, golden_prediction, predictor=card.predictor)
+
+
+def load_card(folder: Path) -> dict[str, Any]:
+    """Read the card of an entry, checked against its manifest.
+
+    Raises:
+        ZooError: The entry is damaged.
+    """
+    card = parsed_json(checked_files(folder, {"card.json"})[1]["card.json"], "the card of this zoo entry")
+    if not isinstance(card, dict):
+        raise ZooError("the card of this zoo entry is damaged", given=str(folder), hint="pull it again")
+    return card
+
+
+def load_entry(folder: str | Path) -> NetworkPredictor:
+    """Load an entry and check it.
+
+    Raises:
+        ZooError: Missing, damaged, changed, of another format, or predicting otherwise than when it was made.
+    """
+    folder = Path(folder)
+    manifest, files = checked_files(folder, _FILES)
+    with refusing_damage(folder):
+        card = parsed_json(files["card.json"], "the card of this zoo entry")
+        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        if facts["inputs"] != list(INPUT_NAMES):
+            raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
+        shares = facts.get("process_shares", {"time": 0, "power": 0})
+        # (entries from before it was stored)
+        falloffs = facts.get("process_falloffs", {"time": 2, "power": 2})
+        predictor = OperationPredictor(
+            gpu=find_gpu(facts["gpu"]),
+            mode=facts["mode"],
+            baseline=Baseline.from_json(facts["baseline"]),
+            time=own_regressor(files, "time", shares["time"], falloffs["time"]),
+            power=own_regressor(files, "power", shares["power"], falloffs["power"]),
+            measured=frozenset(facts["measured"]),
+            transferred=tuple(facts["transferred"]),
+            calibration=None if facts.get("calibration") is None else Calibration.from_json(facts["calibration"]),
+        )
+        composition = card["composition"]
+        if composition not in COMPOSITIONS:
+            raise ZooError("the card of this zoo entry names an unknown composition", given=composition)
+        network_predictor = NetworkPredictor(
+            name=name_of(card["name"]),
+            operations=predictor,
+            host=host_of(card["host"]),
+            composition=composition,
+            network_errors=None
+            if facts.get("network_errors") is None
+            else NetworkCalibration.from_json(facts["network_errors"]),
+        )
+        golden = manifest["golden"]
+        operations = golden_operations(golden["operations"])
+        again = predictor.predict(operations)
+        rehearse(network_predictor, operations)
+        pairs = [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])]
+    require_agreement(folder, manifest, pairs)
+    return network_predictor
+
+
+@dataclass(frozen=True)
+class Background:
+    """What explains a predictor's predictions beside itself.
+
+    Args:
+        operations: That it was trained on; empty where they are not stored.
+        native: "time" and "power" -> boosted trees as XGBoost stores them; empty for others.
+    """
+
+    operations: tuple[Operation, ...]
+    native: Mapping[str, bytes]
+
+
+def load_background(folder: Path) -> Background:
+    """Read what explains the predictions of an entry.
+
+    Raises:
+        ZooError: The entry is damaged.
+    """
+    _, files = checked_files(folder, _FILES)
+    with refusing_damage(folder):
+        stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []
+        operations = tuple(Operation.from_json(value) for value in stored)
+        names = ("time", "power")
+        whole = all(f"{name}.ubj" in files for name in names)
+        return Background(operations, {name: files[f"{name}.ubj"] for name in names} if whole else {})

@@ -1,0 +1,292 @@
+"""Files of a zoo entry: written whole or not at all, and each compared with its sha256 before it is parsed.
+
+A folder is not trusted. What its manifest says is true of an honest entry only, so limits hold whatever it says: number
+and sizes of files, sizes of what they unpack to, names, and that they are plain files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ...errors import ZooError
+
+FORMAT_VERSION = 2
+"""2: trees as arrays, deflated, and the manifest names the predictor. 1: trees as ONNX."""
+READABLE_FORMATS = (1, 2)
+MANIFEST = "manifest.json"
+
+PACKED_SUFFIX = ".z"
+_PACKED = (".safetensors", ".onnx", ".ubj", "left_out.json", "operations.json")  # Files that deflate well.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+# Several times what any entry needs.
+_MOST_FILES = 64
+_MOST_FILE_BYTES = 64 << 20
+_MOST_ENTRY_BYTES = 128 << 20
+_MOST_UNPACKED_BYTES = 128 << 20
+_MOST_JSON_BYTES = 8 << 20
+
+_NEXT = "restore it, or pull it again"
+
+
+def sha256_of(data: bytes) -> str:
+    """Hexadecimal digest of some bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def json_bytes(value: object) -> bytes:
+    """A value as JSON that is the same every time."""
+    return (json.dumps(value, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def parsed_json(data: bytes, what: str) -> Any:
+    """Parse JSON that may come from anywhere.
+
+    Raises:
+        ZooError: It is none, too large, nested too deeply, or has numbers that are none.
+    """
+    if len(data) > _MOST_JSON_BYTES:
+        raise ZooError(f"{what} is larger than any can be", given=len(data), allowed=f"{_MOST_JSON_BYTES} bytes")
+    try:
+        return json.loads(data, parse_constant=_refuse, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise ZooError(f"{what} is damaged: no JSON that can be", given=str(error)[:100], hint=_NEXT) from error
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if value in (float("inf"), float("-inf")):
+        raise ValueError(f"{text[:20]} is too large")
+    return value
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what a predictor was made with."""
+    found = {}
+    for name in (
+        "joulecast",
+        "numpy",
+        "scikit-learn",
+        "skl2onnx",
+        "xgboost-cpu",
+        "xgboost",
+        "onnxmltools",
+        "onnx",
+        "onnxruntime",
+        "torch",
+    ):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def write_files(
+    folder: str | Path,
+    files: Mapping[str, bytes],
+    golden: Mapping[str, Any],
+    *,
+    predictor: str,
+    libraries: Mapping[str, str] | None = None,
+) -> Path:
+    """Write an entry; what lay in its place is replaced once the new one is whole.
+
+    Args:
+        folder: Where, such as zoo/a30/forest-inference.
+        files: Contents by name; those that deflate well are stored deflated.
+        golden: A small prediction, to be made again when the entry is loaded.
+        predictor: Which loader reads it, see `catalogue.LOADERS`.
+        libraries: Versions that it was made with; None for those that are installed.
+    """
+    stored = {}
+    for name, data in files.items():
+        packed = name.endswith(_PACKED)
+        stored[name + PACKED_SUFFIX * packed] = zlib.compress(data, 9) if packed else data
+    manifest = {
+        "format_version": FORMAT_VERSION,
+        "predictor": predictor,
+        "libraries": libraries or library_versions(),
+        "files": {name: {"sha256": sha256_of(data), "size_bytes": len(data)} for name, data in stored.items()},
+        "golden": golden,
+    }
+    return put_in_place(folder, {**stored, MANIFEST: json_bytes(manifest)})
+
+
+def put_in_place(folder: str | Path, files: Mapping[str, bytes]) -> Path:
+    """Make a folder of these files; what lay in its place is replaced once the new one is whole."""
+    folder = Path(folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        new, old = temporary / "new", temporary / "old"
+        new.mkdir(mode=0o755)
+        for name, data in files.items():
+            (new / name).write_bytes(data)
+        if folder.exists():
+            folder.replace(old)
+        new.replace(folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return folder
+
+
+def read_plain(path: Path, most_bytes: int = _MOST_FILE_BYTES) -> bytes:
+    """The bytes of a plain file; nothing else is opened, so none can hang or lead elsewhere.
+
+    Raises:
+        ZooError: It cannot be read, is a link, a pipe or a device, or is larger than any can be.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise ZooError("a file of this zoo entry is no plain file", given=str(path), hint=_NEXT)
+            data = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ZooError("a file of this zoo entry cannot be read", given=str(path), hint=reason) from error
+    if status.st_size > most_bytes or len(data) > most_bytes:
+        raise ZooError(
+            "a file of this zoo entry is larger than any can be", given=str(path), allowed=f"{most_bytes} bytes"
+        )
+    return data
+
+
+class EntryFiles(Mapping[str, bytes]):
+    """Files of an entry by name, each checked; what is stored deflated is unpacked when it is asked for."""
+
+    def __init__(self, stored: Mapping[str, bytes]) -> None:
+        self._stored = stored
+        self._names = {name.removesuffix(PACKED_SUFFIX): name for name in stored}
+
+    def __getitem__(self, name: str) -> bytes:
+        """The contents of a file.
+
+        Raises:
+            ZooError: It unpacks to more than any file can hold, or cannot be unpacked.
+        """
+        data = self._stored[self._names[name]]
+        return unpacked(data, name) if self._names[name].endswith(PACKED_SUFFIX) else data
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+def unpacked(data: bytes, name: str) -> bytes:
+    """What deflated bytes hold, as long as it is not more than any file can hold.
+
+    Raises:
+        ZooError: More than that, or something else.
+    """
+    inflater = zlib.decompressobj()
+    try:
+        found = inflater.decompress(data, _MOST_UNPACKED_BYTES)
+    except zlib.error as error:
+        raise ZooError("a file of this zoo entry cannot be unpacked", given=name, hint=_NEXT) from error
+    if inflater.unconsumed_tail:
+        raise ZooError("a file of this zoo entry unpacks to more than any can be", given=name)
+    if not inflater.eof or inflater.unused_data:
+        raise ZooError("a file of this zoo entry is cut off, or has something behind its end", given=name, hint=_NEXT)
+    return found
+
+
+def read_manifest(data: bytes, where: str) -> dict[str, Any]:
+    """A manifest whose list of files is what it must be.
+
+    Raises:
+        ZooError: It is damaged, of another format, or names what it must not.
+    """
+    manifest = parsed_json(data, "the manifest of this zoo entry")
+    if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
+        raise ZooError("the manifest of this zoo entry is damaged", given=where, hint=_NEXT)
+    format_version = manifest.get("format_version")
+    if type(format_version) is not int or format_version not in READABLE_FORMATS:
+        newer = type(format_version) is int and format_version > FORMAT_VERSION
+        raise ZooError(
+            "this zoo entry has another format" + (", of a newer joulecast" if newer else ""),
+            given=str(format_version)[:40],
+            allowed=", ".join(map(str, READABLE_FORMATS)),
+            hint="update joulecast" if newer else "pull it again, or train it again",
+        )
+    files = manifest["files"]
+    if len(files) > _MOST_FILES:
+        raise ZooError("a zoo entry has more files than any can have", given=len(files), allowed=_MOST_FILES)
+    for name, fact in files.items():
+        if not _NAME.fullmatch(name) or name == MANIFEST:
+            raise ZooError("the manifest of this zoo entry names a file outside its folder", given=repr(name)[:100])
+        size = fact.get("size_bytes") if isinstance(fact, dict) else None
+        if type(size) is not int or size < 0 or not _SHA256.fullmatch(str(fact.get("sha256"))):
+            raise ZooError("the manifest of this zoo entry is damaged", given=f"{where}, {name}", hint=_NEXT)
+    total = sum(fact["size_bytes"] for fact in files.values())
+    if total > _MOST_ENTRY_BYTES:
+        raise ZooError("a zoo entry is larger than any can be", given=total, allowed=f"{_MOST_ENTRY_BYTES} bytes")
+    return manifest
+
+
+def stored_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest, and all files that it names as they are stored, each as it was when it was written.
+
+    Raises:
+        ZooError: Missing, damaged, changed, or of another format.
+    """
+    manifest = read_manifest(read_plain(folder / MANIFEST, _MOST_JSON_BYTES), str(folder))
+    found = {}
+    for name, fact in manifest["files"].items():
+        found[name] = read_plain(folder / name)
+        if len(found[name]) != fact["size_bytes"] or sha256_of(found[name]) != fact["sha256"]:
+            raise ZooError("a file of this zoo entry was changed", given=str(folder / name), hint=_NEXT)
+    return manifest, found
+
+
+def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any], EntryFiles]:
+    """The manifest, and the files that it names, each as it was when it was written.
+
+    Args:
+        folder: Of the entry.
+        needed: Files without which it is of no use.
+
+    Raises:
+        ZooError: Missing, damaged, changed, or of another format.
+    """
+    manifest, stored = stored_files(folder)
+    files = EntryFiles(stored)
+    missing = set(needed) - set(files)
+    if missing:
+        raise ZooError("this zoo entry is incomplete", given=str(folder), hint=f"missing: {', '.join(sorted(missing))}")
+    return manifest, files
+
+
+def predictor_of(manifest: Mapping[str, Any]) -> str:
+    """Which loader reads an entry; format 1 did not say so."""
+    if manifest["format_version"] == 1:
+        return "forest" if "power.onnx" in manifest["files"] else "boosting"
+    return str(manifest.get("predictor"))[:80]
+
+
+def disagreement(folder: Path, manifest: Mapping[str, Any]) -> ZooError:
+    """The error for an entry whose golden prediction does not come out again."""
+    return ZooError(
+        "this zoo entry predicts otherwise than when it was made",
+        given=str(folder),
+        hint=f"made with {str(manifest.get('libraries'))[:300]}; check onnxruntime, or train it again",
+    )

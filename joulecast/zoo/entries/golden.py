@@ -1,0 +1,89 @@
+"""The golden prediction of an entry: a few operations and what they were predicted to cost when it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError, ZooError
+from ...operations.network import Network
+from ...operations.operation import Operation
+from ...predictors.networks.network_predictor import NetworkPredictor
+from .files import disagreement
+
+GOLDEN_OPERATIONS = 8
+"""How many are stored (per GPU, where there are several)."""
+_MOST_OPERATIONS = 64
+# Sums in fp32 come out otherwise on another processor: those of trees by 1e-6, those of a Gaussian process, whose large
+# terms cancel, by up to 5e-4 (measured against fp64). Another forest differs by far more.
+_TOLERANCE = 2e-3
+
+
+def golden_sample(operations: Collection[Operation]) -> list[Operation]:
+    """Some of the operations that a predictor was trained on, spread evenly over them, to make a golden prediction of.
+
+    The same operations give the same sample, whatever their order.
+    """
+    listed = sorted(operations, key=lambda operation: operation.digest)
+    return listed[:: max(1, len(listed) // GOLDEN_OPERATIONS)]
+
+
+def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
+    """The operations of a golden prediction.
+
+    Raises:
+        ZooError: None, or more than any entry has.
+        InputError: One is none.
+    """
+    if not 0 < len(values) <= _MOST_OPERATIONS:
+        raise ZooError("a golden prediction has a number of operations that cannot be", given=len(values))
+    return [Operation.from_json(value) for value in values]
+
+
+def rehearse(predictor: NetworkPredictor, operations: Sequence[Operation]) -> None:
+    """Predict a network of these operations with its interval, so that what is damaged shows now and not at a user's.
+
+    Raises:
+        ZooError: What comes out are no numbers.
+    """
+    prediction = predictor.predict(Network.of([(operation, 2) for operation in operations]))
+    interval = prediction.interval(0.5)
+    numbers = [prediction.time_s, prediction.energy_j, *(interval.time_s + interval.energy_j if interval else ())]
+    if not all(type(number) in (float, np.float64) and np.isfinite(number) and number >= 0 for number in numbers):
+        raise ZooError("a zoo entry predicts what are no times and energies", given=numbers[:2], hint="pull it again")
+
+
+@contextmanager
+def refusing_damage(folder: Path) -> Iterator[None]:
+    """Whatever content leads to is one error, and numbers beyond all measure are no warning: they disagree later.
+
+    Raises:
+        ZooError: The content is not what it must be.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            yield
+    except ZooError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError) as error:
+        cause = error.what if isinstance(error, InputError) else f"{type(error).__name__}: {error}"
+        raise ZooError("this zoo entry is damaged", given=str(folder), hint=cause[:300]) from error
+
+
+def require_agreement(folder: Path, manifest: Mapping[str, Any], pairs: Sequence[tuple[Any, Any]]) -> None:
+    """Compare what is predicted again with what is stored.
+
+    Raises:
+        ZooError: They differ by more than rounding, or are no numbers.
+    """
+    with refusing_damage(folder):
+        agrees = all(
+            np.shape(again) == np.shape(stored) and np.allclose(again, stored, rtol=_TOLERANCE, atol=0)
+            for again, stored in pairs
+        )
+    if not agrees:
+        raise disagreement(folder, manifest)

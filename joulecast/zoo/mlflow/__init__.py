@@ -1,0 +1,1 @@
+"""MLflow: tracking of trainings, and the registry of models with its champions."""

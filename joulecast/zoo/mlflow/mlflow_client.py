@@ -1,0 +1,153 @@
+"""MLflow, with bounds: what is asked of it ends in seconds, and what goes wrong is one error with a next step."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ...errors import JoulecastError, MissingDependencyError
+
+EXPERIMENT = "joulecast"
+
+# A server that is down would otherwise be asked for eight minutes.
+_BOUNDS = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_TIMEOUT": "20"}
+_QUIET = {
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+_SQLITE = "sqlite:///"
+_held: set[str] = set()  # Stores that this process has locked: who has a lock need not wait for it.
+
+
+class TrackingError(JoulecastError):
+    """The MLflow server or store cannot be reached, refuses, or lacks what was asked for."""
+
+    exit_code = 8
+
+
+def default_uri() -> str:
+    """$MLFLOW_TRACKING_URI, or SQLite in the working folder (MLflow's file store is no more)."""
+    return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{Path.cwd() / 'mlflow.db'}"
+
+
+@contextlib.contextmanager
+def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[Any]:
+    """The module mlflow, with a tracking server or store that it talks to; afterwards it is as it was.
+
+    Args:
+        uri: Server or store; None for `default_uri`.
+        what: What is being done, for the error: "the run was not logged".
+        reading: Only what is there already is wanted, so a store that is not there yet is not made.
+
+    Raises:
+        MissingDependencyError: mlflow is not installed.
+        TrackingError: The server cannot be reached, or refuses; or there is no store to read.
+    """
+    uri = uri or default_uri()
+    if reading and uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
+        raise TrackingError(
+            f"there is no MLflow registry here: {what}", given=uri, hint="set $MLFLOW_TRACKING_URI to the server"
+        )
+    with _environment({**_BOUNDS, **_QUIET}), _one_at_a_time(uri):
+        try:
+            import mlflow
+        except ImportError as error:
+            raise MissingDependencyError(
+                "tracking and registering need mlflow", hint="pip install 'joulecast[mlflow]', or --no-track"
+            ) from error
+        for logger in ("mlflow", "alembic"):
+            logging.getLogger(logger).setLevel(logging.ERROR)
+        before = mlflow.get_tracking_uri() if mlflow.is_tracking_uri_set() else None
+        mlflow.set_tracking_uri(uri)
+        try:
+            with warnings.catch_warnings():
+                # MLflow and what it imports warn about themselves and each other.
+                warnings.simplefilter("ignore")
+                yield mlflow
+        except (mlflow.exceptions.MlflowException, OSError) as error:
+            raise translated(error, uri, what) from error
+        finally:
+            mlflow.set_tracking_uri(before)
+
+
+def translated(error: Exception, uri: str, what: str) -> TrackingError:
+    """The error for what MLflow raised."""
+    said = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
+    code = str(getattr(error, "error_code", ""))
+    status = getattr(error, "get_http_status_code", lambda: 0)()
+    if code in ("UNAUTHENTICATED", "PERMISSION_DENIED") or status in (401, 403) or "error code 40" in said:
+        cause, hint = "MLflow refuses you", "set $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD, or a token"
+    elif code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+        cause, hint = "MLflow does not have this", "`mlflow server` shows what there is under Models"
+    elif uri.startswith("http") and ("ailed with exception" in said or "Connection" in said or "timed out" in said):
+        cause, hint = "MLflow cannot be reached", "start the server, or give another --tracking-uri"
+    else:
+        cause, hint = "MLflow did not take this", "see what it says; give another --tracking-uri, or use --no-track"
+    return TrackingError(f"{cause}: {what}", given=uri, hint=f"{hint}; it said: {said}")
+
+
+def experiment(mlflow: Any, uri: str | None) -> str:
+    """The id of the experiment of joulecast; made where it is not there yet, by whoever is first."""
+    uri = uri or default_uri()
+    found = mlflow.get_experiment_by_name(EXPERIMENT)
+    if found is None:
+        # A local store would put artifacts into ./mlruns wherever it is called from; keep them beside the database.
+        local = uri.startswith(_SQLITE)
+        root = (Path(uri.removeprefix(_SQLITE)).resolve().parent / "mlartifacts").as_uri() if local else None
+        try:
+            return str(mlflow.create_experiment(EXPERIMENT, artifact_location=root))
+        except mlflow.exceptions.MlflowException:
+            found = mlflow.get_experiment_by_name(EXPERIMENT)
+            if found is None:
+                raise
+    return str(found.experiment_id)
+
+
+@contextlib.contextmanager
+def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
+    before = {name: value for name, value in os.environ.items() if name.startswith("MLFLOW_")}
+    os.environ.update({**defaults, **before})
+    try:
+        yield
+    finally:
+        # MLflow writes down there, too, which server and experiment it was given last.
+        for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in before]:
+            del os.environ[name]
+        os.environ.update(before)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(uri: str) -> Iterator[None]:
+    """Processes that log into one SQLite file wait for each other.
+
+    SQLite itself gives up after seconds, and two that find no tables both make them.
+    """
+    if not uri.startswith(_SQLITE) or uri in _held:
+        yield
+        return
+    path = Path(uri.removeprefix(_SQLITE))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.with_name(f".{path.name}.lock").open("w")
+    except OSError as error:
+        raise TrackingError(
+            "this MLflow store cannot be written to", given=uri, hint=f"{error.strerror}; give another --tracking-uri"
+        ) from error
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX)
+        except ImportError:  # Windows
+            pass
+        _held.add(uri)
+        try:
+            yield
+        finally:
+            _held.discard(uri)

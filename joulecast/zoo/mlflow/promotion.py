@@ -1,0 +1,122 @@
+"""Whether one predictor is better than another, by more than what chance explains.
+
+Both were tested on the same networks (or operations), left out of their training. The difference of their errors is
+taken network by network, and the networks are drawn again with replacement ten thousand times (paired bootstrap; Efron
+and Tibshirani, An Introduction to the Bootstrap, 1993). All shapes, precisions and clocks of one network stay together:
+they err alike. The challenger is better if less than 5 % of these draws say otherwise.
+
+Networks are what users predict, so they decide where there are enough of them. The A30's dataset has six: too few to
+draw from. Then operations decide, each of which counts once in whatever campaigns it was measured, and the networks'
+mean error must not have grown.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..entries.left_out import Errors
+
+_DRAWS = 10_000
+_LEVEL = 0.05
+_LEAST_GROUPS = 8
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What comparing a challenger with a champion comes to.
+
+    Args:
+        better: Whether the challenger may take the champion's place.
+        why: In words.
+        champion_error, challenger_error: Mean absolute log errors on what both were tested on; NaN where nothing was.
+        gain: Their difference, above 0 where the challenger is better.
+        least_gain: 5 % of the draws lie below.
+        compared: On how many.
+        enough: Whether that was enough to tell them apart.
+    """
+
+    better: bool
+    why: str
+    champion_error: float = float("nan")
+    challenger_error: float = float("nan")
+    gain: float = float("nan")
+    least_gain: float = float("nan")
+    compared: int = 0
+    enough: bool = True
+
+
+def compare(champion: Errors, challenger: Errors) -> Verdict:
+    """Compare the errors of two predictors on what both had left out.
+
+    Args:
+        champion: What was left out -> quantity -> relative error.
+        challenger: The same.
+    """
+    pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    for label in sorted(champion.keys() & challenger.keys()):
+        quantities = champion[label].keys() & challenger[label].keys()
+        if quantities:
+            pairs[_group(label)].append((_error(champion[label], quantities), _error(challenger[label], quantities)))
+    count = sum(map(len, pairs.values()))
+    sums = np.array([np.sum(group, axis=0) for group in pairs.values()]).reshape(-1, 2)
+    before, after = (sums.sum(axis=0) / max(count, 1)).tolist()
+    if len(pairs) < _LEAST_GROUPS:
+        why = (
+            f"both were tested on {len(pairs)} of the same networks or operations; {_LEAST_GROUPS} are needed to tell "
+            "them apart. Train both on the same data"
+        )
+        return Verdict(False, why, before, after, compared=count, enough=False)
+    sizes = np.array([len(group) for group in pairs.values()], dtype=float)
+    drawn = np.random.default_rng(_SEED).integers(len(sizes), size=(_DRAWS, len(sizes)))
+    gains = (sums[:, 0] - sums[:, 1])[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)
+    least = float(np.quantile(gains, _LEVEL))
+    tested = f"on {count} left out of training, in {len(pairs)} groups"
+    errors = f"mean absolute log error {before:.4f} before, {after:.4f} after, {tested}"
+    if after >= before:
+        return Verdict(False, f"the challenger is not better: {errors}", before, after, before - after, least, count)
+    if least <= 0:
+        why = f"the challenger is better by less than chance explains: {errors}; the gain may be as low as {least:.4f}"
+        return Verdict(False, why, before, after, before - after, least, count)
+    why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the draws"
+    return Verdict(True, why, before, after, before - after, least, count)
+
+
+def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> Verdict:
+    """Compare two predictors by what both can be compared by.
+
+    Args:
+        champion: "networks" and "operations", as far as there are any, -> errors on them.
+        challenger: The same.
+    """
+    both = [what for what in ("networks", "operations") if what in champion and what in challenger]
+    found = {what: compare(champion[what], challenger[what]) for what in both}
+    if not found:
+        had = " and ".join(sorted({*champion, *challenger}))
+        return Verdict(False, f"they were not tested on the same ({had}); train both on the same data")
+    networks, operations = found.get("networks"), found.get("operations")
+    if networks is None or operations is None or networks.enough:
+        return networks or found["operations"]
+    if operations.better and networks.challenger_error > networks.champion_error:
+        grown = f"{networks.champion_error:.4f} before, {networks.challenger_error:.4f} after"
+        why = f"better on operations, but worse on the {networks.compared} networks that were left out: {grown}"
+        return replace(operations, better=False, why=why)
+    return replace(operations, why=f"{operations.why} (of operations; networks were too few)")
+
+
+def _group(label: str) -> str:
+    """What errs alike: a network in all shapes and precisions, an operation in all campaigns.
+
+    Labels are "resnet50 32x3x224x224 fp32" and "conv2d 0123456789ab (campaign)".
+    """
+    operation, _, campaign = label.partition(" (")
+    return operation if campaign else re.split(r" \d+(?:x\d+)* ", label, maxsplit=1)[0]
+
+
+def _error(errors: Mapping[str, float], quantities: Set[str]) -> float:
+    return float(np.mean([abs(np.log1p(errors[name])) for name in quantities]))

@@ -1,0 +1,295 @@
+"""The MLflow registry: entries as versions of registered models, with the aliases champion and challenger.
+
+What users ask for by alias changes in one step, the last one: files first, then the version with all its tags, then
+the alias. Whatever is killed in between leaves the alias where it was, and the same command again completes it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError, ZooError
+from ...operations.operation import MODES
+from ..entries.entry import load_card
+from ..entries.files import MANIFEST, read_plain, sha256_of
+from ..entries.left_out import errors_of_networks, left_out_of
+from ..entries.provenance import git_commit
+from ..store import admit, object_folder, pulled, pulled_folder
+from .mlflow_client import connected, default_uri, experiment
+from .promotion import Verdict, decide
+from .registry_model import ENTRY, ENTRY_SHA256, entry_sha256, log_model, model_name
+
+CHAMPION, CHALLENGER = "champion", "challenger"
+
+_URI = re.compile(r"models:/(?P<name>[\w.-]{1,120})(?:@(?P<alias>[\w.-]{1,80})|/(?P<version>[0-9]{1,9}))")
+_MOST_BYTES = 128 << 20
+_ALIAS_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A version of a registered model, and what was done."""
+
+    name: str
+    version: str
+    said: str
+
+
+@dataclass(frozen=True)
+class Promotion:
+    """What `promote` came to."""
+
+    promoted: bool
+    said: str
+    verdict: Verdict | None = None
+
+
+def register(folder: Path, uri: str | None = None, *, run_id: str | None = None) -> Registered:
+    """Register an entry as a version of the model of its GPU and mode: as champion if it is the first, else challenger.
+
+    An entry that is registered already is not registered twice; what an earlier, killed attempt lacks is completed.
+
+    Args:
+        folder: Of the entry.
+        uri: Tracking server or store; None for `default_uri`.
+        run_id: The run that trained it and logged the model; None to make one.
+
+    Raises:
+        MissingDependencyError, TrackingError: No mlflow, no server, no permission.
+        ZooError: The entry is damaged.
+    """
+    card, digest = load_card(folder), entry_sha256(folder)
+    name = model_name(card)
+    with connected(uri, "the entry was not registered") as mlflow:
+        client = mlflow.MlflowClient()
+        _ensure_model(mlflow, client, name, card)
+        found = client.search_model_versions(f"name = '{name}'")
+        mine = [each for each in found if each.tags.get(ENTRY_SHA256) == digest]
+        if mine:
+            version = str(max(int(each.version) for each in mine))
+        else:
+            source, run = _logged(mlflow, folder, card, uri, run_id)
+            # With all its tags in one request: a version is never without them.
+            made = client.create_model_version(
+                name, source, run_id=run, tags=_tags(card, digest), model_id=source.removeprefix("models:/")
+            )
+            version = str(made.version)
+        return Registered(name, version, _set_alias(client, name, version))
+
+
+def _ensure_model(mlflow: Any, client: Any, name: str, card: Mapping[str, Any]) -> None:
+    try:
+        client.create_registered_model(
+            name,
+            tags=_served(card),
+            description="Time, power and energy of PyTorch operations; https://pypi.org/project/joulecast",
+        )
+    except mlflow.exceptions.MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+
+
+def _logged(mlflow: Any, folder: Path, card: Mapping[str, Any], uri: str | None, run_id: str | None) -> tuple[str, str]:
+    """The URI of the logged model, and the run that it belongs to."""
+    if run_id is not None:
+        outputs = mlflow.get_run(run_id).outputs
+        models = [each.model_id for each in outputs.model_outputs] if outputs else []
+        if models:
+            return f"models:/{models[-1]}", run_id
+    mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
+    tags = {"stage": "register", "predictor": str(card["predictor"]), "git_commit": git_commit(), **_served(card)}
+    with mlflow.start_run(run_name=f"register {card['name']}", tags=tags) as run:
+        return log_model(mlflow, folder), str(run.info.run_id)
+
+
+def _set_alias(client: Any, name: str, version: str) -> str:
+    aliases = client.get_registered_model(name).aliases
+    if str(aliases.get(CHAMPION)) == version:
+        return "is the champion"
+    if CHAMPION not in aliases:
+        client.set_registered_model_alias(name, CHAMPION, version)
+        return "is the champion, being the first"
+    client.set_registered_model_alias(name, CHALLENGER, version)
+    return f"is the challenger; `joulecast zoo promote {name}` compares it with the champion"
+
+
+def _served(card: Mapping[str, Any]) -> dict[str, str]:
+    """Which GPU and mode an entry serves, as tags."""
+    return {"gpu": str(card.get("gpu", "any")), "mode": str(card.get("mode", ",".join(MODES)))}
+
+
+def _tags(card: Mapping[str, Any], digest: str) -> dict[str, str]:
+    tags = {
+        ENTRY_SHA256: digest,
+        "joulecast.entry": str(card["name"]),
+        "predictor": str(card["predictor"]),
+        **_served(card),
+        "created": str(card.get("created", "")),
+    }
+    for quantity in ("time", "energy"):
+        values = [abs(errors[quantity]) for errors in errors_of_networks(card).values()]
+        if values:
+            tags[f"networks.{quantity}_error_mean"] = f"{sum(values) / len(values):.5f}"
+    for campaign, summary in card["operation_errors"].items() if "gpu" in card else ():
+        for metric in ("time_r2", "time_median", "time_mean", "power_median", "power_mean"):
+            if metric in summary:
+                tags[f"{campaign}.{metric}"[:240]] = f"{summary[metric]:.5f}"
+    return tags
+
+
+def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
+    """Make a version champion if it is better on what both had left out, by more than its noise.
+
+    Args:
+        name: Of the registered model.
+        version: Which; None for the challenger.
+        force: Make it champion whatever the comparison says; the version's tags and a run say so.
+        uri: Tracking server or store; None for `default_uri`.
+
+    Raises:
+        MissingDependencyError, TrackingError: No mlflow, no server, no permission, no such model.
+        ZooError: A version is no entry of joulecast.
+    """
+    with connected(uri, "nothing was promoted", reading=True) as mlflow:
+        client = mlflow.MlflowClient()
+        aliases = {alias: str(each) for alias, each in client.get_registered_model(name).aliases.items()}
+        champion, challenger = aliases.get(CHAMPION), version or aliases.get(CHALLENGER)
+        if challenger is None:
+            raise InputError(
+                "this model has no challenger",
+                given=name,
+                hint=f"register one, or `zoo promote {name} --version N`",
+            )
+        if challenger == champion:
+            return Promotion(False, f"{name}/{challenger} is the champion already")
+        new = _fetched(mlflow, client, name, challenger, uri)
+        if champion is None:
+            verdict = Verdict(True, "there is no champion yet")
+        else:
+            verdict = _compared(_fetched(mlflow, client, name, champion, uri), new)
+        if not verdict.better and not force:
+            return Promotion(False, f"{name}/{challenger} was not promoted: {verdict.why}", verdict)
+        said = verdict.why if verdict.better else f"forced, although {verdict.why}"
+        _log_promotion(mlflow, client, name, challenger, champion, said, uri, forced=not verdict.better)
+        client.set_registered_model_alias(name, CHAMPION, challenger)
+        if aliases.get(CHALLENGER) == challenger:
+            client.delete_registered_model_alias(name, CHALLENGER)
+        _aliases.pop((uri or default_uri(), name, CHAMPION), None)
+        return Promotion(True, f"{name}/{challenger} is the champion: {said}", verdict)
+
+
+def _compared(champion: Path, challenger: Path) -> Verdict:
+    return decide(left_out_of(champion), left_out_of(challenger))
+
+
+def _log_promotion(
+    mlflow: Any, client: Any, name: str, version: str, before: str | None, said: str, uri: str | None, *, forced: bool
+) -> None:
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    tags = {
+        "promoted": now,
+        "promotion": said,
+        "promotion_forced": str(forced).lower(),
+        "champion_before": before or "",
+    }
+    mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
+    named = {"stage": "promote", "model": name, "version": version, **tags}
+    with mlflow.start_run(run_name=f"promote {name}/{version}", tags=named):
+        pass
+    for key, value in tags.items():
+        client.set_model_version_tag(name, version, f"joulecast.{key}", value)
+
+
+_aliases: dict[tuple[str, str, str], tuple[float, str]] = {}
+
+
+def registry_folder(model: str, uri: str | None = None) -> Path:
+    """The folder, in the cache, of the entry that "models:/NAME@ALIAS" or "models:/NAME/VERSION" names.
+
+    A version is fetched once and needs no mlflow after that; where an alias points is asked once a minute.
+
+    Raises:
+        InputError: The text names no model.
+        MissingDependencyError, TrackingError: No mlflow, no server, no permission, no such model.
+        ZooError: The version is no entry of joulecast, or damaged.
+    """
+    match = _URI.fullmatch(model)
+    if match is None:
+        raise InputError(
+            "this names no model of a registry", given=model, allowed="models:/NAME@ALIAS or models:/NAME/VERSION"
+        )
+    uri = uri or default_uri()
+    name, alias, version = match["name"], match["alias"], match["version"]
+    asked = _aliases.get((uri, name, alias or ""))
+    if version is None and asked is not None and time.monotonic() - asked[0] < _ALIAS_SECONDS:
+        version = asked[1]
+    if version is not None and (found := _cached(name, version, uri)):
+        return found
+    what = "the model was not loaded; what ships with joulecast works without a registry"
+    with connected(uri, what, reading=True) as mlflow:
+        client = mlflow.MlflowClient()
+        if version is None:
+            version = str(client.get_model_version_by_alias(name, alias).version)
+            _aliases[uri, name, alias] = (time.monotonic(), version)
+        return _fetched(mlflow, client, name, version, uri)
+
+
+def pull_model(model: str, uri: str | None = None) -> str:
+    """Bring a model of a registry into the cache under the name of its entry; returns that name.
+
+    Raises:
+        InputError, MissingDependencyError, TrackingError, ZooError: See `registry_folder`.
+    """
+    folder = registry_folder(model, uri)
+    name = str(load_card(folder)["name"])
+    admit(_files_in(folder), name, model)
+    return name
+
+
+def _cached(name: str, version: str, uri: str) -> Path | None:
+    row = pulled().get(f"models:/{name}/{version}")
+    return pulled_folder(f"models:/{name}/{version}") if row is not None and row.source == uri else None
+
+
+def _fetched(mlflow: Any, client: Any, name: str, version: str, uri: str | None) -> Path:
+    """The entry of a version, in the cache."""
+    uri = uri or default_uri()
+    if found := _cached(name, version, uri):
+        return found
+    digest = client.get_model_version(name, version).tags.get(ENTRY_SHA256)
+    where = f"models:/{name}/{version}"
+    if digest is None:
+        raise ZooError(
+            "this is another kind of model than joulecast registers",
+            given=where,
+            allowed=f"versions with the tag {ENTRY_SHA256}",
+            hint="`joulecast zoo push ENTRY models:/` registers one",
+        )
+    kept = object_folder(digest)
+    files = _files_in(kept) if (kept / MANIFEST).is_file() else _downloaded(mlflow, where)
+    if MANIFEST not in files or sha256_of(files[MANIFEST]) != digest:
+        raise ZooError(
+            "the files of this version are others than it was registered with", given=where, hint="ask who did"
+        )
+    return admit(files, where, uri)
+
+
+def _files_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: read_plain(path) for path in folder.iterdir()}
+
+
+def _downloaded(mlflow: Any, where: str) -> dict[str, bytes]:
+    below = f"{where}/artifacts/{ENTRY}"
+    sizes = [each.file_size or 0 for each in mlflow.artifacts.list_artifacts(artifact_uri=below)]
+    if sum(sizes) > _MOST_BYTES:
+        raise ZooError("a zoo entry is larger than any can be", given=sum(sizes), allowed=f"{_MOST_BYTES} bytes")
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=below, dst_path=scratch))
+        return _files_in(folder)

@@ -1,0 +1,277 @@
+"""MLflow: one run per training or evaluation, with what is needed to judge it and to make it again.
+
+What is logged is said here, line by line; MLflow's autologging is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from ...predictors.evaluation.any_gpu import AnyGpuValidation
+from ...predictors.evaluation.curves import Curves, curves_of
+from ...predictors.evaluation.one_gpu import Validation
+from ...predictors.evaluation.report import write_report
+from ...predictors.recipes.recipe import Recipe
+from ..any_gpu_training import TrainedAnyGpu
+from ..entries.files import library_versions
+from ..entries.provenance import git_commit
+from ..training import Trained
+from .mlflow_client import EXPERIMENT, TrackingError, connected, default_uri, experiment
+from .registry_model import log_model
+
+__all__ = [
+    "EXPERIMENT",
+    "TrackingError",
+    "Tuning",
+    "default_uri",
+    "track",
+    "track_any_gpu",
+    "track_evaluation",
+    "tuning",
+]
+
+_AT_ONCE = 90  # MLflow takes 100 parameters and 1000 metrics in one request.
+_DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
+
+
+def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+    """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
+
+    Args:
+        trained: What came out.
+        recipe: What went in.
+        entry: The folder of the zoo entry; it becomes the model.
+        uri: Tracking server or store; None for `default_uri`.
+        command: What was called.
+
+    Returns:
+        The id of the run.
+
+    Raises:
+        MissingDependencyError: mlflow is not installed.
+        TrackingError: The server cannot be reached, or refused.
+    """
+    card = trained.card
+
+    def fill(mlflow: Any, run_id: str) -> None:
+        log_params(mlflow, {**recipe.to_json(), "dataset_sha256": card.data["sha256"]})
+        log_metrics(mlflow, own_metrics(trained.validation))
+        log_curves(mlflow, curves_of(trained.predictor))
+        _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
+        with tempfile.TemporaryDirectory() as scratch:
+            write_report([trained.validation], recipe, Path(scratch), command=command)  # type: ignore[arg-type]
+            mlflow.log_artifacts(scratch, "report")
+        log_model(mlflow, entry)
+
+    tags = {"gpu": card.gpu, "mode": card.mode, "predictor": card.predictor, "precision": ",".join(card.precisions)}
+    return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
+
+
+def track_any_gpu(trained: TrainedAnyGpu, recipe: Recipe, entry: Path, uri: str | None = None, *, command: str) -> str:
+    """Log a training over many GPUs; see `track`."""
+    card = trained.card
+
+    def fill(mlflow: Any, run_id: str) -> None:
+        log_params(mlflow, recipe.to_json())
+        log_metrics(mlflow, any_gpu_metrics(trained.validation))
+        log_curves(mlflow, {**curves_of(trained.learned), **trained.validation.curves})
+        _log_datasets(mlflow, run_id, card.data)
+        mlflow.log_text((entry / "README.md").read_text(encoding="utf-8"), "report/REPORT.md")
+        log_model(mlflow, entry)
+
+    tags = {"gpu": "any", "mode": "inference,training", "predictor": card.predictor, "precision": "any"}
+    return _run(card.name, {**tags, "command": command, "stage": "train"}, uri, fill)
+
+
+def track_evaluation(
+    name: str,
+    validations: Sequence[Validation | AnyGpuValidation],
+    recipe: Recipe,
+    datasets: Sequence[Mapping[str, Any]],
+    report: Path,
+    uri: str | None = None,
+    *,
+    command: str,
+) -> str:
+    """Log an evaluation as an MLflow run: settings, metrics per split and kind, datasets, and the report with plots.
+
+    Args:
+        name: Of the recipe.
+        validations: What came out.
+        recipe: What went in.
+        datasets: Each with gpu, source and sha256.
+        report: The file that was written; its folder is logged.
+        uri: Tracking server or store; None for `default_uri`.
+        command: What was called.
+
+    Returns:
+        The id of the run.
+
+    Raises:
+        MissingDependencyError, TrackingError: See `track`.
+    """
+    metrics: dict[str, float] = {}
+    for validation in validations:
+        if isinstance(validation, AnyGpuValidation):
+            metrics |= any_gpu_metrics(validation)
+        else:
+            prefix = f"{validation.gpu}/{validation.mode}/" if len(validations) > 1 else ""
+            metrics |= {f"{prefix}{key}": value for key, value in own_metrics(validation).items()}
+
+    def fill(mlflow: Any, run_id: str) -> None:
+        log_params(mlflow, recipe.to_json())
+        log_metrics(mlflow, metrics)
+        _log_datasets(mlflow, run_id, datasets)
+        mlflow.log_artifacts(str(report.parent), "report")
+
+    own = [validation for validation in validations if isinstance(validation, Validation)]
+    tags = {
+        "gpu": ",".join(dict.fromkeys(v.gpu for v in own)) or "any",
+        "mode": ",".join(dict.fromkeys(v.mode for v in own)) or "inference,training",
+        "predictor": name,
+        "precision": "any",
+    }
+    return _run(f"evaluate {name}", {**tags, "command": command, "stage": "evaluate"}, uri, fill)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A search for hyperparameters that is being logged: a run, with one nested run per trial."""
+
+    run_id: str
+    _mlflow: Any
+    _tags: Mapping[str, str]
+
+    def trial(self, settings: Mapping[str, Any], metrics: Mapping[str, float], curves: Curves | None = None) -> str:
+        """Log a trial as a nested run, and return its id."""
+        with self._mlflow.start_run(nested=True, tags={**self._tags, "stage": "trial"}) as run:
+            log_params(self._mlflow, settings)
+            log_metrics(self._mlflow, metrics)
+            log_curves(self._mlflow, curves or {})
+            return str(run.info.run_id)
+
+    def best(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
+        """Log what the search found, in its own run."""
+        log_params(self._mlflow, {f"best_{name}": value for name, value in settings.items()})
+        log_metrics(self._mlflow, metrics)
+
+
+@contextlib.contextmanager
+def tuning(name: str, tags: Mapping[str, str], uri: str | None = None, *, command: str) -> Iterator[Tuning]:
+    """Log a search for hyperparameters; what it yields takes the trials.
+
+    Args:
+        name: Of the run.
+        tags: gpu, mode, predictor, ...
+        uri: Tracking server or store; None for `default_uri`.
+        command: What was called.
+
+    Raises:
+        MissingDependencyError, TrackingError: See `track`.
+    """
+    tags = {**tags, "command": command}
+    with connected(uri, "the search was not logged") as mlflow:
+        mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
+        with mlflow.start_run(run_name=name, tags={**tags, "stage": "tuning", "git_commit": git_commit()}) as run:
+            log_params(mlflow, _versions())
+            yield Tuning(str(run.info.run_id), mlflow, tags)
+
+
+def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[Any, str], None]) -> str:
+    with connected(uri, "this run was not logged; what was written is there all the same") as mlflow:
+        mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
+        with mlflow.start_run(run_name=name, tags={**tags, "git_commit": git_commit()}) as run:
+            log_params(mlflow, _versions())
+            fill(mlflow, run.info.run_id)
+            return str(run.info.run_id)
+
+
+# What is logged of anything
+
+
+def own_metrics(validation: Validation) -> dict[str, float]:
+    """Errors of a GPU's own predictor per split, and per kind of operation."""
+    found = dict(validation.metrics())
+    for errors in validation.operations:
+        for kind, (time, power) in errors.tables()["kind"].items():
+            for quantity, row in (("time", time), ("power", power)):
+                for statistic in row.keys() & {"median", "mean"}:
+                    found[f"{errors.campaign}/{kind}/{quantity}_{statistic}"] = row[statistic]
+    return found
+
+
+def any_gpu_metrics(validation: AnyGpuValidation) -> dict[str, float]:
+    """Errors of a predictor for any GPU per split, GPU and kind."""
+    found = {}
+    for name, known in (("networks", "nothing"), ("networks_known", "networks")):
+        errors = [e for e in validation.networks if e.known == known]
+        for quantity in ("time", "energy", "power") if errors else ():
+            found[f"{name}/{quantity}_error_mean"] = fmean(abs(getattr(e, quantity)) for e in errors)
+    for split, kinds in (("folds", validation.folds), ("left_out", validation.left_out)):
+        for e in kinds:
+            found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_median"] = e.median
+            found[f"{split}/{e.gpu}/{e.kind}/{e.mode}/time_mean"] = e.mean
+    return found
+
+
+def log_params(mlflow: Any, values: Mapping[str, Any]) -> None:
+    """Log parameters, however many."""
+    items = list(values.items())
+    for i in range(0, len(items), _AT_ONCE):
+        mlflow.log_params(dict(items[i : i + _AT_ONCE]))
+
+
+def log_metrics(mlflow: Any, values: Mapping[str, float]) -> None:
+    """Log metrics, however many; NaN, of which there is nothing to say, is left out."""
+    items = [(_metric_name(name), float(value)) for name, value in values.items() if value == value]
+    for i in range(0, len(items), _AT_ONCE):
+        mlflow.log_metrics(dict(items[i : i + _AT_ONCE]))
+
+
+def log_curves(mlflow: Any, curves: Curves) -> None:
+    """Log learning curves: one metric per curve, one step per value; NaN is left out."""
+    from mlflow.entities import Metric
+
+    client, run = mlflow.MlflowClient(), mlflow.active_run()
+    points = [
+        Metric(_metric_name(f"curves/{name}"), float(value), run.info.start_time + step, step)
+        for name, values in curves.items()
+        for step, value in enumerate(values)
+        if value == value
+    ]
+    for i in range(0, len(points), 10 * _AT_ONCE):
+        client.log_batch(run.info.run_id, metrics=points[i : i + 10 * _AT_ONCE])
+
+
+def _log_datasets(mlflow: Any, run_id: str, datasets: Sequence[Mapping[str, Any]]) -> None:
+    """Log what was learned from, or tested on: where it is from, and its digest. The measurements stay elsewhere."""
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    inputs = []
+    for data in datasets:
+        clock = data.get("clock_mhz")
+        dataset = Dataset(
+            name=data["gpu"] if clock is None else f"{data['gpu']} at {clock:g} MHz",
+            digest=str(data["sha256"])[:_DIGEST_LENGTH],
+            source_type="joulecast",
+            source=json.dumps({key: data[key] for key in ("source", "licence", "sha256") if key in data}),
+            profile=json.dumps({key: data[key] for key in ("operations", "networks", "measured") if key in data}),
+        )
+        inputs.append(DatasetInput(dataset, [InputTag("mlflow.data.context", "training")]))
+    mlflow.MlflowClient().log_inputs(run_id, inputs)
+    mlflow.log_dict({"datasets": [dict(data) for data in datasets]}, "datasets.json")
+
+
+def _metric_name(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "_-. /" else "_" for c in name)[:240]
+
+
+def _versions() -> Mapping[str, str]:
+    return {f"version_{name}": found for name, found in library_versions().items()}

@@ -1,0 +1,1 @@
+"""Where entries are pulled from and pushed to: folders, HTTP, S3."""

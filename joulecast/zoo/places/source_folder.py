@@ -1,0 +1,151 @@
+"""Zoo entries in a folder, or in a zip file of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from ...errors import InputError, ZooError
+from ..entries.files import MANIFEST, read_plain
+
+_MOST_MEMBERS = 100_000
+
+
+def checked_path(path: str) -> PurePosixPath:
+    """A relative path that stays below where it starts.
+
+    Raises:
+        ZooError: It does not.
+    """
+    pure = PurePosixPath(path)
+    if pure.is_absolute() or "\\" in path or "\0" in path or ":" in path or {"..", "."} & set(path.split("/")):
+        raise ZooError("a path in a zoo leads out of it", given=repr(path)[:100])
+    return pure
+
+
+class FolderSource:
+    """Entries below a folder; links in it are not followed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """See `Source.read`."""
+        self._refuse_unless_there()
+        pure = checked_path(path)
+        found = self._folder
+        for part in pure.parts:
+            found = found / part
+            if found.is_symlink():
+                raise ZooError("a path in a zoo is a link, which is not followed", given=str(found))
+        return read_plain(found, most_bytes) if found.exists() else None
+
+    def names(self) -> list[str]:
+        """See `Source.names`."""
+        self._refuse_unless_there()
+        return sorted(
+            f"{manifest.parent.parent.name}/{manifest.parent.name}" for manifest in self._folder.glob(f"*/*/{MANIFEST}")
+        )
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """See `Source.write`."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for path, data in files.items():
+                target = self._folder / checked_path(path)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}", dir=target.parent)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(data)
+                Path(temporary).chmod(0o644)
+                Path(temporary).replace(target)
+        except OSError as error:
+            raise ZooError("this zoo cannot be written to", given=str(self._folder), hint=error.strerror) from error
+
+    def delete(self, paths: list[str]) -> None:
+        """See `Source.delete`."""
+        try:
+            for path in paths:
+                (self._folder / checked_path(path)).unlink(missing_ok=True)
+            for folder in {(self._folder / checked_path(path)).parent for path in paths}:
+                with contextlib.suppress(OSError):  # something else lies in it
+                    folder.rmdir()
+        except OSError as error:
+            raise ZooError("this zoo cannot be written to", given=str(self._folder), hint=error.strerror) from error
+
+    def _refuse_unless_there(self) -> None:
+        if not self._folder.is_dir():
+            raise InputError(
+                "there is no such folder", given=str(self._folder), allowed="a folder, a .zip file, https:// or s3://"
+            )
+
+
+class ZipSource:
+    """Entries in a zip file, which is read member by member and never unpacked to disk."""
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._zip = zipfile.ZipFile(path)
+        except (OSError, zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise ZooError("this zip file cannot be read", given=str(path), hint=str(error)[:200]) from error
+        self._path = path
+        members = self._zip.infolist()
+        if len(members) > _MOST_MEMBERS:
+            raise ZooError("this zip file has more members than any zoo", given=len(members), allowed=_MOST_MEMBERS)
+        self._members: dict[str, zipfile.ZipInfo] = {}
+        for member in members:
+            if member.is_dir():
+                continue
+            mode = member.external_attr >> 16
+            if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
+                raise ZooError("this zip file holds a link or a device", given=repr(member.filename)[:100])
+            name = str(checked_path(member.filename))
+            if name in self._members:
+                raise ZooError("this zip file holds two files of one name", given=repr(name)[:100])
+            self._members[name] = member
+        # A zip of a folder often has that folder in front.
+        tops = {name.split("/", 1)[0] for name in self._members}
+        manifests = [name for name in self._members if name.endswith(f"/{MANIFEST}")]
+        deep = bool(manifests) and all(name.count("/") == 3 for name in manifests)
+        self._prefix = f"{tops.pop()}/" if deep and len(tops) == 1 else ""
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """See `Source.read`."""
+        member = self._members.get(self._prefix + str(checked_path(path)))
+        if member is None:
+            return None
+        try:
+            # What the member says of its size may be wrong; so no more is read than may be there.
+            with self._zip.open(member) as file:
+                data = file.read(most_bytes + 1)
+        except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as e:
+            raise ZooError("a member of this zip file cannot be read", given=path[:100], hint=str(e)[:200]) from e
+        if len(data) > most_bytes:
+            raise ZooError("a file of this zoo is larger than it may be", given=path[:100], allowed=most_bytes)
+        return data
+
+    def names(self) -> list[str]:
+        """See `Source.names`."""
+        found = []
+        for name in self._members:
+            parts = name.removeprefix(self._prefix).split("/")
+            if len(parts) == 3 and parts[2] == MANIFEST:
+                found.append("/".join(parts[:2]))
+        return sorted(found)
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """Refused: a zip file is read only."""
+        raise self._read_only()
+
+    def delete(self, paths: list[str]) -> None:
+        """Refused: a zip file is read only."""
+        raise self._read_only()
+
+    def _read_only(self) -> ZooError:
+        return ZooError("a zip file is read only", given=str(self._path), hint="push to a folder, and zip that")

@@ -1,0 +1,100 @@
+"""Zoo entries in S3, or in what speaks its protocol (MinIO, Garage, Ceph): with boto3, which is optional."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from ...errors import InputError, MissingDependencyError, ZooError
+from ..entries.files import MANIFEST
+from .source_folder import checked_path
+
+
+class S3Source:
+    """Entries below s3://BUCKET/PREFIX. Credentials and endpoint are boto3's: $AWS_PROFILE, $AWS_ENDPOINT_URL, ..."""
+
+    def __init__(self, where: str) -> None:
+        try:
+            import boto3
+            import botocore.config
+        except ImportError as error:
+            raise MissingDependencyError(
+                "a zoo in S3 needs boto3", given=where, hint="pip install 'joulecast[s3]'"
+            ) from error
+        parts = urlsplit(where)
+        if not parts.netloc:
+            raise InputError("this names no bucket", given=where, allowed="s3://BUCKET or s3://BUCKET/PREFIX")
+        self._where, self._bucket = where, parts.netloc
+        self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
+        # Two tries of 20 s: a place that is down should not keep anybody waiting for minutes.
+        config = botocore.config.Config(connect_timeout=10, read_timeout=20, retries={"max_attempts": 2})
+        try:
+            self._client: Any = boto3.client("s3", config=config)
+        except Exception as error:  # botocore raises classes without a common base for bad settings
+            raise self._failed(error) from error
+
+    def _key(self, path: str) -> str:
+        return self._prefix + str(checked_path(path))
+
+    def _failed(self, error: Exception) -> ZooError:
+        code = str(getattr(error, "response", {}).get("Error", {}).get("Code", type(error).__name__))
+        refused = code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoCredentialsError")
+        return ZooError(
+            "this zoo refuses you" if refused else "this zoo cannot be reached",
+            given=f"{self._where}: {code}",
+            hint="check $AWS_PROFILE or $AWS_ACCESS_KEY_ID" if refused else f"{error}; check $AWS_ENDPOINT_URL",
+        )
+
+    def read(self, path: str, most_bytes: int) -> bytes | None:
+        """See `Source.read`."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            response = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
+            data: bytes = response["Body"].read(most_bytes + 1)
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in ("NoSuchKey", "404"):
+                return None
+            raise self._failed(error) from error
+        except (BotoCoreError, OSError) as error:
+            raise self._failed(error) from error
+        if len(data) > most_bytes:
+            raise ZooError("a file of this zoo is larger than it may be", given=path, allowed=f"{most_bytes} bytes")
+        return data
+
+    def names(self) -> list[str]:
+        """See `Source.names`."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        found = []
+        try:
+            pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+            for page in pages:
+                for each in page.get("Contents", ()):
+                    parts = each["Key"].removeprefix(self._prefix).split("/")
+                    if len(parts) == 3 and parts[2] == MANIFEST:
+                        found.append("/".join(parts[:2]))
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise self._failed(error) from error
+        return sorted(found)
+
+    def write(self, files: Mapping[str, bytes]) -> None:
+        """See `Source.write`."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            for path, data in files.items():
+                self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data)
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise self._failed(error) from error
+
+    def delete(self, paths: list[str]) -> None:
+        """See `Source.delete`."""
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        try:
+            for path in paths:
+                self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
+        except (BotoCoreError, ClientError, OSError) as error:
+            raise self._failed(error) from error

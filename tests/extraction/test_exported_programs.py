@@ -1,0 +1,148 @@
+"""Programs of torch.export: the same operations as the module, and nothing of a file is run."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import zipfile
+
+import pytest
+import torch
+from torch import nn
+
+import joulecast
+from joulecast.errors import ExtractionError, InputError
+from joulecast.extraction.tracing import trace
+
+# The exporter itself warns of its own deprecations.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.head = nn.Sequential(nn.Linear(8, 5), nn.BatchNorm1d(5))
+
+    def forward(self, x, *, scale):
+        y = self.conv(x).mean((2, 3))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            y = self.head[0](torch.cat([y, y.view(x.shape[0], -1)], 1))
+        first, second = torch.split(self.head[1](y.float()) * scale, (2, 3), 1)
+        return {"first": first.relu(), "second": second.masked_fill(second > 1, float("-inf"))}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    target = tmp_path_factory.mktemp("exported") / "model.pt2"
+    x, scale = torch.randn(2, 3, 8, 8), torch.ones(5)
+    batch = {0: torch.export.Dim("batch", min=2)}
+    program = torch.export.export(
+        Model().eval(), (x,), {"scale": scale}, dynamic_shapes={"x": batch, "scale": None}, strict=False
+    )
+    torch.export.save(program, target)
+    return target
+
+
+def test_it_is_the_module(path):
+    module = trace(Model(), {"x": (2, 3, 8, 8), "scale": (5,)})
+    program = joulecast.extract(path)
+    assert program.name == "model"
+    assert program.input_shape == {"x": (2, 3, 8, 8), "scale": (5,)}
+    assert not module.diff(program)
+    assert [e.module_paths for e in program] == [e.module_paths for e in module]
+    assert {e.operation.precision for e in program if e.operation.kind == "linear"} == {"bf16"}
+
+
+def test_another_batch(path):
+    module = trace(Model(), {"x": (7, 3, 8, 8), "scale": (5,)}, mode="training")
+    program = joulecast.extract(path, [(7, 3, 8, 8), (5,)], mode="training")
+    assert not module.diff(program)
+
+
+def test_a_program_that_is_loaded_already():
+    module = nn.Sequential(nn.Linear(8, 4), nn.ReLU(), nn.Dropout())
+    program = torch.export.export(module.eval(), (torch.randn(2, 8),))
+    assert not trace(module, (2, 8)).diff(joulecast.extract(program, (2, 8)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "says"),
+    [
+        ([(2, 3, 8, 9), (5,)], "exported with other sizes of x"),
+        ((2, 3, 8, 8), "other inputs"),
+        ({"y": (2,)}, "other inputs"),
+    ],
+)
+def test_inputs_that_it_was_not_exported_for(path, shape, says):
+    with pytest.raises(InputError, match=says):
+        joulecast.extract(path, shape)
+
+
+def changed(path, target, change):
+    """A copy of a file with its members changed by a function of name and content; None leaves one out."""
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
+        for name in old.namelist():
+            content = change(name, old.read(name))
+            if content is not None:
+                new.writestr(name, content)
+    return target
+
+
+class Evil:
+    def __reduce__(self):
+        return pytest.fail, ("a pickle was loaded",)
+
+
+def test_nothing_is_unpickled(path, tmp_path):
+    def poison(name, content):
+        return pickle.dumps(Evil()) if name.endswith((".pt", "weight_0")) or "constants" in name else content
+
+    poisoned = changed(path, tmp_path / "poisoned.pt2", poison)
+    assert joulecast.extract(poisoned).entries == joulecast.extract(path).entries
+
+
+def edited(path, target, edit):
+    def change(name, content):
+        if "/models/" not in name:
+            return content
+        program = json.loads(content)
+        edit(program)
+        return json.dumps(program)
+
+    return changed(path, target, change)
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["torch.hub.load", "torch.ops.aten.from_file.default", "builtins.exec", "torch.ops.load_library", "_operator.call"],
+)
+def test_only_operators_are_run(path, tmp_path, function):
+    def edit(program):
+        node = program["graph_module"]["graph"]["nodes"][0]
+        node["target"], node["inputs"] = function, [{"name": "x", "arg": {"as_string": "x"}, "kind": 1}]
+
+    with pytest.raises(ExtractionError, match=r"operator of this program"):
+        joulecast.extract(edited(path, tmp_path / "edited.pt2", edit))
+
+
+def test_other_versions_name_the_way_out(path, tmp_path):
+    newer = edited(path, tmp_path / "newer.pt2", lambda program: program["schema_version"].update(major=99))
+    with pytest.raises(InputError, match=r"torch\.export\.load"):
+        joulecast.extract(newer)
+
+
+def test_damaged_files(path, tmp_path):
+    content = path.read_bytes()
+    for name, damaged in {"cut": content[: len(content) // 2], "text": b"hello", "empty": b""}.items():
+        (tmp_path / f"{name}.pt2").write_bytes(damaged)
+        with pytest.raises(InputError, match="cannot be read"):
+            joulecast.extract(tmp_path / f"{name}.pt2")
+    with pytest.raises(InputError, match="cannot be read"):
+        joulecast.extract(tmp_path / "nowhere.pt2")
+    without = changed(path, tmp_path / "without.pt2", lambda name, data: None if "/models/" in name else data)
+    with pytest.raises(InputError, match="holds no exported program"):
+        joulecast.extract(without)
+    damaged = edited(path, tmp_path / "graph.pt2", lambda program: program["graph_module"].pop("signature"))
+    with pytest.raises(InputError, match="damaged"):
+        joulecast.extract(damaged)

@@ -1,0 +1,297 @@
+"""Extraction: complete against torch's own count, honest about what it drops, and without side effects."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+import joulecast
+from joulecast.errors import ExtractionError, InputError, UnknownNameError
+from joulecast.extraction.models.torchvision_models import build, model_names
+from joulecast.extraction.tracing import trace
+from joulecast.operations.kinds import KINDS
+
+COUNTED = {kind for kind, row in KINDS.items() if row.tensor_cores}
+
+
+def image_shape(name: str) -> tuple[int, ...]:
+    return (2, 3, 299, 299) if name == "inception_v3" else (2, 3, 224, 224)
+
+
+def counted_flops(network: joulecast.Network) -> int:
+    return sum(entry.count * entry.operation.flops for entry in network if entry.operation.kind in COUNTED)
+
+
+def torchs_flops(module: nn.Module, shape: tuple[int, ...]) -> int:
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        module.eval().to("meta")(torch.empty(shape, device="meta"))
+    return int(counter.get_total_flops())
+
+
+# One of each kind of block, and of each way to put them together; the others differ in width and depth.
+TRACED = {
+    *("alexnet", "convnext_tiny", "densenet121", "efficientnet_b0", "efficientnet_v2_s", "googlenet", "inception_v3"),
+    *("maxvit_t", "mnasnet0_5", "mobilenet_v2", "mobilenet_v3_large", "regnet_x_400mf", "regnet_y_400mf", "resnet18"),
+    *("resnext50_32x4d", "shufflenet_v2_x0_5", "squeezenet1_0", "swin_t", "swin_v2_t", "vgg11", "vgg11_bn", "vit_b_16"),
+}
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_flops_of_every_classification_model_equal_torchs(name):
+    """Of what `extract` answers with, its template; test_templates.py and the next test hold that to the trace."""
+    shape = image_shape(name)
+    assert counted_flops(joulecast.extract(name, shape)) == torchs_flops(build(name), shape)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in TRACED else [pytest.mark.slow]) for name in model_names()]
+)
+def test_what_is_traced_is_what_the_template_says(name):
+    shape = image_shape(name)
+    network = trace(build(name), shape, name=name)
+    assert network.entries == joulecast.extract(name, shape).entries
+    # What is dropped are masks, counters and initializations, and each says so.
+    assert {d.name for d in network.dropped} <= {
+        "aten.eq",
+        "aten.ne",
+        "aten.masked_fill",
+        "aten.new_zeros",
+        "aten.zero",
+    }
+
+
+def test_resnet18_by_hand():
+    network = trace(build("resnet18"), (8, 3, 224, 224))
+    counts = {}
+    for entry in network:
+        counts[entry.operation.kind] = counts.get(entry.operation.kind, 0) + entry.count
+    expected = {
+        "conv2d": 20,
+        "batch_norm": 20,
+        "relu": 17,
+        "add": 8,
+        "max_pool2d": 1,
+        "adaptive_avg_pool2d": 1,
+        "linear": 1,
+    }
+    assert counts == expected
+    stem = network.entries[0]
+    assert stem.module_paths == ("conv1",)
+    assert stem.operation.output_shape == (8, 64, 112, 112)
+    assert stem.operation.precision == "tf32"
+    add = next(entry for entry in network if entry.operation.kind == "add")
+    assert add.module_paths == ("layer1.0", "layer1.1")
+
+
+def test_work_that_no_leaf_module_shows():
+    kinds = {entry.operation.kind for entry in trace(build("swin_t"), (1, 3, 224, 224))}
+    assert {"matmul", "softmax", "copy", "add", "mul", "cat"} <= kinds
+    assert "attention" in {entry.operation.kind for entry in trace(build("vit_b_32"), (1, 3, 224, 224))}
+    assert "cat" in {entry.operation.kind for entry in trace(build("densenet121"), (1, 3, 224, 224))}
+
+
+def test_a_permuted_input_is_copied_before_a_layer_norm():
+    class Permuted(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.LayerNorm(8)
+
+        def forward(self, x):
+            return self.norm(x.permute(0, 2, 3, 1))
+
+    kinds = [entry.operation.kind for entry in trace(Permuted(), (2, 8, 5, 5))]
+    assert kinds == ["copy", "layer_norm"]
+
+
+def test_views_are_free():
+    class Views(nn.Module):
+        def forward(self, x):
+            return torch.relu(x.view(4, -1).t().unsqueeze(0).expand(3, -1, -1)[1:].flatten(0, 0))
+
+    assert [entry.operation.kind for entry in trace(Views(), (4, 2, 3))] == ["relu"]
+
+
+def test_training_mode():
+    network = trace(build("efficientnet_b0"), (2, 3, 64, 64), mode="training")
+    kinds = {entry.operation.kind for entry in network}
+    assert {"stochastic_depth", "dropout"} <= kinds
+    assert {entry.operation.mode for entry in network} == {"training"}
+    # One for each of the 9 residuals; that training runs the model twice must not show.
+    assert sum(entry.count for entry in network if entry.operation.kind == "stochastic_depth") == 9
+    assert not {"stochastic_depth", "dropout"} & {
+        e.operation.kind for e in trace(build("efficientnet_b0"), (2, 3, 64, 64))
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["resnet18", "efficientnet_b0", "swin_t", "densenet121", "vit_b_32", "mobilenet_v3_small"]
+)
+def test_training_is_inference_and_what_only_training_does(name):
+    only_training = {"gradient_accumulation", "save_input", "dropout", "stochastic_depth"}
+    inference, training = (trace(build(name), (2, 3, 224, 224), mode=mode) for mode in ("inference", "training"))
+    forward = {entry.operation.replace(mode="training"): entry.count for entry in inference}
+    kept = {entry.operation: entry.count for entry in training if entry.operation.kind not in only_training}
+    assert kept == forward
+
+
+def test_gradients_that_are_added_up():
+    def accumulations(name):
+        network = trace(build(name), (2, 3, 64, 64), mode="training")
+        return sum(e.count for e in network if e.operation.kind == "gradient_accumulation")
+
+    # One per residual; EfficientNet-B0 has 9, and 16 inputs of squeeze-and-excitation are used twice.
+    assert accumulations("resnet18") == 8
+    assert accumulations("efficientnet_b0") == 9 + 16
+    assert accumulations("vgg11") == 0
+    assert not any(e.operation.kind == "gradient_accumulation" for e in trace(build("resnet18"), (2, 3, 64, 64)))
+
+
+@pytest.mark.parametrize(("module", "saved"), [(nn.SiLU(inplace=True), 1), (nn.SiLU(), 0), (nn.ReLU(inplace=True), 0)])
+def test_inputs_that_a_backward_needs_are_copied_in_place(module, saved):
+    network = trace(nn.Sequential(nn.Linear(4, 4), module), (2, 4), mode="training")
+    assert sum(e.operation.kind == "save_input" for e in network) == saved
+
+
+def test_whitelist_and_what_it_drops():
+    network = trace(build("resnet18"), (1, 3, 64, 64), whitelist={"conv2d", "linear"})
+    assert {entry.operation.kind for entry in network} == {"conv2d", "linear"}
+    dropped = {d.name: d for d in network.dropped}
+    assert dropped["add"].count == 8
+    assert dropped["add"].reason == "not on the whitelist"
+    assert dropped["relu"].module_paths[0] == "relu"
+
+
+@pytest.mark.parametrize(
+    ("precision", "conv", "linear"), [("default", "tf32", "fp32"), ("fp32", "fp32", "fp32"), ("bf16", "bf16", "bf16")]
+)
+def test_precisions(precision, conv, linear):
+    network = trace(build("resnet18"), (1, 3, 64, 64), precision=precision)
+    found = {entry.operation.kind: entry.operation.precision for entry in network}
+    assert (found["conv2d"], found["linear"]) == (conv, linear)
+
+
+def test_a_half_model_is_half():
+    network = trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8))
+    assert {entry.operation.precision for entry in network} == {"fp16"}
+
+
+def test_the_module_is_left_as_it_was():
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.5))
+    module[1].eval()
+    flags = [child.training for child in module.modules()]
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    state = torch.get_rng_state()
+    trace(module, (2, 3, 8, 8), mode="training")
+    assert [child.training for child in module.modules()] == flags
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    assert all(value.device.type == "cpu" for value in module.state_dict().values())
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+
+
+def test_a_large_model_needs_no_memory():
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    trace(build("vit_h_14"), (64, 3, 224, 224))
+    # Its weights alone are 2.5 GB, its activations tens of GB.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+def test_tensors_outside_parameters_work():
+    class Plain(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.ones(4)
+
+        def forward(self, x):
+            return x * self.scale
+
+    assert [entry.operation.kind for entry in trace(Plain(), (2, 4))] == ["mul"]
+
+
+def test_a_product_that_is_added_is_one_kernel():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale, self.shift = (nn.Parameter(torch.ones(1, 1, 8)) for _ in range(2))
+
+        def forward(self, x):
+            return torch.addcmul(self.shift, self.scale, x)
+
+    network = trace(Scaled(), (2, 4, 8))
+    assert [(e.operation.kind, e.operation.input_shapes) for e in network] == [("mul", ((2, 4, 8), (1, 1, 8)))]
+    assert not network.dropped
+
+
+class Raises(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(4, 4), nn.Linear(5, 4))
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+class NeedsValues(nn.Module):
+    def forward(self, x):
+        return x * float(x.sum())
+
+
+def test_errors_name_the_module_and_leave_no_hooks():
+    with pytest.raises(ExtractionError, match=r"Raises\.inner\.1"):
+        trace(Raises(), (2, 4))
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+    assert not torch.nn.modules.module._global_forward_hooks
+    with pytest.raises(ExtractionError, match="NeedsValues"):
+        trace(NeedsValues(), (2, 4))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        (("resnet5", (1, 3, 224, 224)), UnknownNameError, "did you mean resnet"),
+        (("resnet50", (32, 1, 224, 224)), ExtractionError, "conv1"),
+        (("resnet50", (0, 3, 224, 224)), InputError, "positive"),
+        (("resnet50", (224,)), ExtractionError, "resnet50"),
+        (("resnet50", None), InputError, "shape"),
+        ((3.5, (1, 3)), InputError, "no model"),
+        (([("relu", 1)], None), InputError, "pairs"),
+    ],
+)
+def test_bad_input(arguments, error, says):
+    with pytest.raises(error, match=says):
+        joulecast.extract(*arguments)
+
+
+@pytest.mark.usefixtures("without_templates")
+def test_named_models_are_cached(monkeypatch):
+    first = joulecast.extract("resnet18", (3, 3, 65, 65))
+    monkeypatch.setattr("joulecast.extraction.tracing.trace", lambda *a, **k: pytest.fail("extracted again"))
+    assert joulecast.extract("resnet18", (3, 3, 65, 65)) == first
+
+
+@pytest.mark.usefixtures("without_templates")
+def test_a_damaged_cache_entry_is_made_again():
+    import os
+    from pathlib import Path
+
+    first = joulecast.extract("resnet18", (3, 3, 66, 66))
+    (path,) = (
+        p
+        for p in Path(os.environ["JOULECAST_CACHE"]).rglob("resnet18-*.json")
+        if '"input_shape": [3, 3, 66, 66]' in p.read_text()
+    )
+    path.write_text(path.read_text()[:100])
+    assert joulecast.extract("resnet18", (3, 3, 66, 66)) == first
+
+
+def test_given_operations_keep_what_they_say():
+    network = joulecast.extract([(joulecast.Operation("relu", [(4,)], mode="training"), 2)])
+    assert network.mode == "training"
+    asked = joulecast.extract(
+        [(joulecast.Operation("linear", [(4, 4)], {"out_features": 4}), 2)], mode="training", precision="bf16"
+    )
+    assert (asked.mode, asked.entries[0].operation.precision) == ("training", "bf16")

@@ -1,0 +1,258 @@
+"""ONNX files: operators by hand, shapes that the graph computes, and files that cannot be."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import joulecast
+from joulecast import Operation
+from joulecast.errors import ExtractionError, InputError, MissingDependencyError
+from joulecast.extraction.files.onnx_operators import OPERATORS, Call
+from joulecast.operations.kinds import KINDS
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402 (they need what may be missing)
+
+FLOAT = TensorProto.FLOAT
+
+
+def save(path, nodes, inputs, weights, element=FLOAT):
+    dtype = helper.tensor_dtype_to_np_dtype(element)
+    initializers = [
+        numpy_helper.from_array(w if isinstance(w, np.ndarray) else np.zeros(w, dtype), name)
+        for name, w in weights.items()
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "graph",
+        [helper.make_tensor_value_info(name, element, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(nodes[-1].output[0], element, None)],
+        initializers,
+    )
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10), path)
+    return path
+
+
+def node(kind, inputs, output="y", *, name="", **attributes):
+    return helper.make_node(kind, inputs.split(), [output], name=name, **attributes)
+
+
+IMAGE = {"x": ["batch", 4, 9, 9]}
+CASES = {
+    "Conv": (
+        node("Conv", "x w b", pads=[1, 1, 1, 1], strides=[2, 2], group=2),
+        {"w": (6, 2, 3, 3), "b": (6,)},
+        Operation(
+            "conv2d",
+            [(2, 4, 9, 9)],
+            {"out_channels": 6, "kernel_size": 3, "stride": 2, "padding": 1, "groups": 2},
+            precision="tf32",
+        ),
+    ),
+    "Conv that pads one side": (
+        node("Conv", "x w", pads=[0, 0, 1, 1]),
+        {"w": (6, 4, 2, 2)},
+        Operation("conv2d", [(2, 4, 10, 10)], {"out_channels": 6, "kernel_size": 2, "bias": False}, precision="tf32"),
+    ),
+    "Conv that pads itself": (
+        node("Conv", "x w", auto_pad="SAME_UPPER"),
+        {"w": (6, 4, 3, 3)},
+        Operation(
+            "conv2d",
+            [(2, 4, 9, 9)],
+            {"out_channels": 6, "kernel_size": 3, "padding": 1, "bias": False},
+            precision="tf32",
+        ),
+    ),
+    "ConvTranspose": (
+        node("ConvTranspose", "x w b", strides=[2, 2], output_padding=[1, 1]),
+        {"w": (4, 5, 3, 3), "b": (5,)},
+        Operation(
+            "conv_transpose2d",
+            [(2, 4, 9, 9)],
+            {"out_channels": 5, "kernel_size": 3, "stride": 2, "output_padding": 1},
+            precision="tf32",
+        ),
+    ),
+    "MaxPool": (
+        node("MaxPool", "x", kernel_shape=[3, 3], strides=[2, 2]),
+        {},
+        Operation("max_pool2d", [(2, 4, 9, 9)], {"kernel_size": 3, "stride": 2}),
+    ),
+    "AveragePool": (
+        node("AveragePool", "x", kernel_shape=[3, 3], strides=[3, 3]),
+        {},
+        Operation("avg_pool2d", [(2, 4, 9, 9)], {"kernel_size": 3, "stride": 3}),
+    ),
+    "GlobalAveragePool": (node("GlobalAveragePool", "x"), {}, Operation("adaptive_avg_pool2d", [(2, 4, 9, 9)])),
+    "BatchNormalization": (
+        node("BatchNormalization", "x s b m v"),
+        {"s": (4,), "b": (4,), "m": (4,), "v": (4,)},
+        Operation("batch_norm", [(2, 4, 9, 9)]),
+    ),
+    "InstanceNormalization": (
+        node("InstanceNormalization", "x s b"),
+        {"s": (4,), "b": (4,)},
+        Operation("group_norm", [(2, 4, 9, 9)], {"num_groups": 4}),
+    ),
+    "LayerNormalization": (
+        node("LayerNormalization", "x s", axis=-1),
+        {"s": (9,)},
+        Operation("layer_norm", [(2, 4, 9, 9)], {"normalized_shape": 9}),
+    ),
+    "Clip": (
+        node("Clip", "x low high"),
+        {"low": np.array(0, np.float32), "high": np.array(6, np.float32)},
+        Operation("relu6", [(2, 4, 9, 9)]),
+    ),
+    "Mul with a number": (node("Mul", "x two"), {"two": np.array(2, np.float32)}, Operation("mul", [(2, 4, 9, 9)])),
+    "Add that broadcasts": (node("Add", "x b"), {"b": (9,)}, Operation("add", [(2, 4, 9, 9), (9,)])),
+    "ReduceMean": (
+        node("ReduceMean", "x axes", keepdims=0),
+        {"axes": np.array([2, 3])},
+        Operation("mean", [(2, 4, 9, 9)], {"dim": (2, 3)}),
+    ),
+    "Concat": (node("Concat", "x x", axis=1), {}, Operation("cat", [(2, 4, 9, 9)] * 2, {"dim": 1})),
+    "Softmax": (node("Softmax", "x", axis=1), {}, Operation("softmax", [(2, 4, 9, 9)], {"dim": 1})),
+    "Transpose": (node("Transpose", "x", perm=[0, 2, 3, 1]), {}, Operation("copy", [(2, 9, 9, 4)])),
+    "MatMul with a weight": (
+        node("MatMul", "x w"),
+        {"w": (9, 5)},
+        Operation("linear", [(2, 4, 9, 9)], {"out_features": 5, "bias": False}),
+    ),
+    "MatMul of two inputs": (node("MatMul", "x x"), {}, Operation("matmul", [(2, 4, 9, 9)] * 2)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_operators(tmp_path, case):
+    one, weights, expected = CASES[case]
+    path = save(tmp_path / "model.onnx", [one], IMAGE, weights)
+    (entry,) = joulecast.extract(path, (2, 4, 9, 9))
+    assert entry.operation == expected
+
+
+def test_rows_are_of_kinds_that_exist():
+    unary = [name for name in OPERATORS if name in {"Relu", "Elu", "Gelu", "Swish", "Mish", "Tanh", "Neg", "Softplus"}]
+    assert len(unary) == 8
+    for name in unary:
+        found = OPERATORS[name](Call(((2, 3),), ((2, 3),), {}, (False,), {}))
+        assert found[0] in KINDS
+
+
+# As an exporter writes a transformer's attention for any batch: the shape to reshape to is computed by the graph.
+ARITHMETIC = [
+    node("MatMul", "x w", "product", name="/block/block.0/linear/MatMul"),
+    node("Add", "b product", "sum", name="/block/block.0/linear/Add"),
+    node("Shape", "sum", "shape"),
+    node("Gather", "shape first", "batch"),
+    node("Unsqueeze", "batch axes", "batch_1"),
+    node("Concat", "batch_1 rest", "wanted", axis=0),
+    node("Reshape", "sum wanted", "heads"),
+    node("Transpose", "heads", "keys", perm=[0, 2, 1, 3], name="/block/Transpose"),
+    node("Softmax", "keys", "y", name="/block/Softmax"),
+]
+WEIGHTS = {
+    "w": (8, 12),
+    "b": (12,),
+    "first": np.array(0),
+    "axes": np.array([0]),
+    "rest": np.array([-1, 3, 4]),
+}
+
+
+def test_shapes_that_the_graph_computes(tmp_path):
+    path = save(tmp_path / "block.onnx", ARITHMETIC, {"x": ["batch", "length", 8]}, WEIGHTS)
+    for batch, length in ((2, 5), (7, 3)):
+        network = joulecast.extract(path, (batch, length, 8))
+        linear, copy, softmax = (entry.operation for entry in network)
+        assert linear == Operation("linear", [(batch, length, 8)], {"out_features": 12})
+        assert copy.output_shape == softmax.output_shape == (batch, 3, length, 4)
+        assert network.dropped == ()
+        assert network.entries[0].module_paths == ("block.0.linear",)
+        assert network.name == "block"
+
+
+def test_named_inputs_and_precisions(tmp_path):
+    two = {"x": [2, 3], "z": ["n", 3]}
+    path = save(tmp_path / "two.onnx", [node("Add", "x z")], two, {}, TensorProto.FLOAT16)
+    for shapes in ({"z": (1, 3), "x": (2, 3)}, [(2, 3), (1, 3)]):
+        network = joulecast.extract(path, shapes)
+        assert network.input_shape == {"x": (2, 3), "z": (1, 3)}
+        assert network.entries[0].operation.precision == "fp16"
+
+
+def test_what_is_unknown_is_dropped(tmp_path):
+    nodes = [
+        node("Erf", "x", "e", name="/gelu/Erf"),
+        helper.make_node("Fused", ["e"], ["f"], domain="own"),
+        node("Relu", "f", "r"),
+        node("Relu", "x", "y"),
+    ]
+    network = joulecast.extract(save(tmp_path / "m.onnx", nodes, {"x": [4]}, {}))
+    assert [entry.operation for entry in network] == [Operation("relu", [(4,)])]
+    assert {(d.name, d.reason) for d in network.dropped} == {
+        ("Erf", "no operation kind"),
+        ("own.Fused", "no operation kind"),
+        ("Relu", "its shape cannot be inferred"),
+    }
+    alone = save(tmp_path / "alone.onnx", [node("Erf", "x")], {"x": [4]}, {})
+    with pytest.raises(ExtractionError, match="no operator"):
+        joulecast.extract(alone)
+
+
+@pytest.mark.parametrize(
+    ("shape", "options", "says"),
+    [
+        (None, {}, "needs the shape"),
+        ((2, 4, 9, 8), {}, "other sizes of x"),
+        ((2, 4, 9), {}, "other sizes of x"),
+        ([(2, 4, 9, 9)] * 2, {}, "other inputs"),
+        ({"y": (2, 4, 9, 9)}, {}, "other inputs"),
+        ((2, 4, 9, 9), {"mode": "training"}, "describes a forward"),
+        ((2, 4, 9, 9), {"cache_length": 3}, "among its inputs"),
+    ],
+)
+def test_bad_input(tmp_path, shape, options, says):
+    path = save(tmp_path / "m.onnx", [node("Relu", "x")], IMAGE, {})
+    with pytest.raises(InputError, match=says):
+        joulecast.extract(path, shape, **options)
+
+
+def test_damaged_files(tmp_path):
+    path = save(tmp_path / "m.onnx", [node("MatMul", "x w")], IMAGE, {"w": (8, 5)})
+    with pytest.raises(InputError, match="shapes of this ONNX file do not fit"):
+        joulecast.extract(path, (2, 4, 9, 9))
+    content = path.read_bytes()
+    for name, damaged in {"cut": content[: len(content) // 2], "text": b"hello", "empty": b""}.items():
+        (tmp_path / f"{name}.onnx").write_bytes(damaged)
+        with pytest.raises(InputError):
+            joulecast.extract(tmp_path / f"{name}.onnx", (2, 4, 9, 9))
+    with pytest.raises(InputError, match="cannot be read"):
+        joulecast.extract(tmp_path / "nowhere.onnx", (2, 4, 9, 9))
+
+
+def test_weights_beside_the_file_are_not_needed(tmp_path):
+    path = save(tmp_path / "m.onnx", [node("MatMul", "x w")], {"x": [2, 300]}, {"w": (300, 500)})
+    onnx.save(onnx.load(path), path, save_as_external_data=True, location="weights", size_threshold=0)
+    (tmp_path / "weights").unlink()
+    (entry,) = joulecast.extract(path)
+    assert entry.operation.flops == 2 * 2 * 300 * 500
+
+
+def test_no_torch_is_needed(tmp_path):
+    path = save(tmp_path / "m.onnx", [node("Relu", "x")], IMAGE, {})
+    code = f"import sys, joulecast; joulecast.extract({str(path)!r}, (2, 4, 9, 9)); assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_missing_onnx_is_named(tmp_path, monkeypatch):
+    path = save(tmp_path / "m.onnx", [node("Relu", "x")], IMAGE, {})
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"joulecast\[onnx\]"):
+        joulecast.extract(path, (2, 4, 9, 9))

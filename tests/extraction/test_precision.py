@@ -1,0 +1,135 @@
+"""Operations have the precision that they really run in: half modules, mixed ones, regions of autocast."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from joulecast.extraction.autocast import FULL_PRECISION, FULL_PRECISION_RESULT, LOWER_PRECISION
+from joulecast.extraction.tracing import trace
+
+
+def precisions(network) -> list[tuple[str, str]]:
+    return [(entry.operation.kind, entry.operation.precision) for entry in network]
+
+
+class Mixed(nn.Module):
+    """Half layers around a normalization in fp32, as large language models have them."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = nn.Linear(8, 8).bfloat16()
+        self.norm = nn.LayerNorm(8)
+
+    def forward(self, x):
+        return self.inner(self.norm(self.inner(x).float()).bfloat16())
+
+
+def test_mixed_modules():
+    found = precisions(trace(Mixed(), torch.empty((2, 8), dtype=torch.bfloat16)))
+    assert found == [("linear", "bf16"), ("copy", "fp32"), ("layer_norm", "fp32"), ("copy", "bf16")]
+
+
+def test_what_half_asks_for_is_what_half_does():
+    asked = trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), (2, 8), precision="fp16")
+    assert asked.entries == trace(nn.Sequential(nn.Linear(8, 8), nn.ReLU()).half(), (2, 8)).entries
+
+    class Upcasts(nn.Module):
+        def forward(self, x):
+            return x.float().exp()
+
+    assert ("exp", "fp32") in precisions(trace(Upcasts(), (2, 8), precision="bf16"))
+
+
+def test_double_is_no_precision_of_operations():
+    network = trace(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), Down()), (2, 8))
+    assert precisions(network) == [("copy", "fp32"), ("relu", "fp32")]
+    assert {(d.name, d.count) for d in network.dropped} == {("linear", 1), ("relu", 1)}
+    assert all("float64" in d.reason for d in network.dropped)
+
+
+class Down(nn.Module):
+    def forward(self, x):
+        return torch.relu(x.float())
+
+
+class Autocasts(nn.Module):
+    def __init__(self, device, enabled=True):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.norm = nn.LayerNorm(8)
+        self.device, self.enabled = device, enabled
+
+    def forward(self, x):
+        with torch.autocast(self.device or x.device.type, dtype=torch.float16, enabled=self.enabled):
+            x = self.norm(self.first(self.first(x))).softmax(-1)
+            with torch.autocast(self.device or x.device.type, enabled=False):
+                x = self.second(x)
+        return self.second(x)
+
+
+# torch.autocast on a GPU, by PyTorch's list: linear in half; layer_norm and softmax in fp32. The weight of `first` is
+# cast once, its inputs each time, as the cache of autocast has it.
+@pytest.mark.parametrize("device", ["cuda", "cpu", None])
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_regions_of_autocast(device, mode):
+    entries = trace(Autocasts(device), (2, 8), mode=mode).entries
+    found = {(e.operation.kind, e.operation.precision, e.operation.input_shapes[0]): e.count for e in entries}
+    found = {key: count for key, count in found.items() if key[0] != "gradient_accumulation"}
+    assert found == {
+        ("copy", "fp16", (2, 8)): 1,  # the input of the first; the second gets half
+        ("copy", "fp16", (8, 8)): 1,
+        ("copy", "fp16", (8,)): 1,
+        ("linear", "fp16", (2, 8)): 2,
+        ("copy", "fp32", (2, 8)): 1,
+        ("layer_norm", "fp32", (2, 8)): 1,
+        ("softmax", "fp32", (2, 8)): 1,
+        ("linear", "fp32", (2, 8)): 2,
+    }
+
+
+def test_a_region_that_is_switched_off_changes_nothing():
+    assert {precision for _, precision in precisions(trace(Autocasts("cuda", enabled=False), (2, 8)))} == {"fp32"}
+
+
+def test_a_region_around_the_extraction():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert ("linear", "bf16") in precisions(trace(nn.Linear(8, 8), (2, 8)))
+
+
+def test_autocast_is_put_back():
+    before = torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__
+    with pytest.raises(Exception, match="Autocasts"):
+        trace(Autocasts("cpu"), (2, 9))
+    assert before == (torch.autocast.__init__, torch.autocast.__enter__, torch.autocast.__exit__)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert nn.Linear(2, 2)(torch.ones(1, 2)).dtype == torch.bfloat16
+
+
+def test_the_lists_of_autocast_are_pytorchs():
+    header = (Path(torch.__file__).parent / "include/ATen/autocast_mode.h").read_text()
+
+    def listed(macro):
+        (block,) = re.findall(rf"#define AT_FORALL_{macro}\(_\)((?:.*\\\n)*.*)\n", header)
+        return set(re.findall(r"_\((\w+)", block))
+
+    recurrent = {
+        "_thnn_fused_lstm_cell",
+        "_thnn_fused_gru_cell",
+        "lstm_cell",
+        "gru_cell",
+        "rnn_tanh_cell",
+        "rnn_relu_cell",
+    }
+    assert listed("LOWER_PRECISION_FP") - LOWER_PRECISION == {*recurrent, "_scaled_dot_product_flash_attention"}
+    assert listed("LOWER_PRECISION_FP") >= LOWER_PRECISION
+    assert listed("FP32") >= FULL_PRECISION
+    assert {name for name in listed("FP32") - FULL_PRECISION if "loss" not in name} == {
+        "kl_div",
+        "binary_cross_entropy_with_logits",
+    }
+    assert listed("FP32_SET_OPT_DTYPE") == FULL_PRECISION_RESULT

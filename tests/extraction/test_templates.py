@@ -1,0 +1,260 @@
+"""Templates: equal to extraction at any shape, refused where they are not known to be, and never outdated."""
+
+from __future__ import annotations
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+import joulecast
+from joulecast import Operation
+from joulecast.errors import ExtractionError, InputError, MissingDependencyError
+from joulecast.extraction import known_values
+from joulecast.extraction.cache import EXTRACTION_VERSION
+from joulecast.extraction.models.named_models import build
+from joulecast.extraction.models.torchvision_models import model_names
+from joulecast.extraction.models.transformers_configs import ARCHITECTURES
+from joulecast.extraction.sources import WHITELIST, traced
+from joulecast.extraction.templates import Request, answer, plans, refusal, store
+from joulecast.extraction.templates.answering import ANY_OPTIMIZER
+from joulecast.extraction.templates.fitting import Sample, fit
+from joulecast.extraction.templates.making import Maker
+from joulecast.extraction.templates.plans import plan_of
+from joulecast.operations.inputs import Inputs
+
+CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
+IMAGE = (2, 3, 224, 224)
+
+IMAGES = [(1, 3, 224, 224), (2, 3, 97, 131), (3, 3, 225, 65), (7, 3, 64, 333), (32, 3, 512, 480), (1, 3, 187, 211)]
+BATCHES = [(batch, 3, 224, 224) for batch in (1, 2, 3, 7, 33, 640)]
+TEXTS = [(1, 1), (3, 1), (1, 7), (2, 33), (5, 128), (17, 511)]
+
+
+def extracted(name: str, shape, cache_length=None, *, optimizer=None, **options):
+    given = {"whitelist": WHITELIST, "operators": None, "optimizer": optimizer, "precision": "default", **options}
+    return traced(build(name), Inputs.of(shape), cache_length, given, name=name)
+
+
+def answered(name: str, shape, **options):
+    return answer(name, Request(Inputs.of(shape), **options))
+
+
+# Six shapes each; all models at six further ones in both modes: benchmarks/templates.py.
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("alexnet", IMAGES),
+        ("convnext_tiny", IMAGES),
+        ("googlenet", IMAGES),
+        ("mobilenet_v3_small", IMAGES),
+        ("resnet50", IMAGES),
+        ("shufflenet_v2_x0_5", IMAGES),
+        ("swin_t", BATCHES),
+        ("vit_b_32", BATCHES),
+        ("bert_base", TEXTS),
+        ("gpt2", TEXTS),
+        ("qwen2_0_5b", TEXTS[:3]),
+        ("t5_small", TEXTS),
+        ("vit_base", BATCHES),
+        ("whisper_small_encoder", [(batch, 80, 3000) for batch in (1, 2, 3, 7, 33, 640)]),
+    ],
+)
+def test_equal_to_extraction(name, shapes):
+    requests = [
+        {"mode": "inference"},
+        {"mode": "inference", "precision": "bf16"},
+        {"mode": "inference", "precision": "tf32"},
+        {"mode": "training"},
+        {"mode": "training", "precision": "fp16", "optimizer": "adamw"},
+        {"mode": "inference", "precision": "fp32"},
+    ]
+    for shape, request in zip(shapes, requests, strict=False):
+        template = answered(name, shape, **request)
+        assert template == extracted(name, shape, **request), (shape, request)
+
+
+@pytest.mark.parametrize("precision", ["default", "bf16"])
+@pytest.mark.parametrize(("shape", "cache_length"), [((3, 1), 77), ((1, 5), 1)])
+def test_decoding_equal_to_extraction(shape, cache_length, precision):
+    options = {"mode": "inference", "precision": precision}
+    template = answered("gpt2", shape, cache_length=cache_length, **options)
+    assert template == extracted("gpt2", shape, cache_length, **options)
+    assert template.name == f"gpt2 after {cache_length} tokens"
+
+
+def test_every_model_has_templates_that_are_up_to_date():
+    pinned = dict(re.findall(r"^([\w-]+)==(.+)$", CONSTRAINTS.read_text(), re.MULTILINE))
+    assert set(store.names()) == {*model_names(), *ARCHITECTURES}
+    for name in store.names():
+        model = store.load(name)
+        # Otherwise: python3 tasks.py templates
+        assert model.extraction_version == EXTRACTION_VERSION
+        assert model.libraries == {library: pinned[library] for library in plan_of(name).libraries}
+        assert {"inference", "training"} <= model.settings.keys()
+        assert ("inference cached" in model.settings) == (plan_of(name).cached is not None)
+    assert sum(path.stat().st_size for path in store.FOLDER.iterdir()) < 3e6
+
+
+@pytest.mark.parametrize("name", ["squeezenet1_1", pytest.param("vit_base", marks=pytest.mark.slow)])
+def test_made_again_they_are_the_same(name):
+    assert Maker(name).make() == store.load(name)
+
+
+def test_what_a_model_cannot_take_is_not_answered():
+    for name, shape, options in [
+        ("resnet50", (2, 1, 224, 224), {}),
+        ("resnet50", (3, 224, 224), {}),
+        ("resnet50", (1, 3, 32, 32), {"mode": "training"}),  # one value per channel
+        ("googlenet", (1, 3, 15, 15), {"mode": "training"}),
+        ("alexnet", (1, 3, 62, 300), {}),
+        ("vit_b_16", (1, 3, 225, 224), {}),
+        ("bert_base", (1, 513), {}),
+        ("bert_base", (1, 5), {"cache_length": 5}),
+        ("gpt2", (1, 48), {"cache_length": 1000}),
+        ("gpt2", (1, 48), {"cache_length": 4, "mode": "training"}),
+    ]:
+        request = {"mode": "inference", "precision": "default", **options}
+        assert answered(name, shape, **request) is None
+        with pytest.raises((ExtractionError, InputError)):
+            joulecast.extract(name, shape, **request)
+
+
+def test_what_only_torch_knows_is_not_answered():
+    for shape in [
+        torch.empty(IMAGE, dtype=torch.float64),
+        {"x": IMAGE},
+        [IMAGE, IMAGE],
+        (2, 3, 31, 224),
+    ]:
+        assert answered("resnet50", shape) is None
+    assert answered("bert_base", {"input_ids": (2, 3), "attention_mask": (2, 3)}) is None
+    assert answered("bert_base", {"input_ids": (2, 3)}) == answered("bert_base", (2, 3))
+    assert answered("swin_t", (2, 3, 225, 224)) is None
+    assert joulecast.extract("swin_t", (2, 3, 225, 224)).calls > 300
+    assert answered("fcn_resnet50", IMAGE) is None
+    assert answered("../resnet50", IMAGE) is None
+
+
+def test_a_whitelist_of_ones_own_goes_to_torch():
+    network = joulecast.extract("resnet18", IMAGE, whitelist={"conv2d"})
+    assert {entry.operation.kind for entry in network} == {"conv2d"}
+
+
+def test_without_torch_it_says_what_templates_hold_for(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, *a: None)
+    monkeypatch.setattr("joulecast.extraction.sources.find_spec", lambda name: None)
+    assert joulecast.extract("resnet50", (3, 3, 91, 93)).flops > 1e9
+    for name, shape, says in [
+        ("resnet50", (2, 3, 31, 31), r"height 32 to 4096.*\n.*joulecast\[torch\]"),
+        ("swin_t", (2, 3, 225, 225), "height 224; "),
+        ("gpt2", (1, 1025), "up to 1024 tokens"),
+        ("whisper_small_encoder", (1, 80, 1500), "batch x 80 x 3000; "),
+        ("resnet5", IMAGE, "did you mean resnet50"),
+        ("fcn_resnet50", IMAGE, "has no template"),
+    ]:
+        with pytest.raises(MissingDependencyError, match=says):
+            joulecast.extract(name, shape)
+    with pytest.raises(InputError, match="more than one value per channel"):
+        joulecast.extract("resnet50", (1, 3, 32, 32), mode="training")
+
+
+@pytest.mark.parametrize("changed", ["library", "extraction"])
+def test_an_outdated_template_is_not_used(monkeypatch, changed):
+    assert answered("resnet18", IMAGE) is not None
+    if changed == "library":
+        monkeypatch.setattr(store, "library_version", lambda name: "1.0.0")
+    else:
+        monkeypatch.setattr(store, "EXTRACTION_VERSION", EXTRACTION_VERSION + 1)
+    assert answered("resnet18", IMAGE) is None
+    assert "outdated" in str(refusal("resnet18", Request(Inputs.of(IMAGE))))
+    monkeypatch.setattr(store, "library_version", lambda name: "none")
+    assert (answered("resnet18", IMAGE) is None) == (changed == "extraction")
+
+
+def test_twice_the_batch_is_twice_the_work():
+    dice = random.Random(0)
+    for name in store.names():
+        shape = next(iter(plan_of(name).inputs.values()))
+        spans = plan_of(name).ranges
+        sizes = {size: dice.randint(ranges[0][0], ranges[0][1]) for size, ranges in spans.items()}
+        once, twice = (
+            answered(name, tuple(n if isinstance(n, int) else batch if n == "batch" else sizes[n] for n in shape))
+            for batch in (40, 80)
+        )
+        work = [
+            sum(e.count * e.operation.flops for e in network if e.operation.row.tensor_cores)
+            for network in (once, twice)
+        ]
+        assert work[1] == pytest.approx(2 * work[0], rel=1e-3)
+
+
+def sample(*sizes: int, shapes, dropped=(), kind="relu") -> Sample:
+    calls = tuple((Operation(kind, [shape]), f"layer{i}") for i, shape in enumerate(shapes))
+    return Sample(sizes, calls, dropped, (False,) * len(calls))
+
+
+# What heads, tokens and caches make of a batch b and a number n.
+FORMS = {
+    "same": lambda b, n: (b, n, 5),
+    "multiple": lambda b, n: (12 * b, n),
+    "product": lambda b, n: (7 * b * n, n * n),
+    "sum": lambda b, n: (b, b + n),
+}
+SIZES = [(2, 30), (3, 41), (5, 97), (64, 128), (7, 1001)]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_dimensions(form):
+    shape = FORMS[form]
+    template = fit([sample(*sizes, shapes=[shape(*sizes)]) for sizes in SIZES])
+    for sizes in [(1, 7), (4, 50), (9, 333)]:
+        ((operation, path),) = template.operations(sizes, "inference", "default")
+        assert (operation.input_shapes, path) == ((shape(*sizes),), "layer0")
+
+
+def test_dimensions_that_a_shape_rule_gives():
+    def halved(b: int, n: int) -> Sample:
+        conv = Operation("conv2d", [(b, 3, n, 8)], {"out_channels": 4, "kernel_size": 3, "stride": 2, "padding": 1})
+        return Sample((b, n), ((conv, ""), (Operation("relu", [conv.output_shape]), "")), (), (False, False))
+
+    template = fit([halved(*sizes) for sizes in SIZES])
+    assert template.operations((6, 77), "inference", "fp32")[1][0].input_shapes == ((6, 4, 39, 4),)
+
+
+def test_operations_that_become_equal_are_counted_together_in_order():
+    template = fit([sample(*sizes, shapes=[(sizes[0],), (sizes[1],), (sizes[0],)]) for sizes in SIZES])
+    assert len(template.steps) == 2
+    network = joulecast.Network.of_calls(
+        template.operations((5, 5), "inference", "default"), name="x", input_shape=None, mode="inference"
+    )
+    assert [(entry.count, entry.module_paths) for entry in network] == [(3, ("layer0", "layer1", "layer2"))]
+
+
+def test_what_does_not_fit_is_refused():
+    with pytest.raises(ExtractionError, match="no product or sum"):
+        fit([sample(*sizes, shapes=[(hash(sizes) % 1009 + 1,)]) for sizes in SIZES])
+    with pytest.raises(ExtractionError, match="depend on the sizes"):
+        fit([sample(*sizes, shapes=[(3,)] * (1 + sizes[0] % 2)) for sizes in SIZES])
+
+
+def test_steps_of_optimizers():
+    plain = answered("resnet18", IMAGE, mode="training")
+    for optimizer in (ANY_OPTIMIZER, "adamw"):
+        *rest, last = answered("resnet18", IMAGE, mode="training", optimizer=optimizer)
+        assert tuple(rest) == plain.entries
+        assert last.operation.kind == f"{optimizer}_step"
+        assert last.operation.input_size == 11_689_512  # ResNet-18's parameters
+    with pytest.raises(InputError, match="in training"):
+        joulecast.extract("resnet18", IMAGE, optimizer="sgd")
+
+
+def test_nothing_is_looked_up_outside_the_folder():
+    assert store.load("resnet50") is not None
+    assert store.load("../data/resnet50") is None
+
+
+def test_limits_are_those_of_extraction():
+    assert plans._LARGEST == known_values._LARGEST

@@ -1,0 +1,216 @@
+"""Transformers: by name, from a configuration, as modules; prefill, decoding, several inputs."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+import joulecast
+from joulecast import Operation
+from joulecast.errors import InputError, MissingDependencyError, UnknownNameError
+from joulecast.extraction.models.torchvision_models import import_torchvision
+from joulecast.extraction.models.transformers_configs import ARCHITECTURES
+from joulecast.operations.kinds import KINDS
+
+import_torchvision()  # transformers imports it
+transformers = pytest.importorskip("transformers")
+
+from joulecast.extraction.models import transformers_models  # noqa: E402 (it needs what may be missing)
+
+# What templates say of the same models is compared with extraction in test_templates.py.
+pytestmark = pytest.mark.usefixtures("without_templates")
+
+COUNTED = {kind for kind, row in KINDS.items() if row.tensor_cores}
+SMALL = {
+    "vocab_size": 100,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
+
+
+def small_llama(**settings):
+    config = transformers.LlamaConfig(**SMALL, **settings)
+    return transformers.LlamaForCausalLM(config)
+
+
+def shape_of(name: str) -> tuple[int, ...]:
+    return (2, 3, 224, 224) if "vit" in name else (1, 80, 3000) if "whisper" in name else (2, 48)
+
+
+def count(network, kind: str) -> int:
+    return sum(entry.count for entry in network if entry.operation.kind == kind)
+
+
+# Parameters as the papers and model cards give them, in millions.
+@pytest.mark.parametrize(
+    ("name", "millions"),
+    [
+        ("bert_base", 110),
+        ("bert_large", 335),
+        ("distilbert", 66),
+        ("roberta_base", 125),
+        ("gpt2", 124),
+        ("gpt2_xl", 1558),
+        ("llama2_7b", 6738),
+        ("llama3_8b", 8030),
+        ("qwen2_0_5b", 494),
+        ("qwen2_7b", 7616),
+        ("vit_base", 86.6),
+        ("vit_large", 304),
+        ("t5_small", 60.5),
+        ("t5_base", 223),
+        ("whisper_small_encoder", 88),
+    ],
+)
+def test_sizes_are_the_published_ones(name, millions):
+    model = transformers_models.build(name)
+    assert sum(p.numel() for p in model.parameters()) / 1e6 == pytest.approx(millions, rel=0.01)
+    assert all(p.is_meta for p in model.parameters())
+
+
+def test_every_architecture_of_the_table_is_checked():
+    (mark,) = test_sizes_are_the_published_ones.pytestmark
+    assert {row[0] for row in mark.args[1]} == set(ARCHITECTURES)
+
+
+@pytest.mark.parametrize("name", ["bert_base", "gpt2", "llama3_8b", "vit_base", "t5_small", "whisper_small_encoder"])
+def test_flops_equal_torchs(name):
+    network = joulecast.extract(name, shape_of(name))
+    module = transformers_models.build(name).eval()
+    main = module.main_input_name
+    ids = main == "input_ids"
+    inputs = {main: torch.empty(shape_of(name), dtype=torch.int64 if ids else torch.float32, device="meta")}
+    if module.config.is_encoder_decoder and ids:
+        inputs["decoder_input_ids"] = inputs[main]
+    if ids and not module.config.is_encoder_decoder:
+        # So that nothing is decided by values; it changes no shape.
+        inputs["position_ids"] = torch.empty((1, 48), dtype=torch.int64, device="meta")
+        if name != "bert_base":
+            inputs["past_key_values"] = transformers.DynamicCache()
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        module(**inputs)
+    mine = sum(entry.count * entry.operation.flops for entry in network if entry.operation.kind in COUNTED)
+    assert mine == pytest.approx(counter.get_total_flops(), rel=1e-3)
+    assert mine > 1e9
+
+
+@pytest.mark.parametrize(("name", "layers"), [("bert_base", 12), ("gpt2", 12), ("llama3_8b", 32), ("t5_small", 18)])
+def test_attention_is_one_operation(name, layers):
+    network = joulecast.extract(name, shape_of(name))
+    assert count(network, "attention") == layers
+    assert count(network, "softmax") == 0
+
+
+def test_eager_attention_is_what_it_runs():
+    module = small_llama(attn_implementation="eager")
+    network = joulecast.extract(module, (2, 8))
+    assert (count(network, "attention"), count(network, "softmax"), count(network, "matmul")) == (0, 2, 4)
+
+
+def test_decoding_reads_the_cache():
+    prefill = joulecast.extract("llama3_8b", (8, 512))
+    decode = joulecast.extract("llama3_8b", (8, 1), cache_length=511)
+    (attention,) = (e for e in decode if e.operation.kind == "attention")
+    assert attention.operation.input_shapes == ((8, 32, 1, 128), (8, 8, 512, 128), (8, 8, 512, 128))
+    assert attention.count == 32
+    assert decode.flops < prefill.flops / 400
+    assert "511" in decode.name
+    # The cache is copied to make room for one more token.
+    grown = [e for e in decode if e.operation.kind == "cat" and (8, 8, 511, 128) in e.operation.input_shapes]
+    assert sum(e.count for e in grown) == 2 * 32
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("bert_base", {"cache_length": 4}, "keeps no keys"),
+        ("t5_small", {"cache_length": 4}, "keeps no keys"),
+        ("gpt2", {"cache_length": 4, "mode": "training"}, "for inference"),
+        ("gpt2", {"cache_length": 0}, "positive number"),
+        ("gpt2", {"cache_length": 1000}, "1024"),
+    ],
+)
+def test_caches_that_cannot_be(name, options, says):
+    with pytest.raises(InputError, match=says):
+        joulecast.extract(name, (1, 48), **options)
+
+
+def test_a_module_a_configuration_and_its_file_agree(tmp_path):
+    module = small_llama()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    network = joulecast.extract(module, (2, 8))
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+    config = transformers.LlamaConfig(**SMALL, architectures=["LlamaForCausalLM"])
+    config.save_pretrained(tmp_path)
+    assert joulecast.extract(config, (2, 8)) == network
+    assert joulecast.extract(tmp_path / "config.json", (2, 8)) == network
+
+
+def test_configurations_run_no_code(tmp_path):
+    path = tmp_path / "config.json"
+    content = {"model_type": "llama", "architectures": ["Evil"], "auto_map": {"AutoModel": "evil.Evil"}, **SMALL}
+    (tmp_path / "evil.py").write_text("raise SystemExit('code was run')")
+    path.write_text(json.dumps(content))
+    with pytest.raises(InputError, match="no such class"):
+        joulecast.extract(path, (2, 8))
+    path.write_text(json.dumps({**content, "model_type": "lama"}))
+    with pytest.raises(UnknownNameError, match="llama"):
+        joulecast.extract(path, (2, 8))
+    path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": "many"}))
+    with pytest.raises(InputError, match="no configuration of a llama"):
+        joulecast.extract(path, (2, 8))
+    path.write_text(json.dumps(content)[:40])
+    with pytest.raises(InputError, match="no JSON"):
+        joulecast.extract(path, (2, 8))
+
+
+def test_inputs_by_name_are_integers_where_they_must_be():
+    network = joulecast.extract("t5_small", {"input_ids": (2, 16), "decoder_input_ids": (2, 1)})
+    assert network.input_shape == {"input_ids": (2, 16), "decoder_input_ids": (2, 1)}
+    queries = {e.operation.input_shapes[0][-2] for e in network if e.operation.kind == "attention"}
+    assert queries == {16, 1}
+    alone = joulecast.extract("bert_base", (2, 16))
+    masked = joulecast.extract("bert_base", {"input_ids": (2, 16), "attention_mask": (2, 16)})
+    assert masked.flops == alone.flops
+
+
+def test_half_is_half_but_for_what_llama_does_in_fp32():
+    network = joulecast.extract("qwen2_0_5b", (1, 8), precision="bf16")
+    by_kind = {entry.operation.kind: entry.operation.precision for entry in network}
+    assert (by_kind["linear"], by_kind["attention"], by_kind["rsqrt"]) == ("bf16", "bf16", "fp32")
+
+
+def test_training():
+    network = joulecast.extract("bert_base", (2, 16), mode="training")
+    forward = joulecast.extract("bert_base", (2, 16))
+    assert count(network, "linear") == count(forward, "linear")
+    assert count(network, "gradient_accumulation") > 12
+    # One after the embeddings, three in each layer; those of attention are within it.
+    assert count(network, "dropout") == 1 + 2 * 12
+
+
+def test_shared_parameters_collect_one_gradient():
+    tied, untied = (
+        joulecast.extract(small_llama(tie_word_embeddings=tied), (2, 8), mode="training") for tied in (True, False)
+    )
+    table = Operation("gradient_accumulation", [(100, 64)], mode="training")
+    assert [e.count for e in tied if e.operation == table] == [1]
+    assert [e.count for e in untied if e.operation == table] == []
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(MissingDependencyError, match=r"joulecast\[transformers\]"):
+        joulecast.extract("gpt2_xl", (1, 5))
+
+
+def test_nothing_is_imported_for_others():
+    assert "transformers" in sys.modules
+    assert not transformers_models.is_transformer(torch.nn.ReLU())

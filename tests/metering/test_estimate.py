@@ -1,0 +1,119 @@
+"""The estimator against simulated sensors of known power: averaging, updates, quantization, polls."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast.errors import InputError
+from joulecast.metering import Samples, estimate
+from joulecast.metering.simulation import BEFORE_S, SENSOR_CLASSES, simulate
+
+
+def measured(sensor, load_w, duration_s, **options):
+    samples, true_w = simulate(SENSOR_CLASSES[sensor], load_w, duration_s, **options)
+    return estimate(samples, BEFORE_S, BEFORE_S + duration_s), true_w
+
+
+@pytest.mark.parametrize("sensor", SENSOR_CLASSES)
+@pytest.mark.parametrize("duration_s", [3.0, 10.0])
+@pytest.mark.parametrize("load_w", [90.0, 300.0])
+def test_power_within_one_percent_of_the_truth(sensor, duration_s, load_w):
+    for seed in range(10):
+        found, true_w = measured(sensor, load_w, duration_s, seed=seed)
+        assert found.power_w == pytest.approx(true_w, rel=0.01)
+
+
+@pytest.mark.parametrize("sensor", ["ampere-ada", "hopper-average"])
+def test_the_naive_mean_is_far_off_on_slow_sensors(sensor):
+    found, true_w = measured(sensor, 300.0, 3.0)
+    assert found.naive_w / true_w < 0.9
+    assert found.power_w == pytest.approx(true_w, rel=0.01)
+
+
+@pytest.mark.parametrize("sensor", SENSOR_CLASSES)
+def test_without_a_counter_the_readings_are_integrated(sensor):
+    found, true_w = measured(sensor, 250.0, 5.0, counter=False)
+    assert found.counter_w is None
+    assert found.power_w == pytest.approx(true_w, rel=0.01)
+    assert "no energy counter" in found.remarks
+
+
+def steady(n=100, **readings):
+    return Samples.of(np.linspace(0, 4, n), **{name: np.full(n, value) for name, value in readings.items()})
+
+
+def test_disagreement_is_flagged():
+    samples, _ = simulate(SENSOR_CLASSES["volta"], 250.0, 5.0)
+    low = Samples.of(samples.time_s, power_w=0.7 * samples.power_w, energy_j=samples.energy_j)
+    assert any("differ by" in remark for remark in estimate(low, 2.0, 7.0).remarks)
+    assert not estimate(samples, 2.0, 7.0).remarks
+
+
+def test_missing_is_missing():
+    found = estimate(Samples.of(np.arange(5.0)), 0.0, 4.0)
+    assert found.power_w is None
+    assert found.remarks == ("no power reading",)
+    partly = Samples.of(np.arange(5.0), power_w=np.array([np.nan, 100, np.nan, 100, 100]))
+    assert estimate(partly, 0.0, 4.0).power_w == pytest.approx(100.0)
+
+
+def test_three_sigma_drops_a_spike():
+    power_w = np.full(1000, 100.0)
+    power_w[500] = 5000.0
+    samples = Samples.of(np.linspace(0, 10, 1000), power_w=power_w)
+    assert estimate(samples, 0, 10, three_sigma=True).power_w == pytest.approx(100.0)
+    assert estimate(samples, 0, 10).power_w > 104
+
+
+def test_the_instant_reading_is_kept_beside():
+    found = estimate(steady(power_w=300.0, instant_w=310.0), 0.0, 4.0)
+    assert (found.power_w, found.instant_w) == (pytest.approx(300.0), pytest.approx(310.0))
+
+
+@pytest.mark.parametrize(
+    ("readings", "remark"),
+    [
+        ({"throttle_reasons": 4.0}, "throttled by the power cap for 100 % of the time"),
+        ({"throttle_reasons": 0x40}, "throttled by hardware against heat for 100 % of the time"),
+        ({"processes": 3.0}, "2 other processes on the device"),
+    ],
+)
+def test_disturbances_are_told(readings, remark):
+    found = estimate(steady(power_w=300.0, clock_mhz=1400.0, temperature_c=61.0, **readings), 0.0, 4.0)
+    assert (found.clock_mhz, found.temperature_c) == (1400.0, 61.0)
+    assert remark in found.remarks
+
+
+def test_what_does_not_disturb_is_not_told():
+    # Reason 1 is "idle", and one process is our own.
+    found = estimate(steady(power_w=300.0, energy_j=0.0, throttle_reasons=1.0, processes=1.0), 0.0, 4.0)
+    assert found.remarks == ("no energy counter",)
+
+
+def test_drifts_are_told():
+    n = 100
+    samples = Samples.of(
+        np.linspace(0, 4, n), power_w=np.full(n, 300.0), temperature_c=np.linspace(40, 60, n),
+        clock_mhz=np.linspace(1400, 1200, n),
+    )  # fmt: skip
+    remarks = estimate(samples, 0.0, 4.0).remarks
+    assert "temperature changed by +13 degrees" in remarks  # of 20: the first 1.5 s of 4 do not count
+    assert any(remark.startswith("clock varied from 1200 to 13") for remark in remarks)
+
+
+def test_a_trace_holds_what_the_estimator_sees():
+    samples, true_w = simulate(SENSOR_CLASSES["hopper-average"], 250.0, 5.0)
+    window = samples.between(2.0, 7.0)
+    trace = window.trace(2.0)
+    assert len(trace["time_s"]) < len(window) / 2
+    again = Samples.of(*(np.array(trace[name]) for name in ("time_s",)), power_w=np.array(trace["power_w"]),
+                       energy_j=np.array(trace["energy_j"]))  # fmt: skip
+    assert estimate(again, 0.0, 5.0).power_w == pytest.approx(true_w, rel=0.01)
+
+
+def test_samples_must_be_in_order():
+    with pytest.raises(InputError, match="order"):
+        Samples.of(np.array([1.0, 0.0]))
+    with pytest.raises(InputError, match="ends after"):
+        estimate(Samples.of(np.arange(3.0)), 2.0, 2.0)

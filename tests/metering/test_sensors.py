@@ -1,0 +1,150 @@
+"""Sensors: NVML through the real nvidia-ml-py on a simulated driver, nvidia-smi and powercap."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+
+import pytest
+
+from joulecast.metering import SensorError, estimate
+from joulecast.metering.powercap import powercap_sensor
+
+LOOK = """
+import json, sys, time
+from joulecast.metering import estimate
+from joulecast.metering.nvml import nvml_sensor
+from joulecast.metering.nvidia_smi import nvidia_smi_sensor
+
+if __name__ == "__main__":
+    sensor = {"nvml": nvml_sensor, "smi": nvidia_smi_sensor}[sys.argv[1]]()
+    schedule = sys.argv[2] if len(sys.argv) > 2 else None
+    with sensor:
+        if schedule:
+            open(schedule, "w").write(f"{time.monotonic()} 250\\n")
+        start_s = time.monotonic()
+        time.sleep(1.2)
+        end_s = time.monotonic()
+        found = estimate(sensor.window(start_s, end_s), start_s, end_s, discard_s=0.2)
+    print(json.dumps({"facts": sensor.facts(), **vars(found)}))
+"""
+
+
+def look(on_driver, sensor="nvml", *arguments, **settings):
+    result = on_driver(LOOK, sensor, *arguments, **settings)
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def test_nvml_reads_everything(on_driver):
+    found = look(on_driver, FAKE_NVML_INSTANT=1)
+    assert found["power_w"] == pytest.approx(200, rel=0.01)
+    assert found["counter_w"] == found["power_w"]
+    assert found["instant_w"] == pytest.approx(200, rel=0.01)
+    assert (found["clock_mhz"], found["memory_clock_mhz"], found["temperature_c"]) == (1410, 1215, 55)
+    assert found["utilization"] == 1.0
+    assert found["facts"]["device"] == "NVIDIA Simulated"
+    assert (found["facts"]["power_limit_w"], found["facts"]["max_clock_mhz"]) == (300, 1410)
+    assert found["remarks"] == []
+
+
+def test_without_a_counter(on_driver):
+    found = look(on_driver, FAKE_NVML_COUNTER_MS=0)
+    assert found["counter_w"] is None
+    assert found["power_w"] == pytest.approx(200, rel=0.01)
+    assert found["remarks"] == ["no energy counter"]
+
+
+def test_a_slow_reading_is_flagged_against_the_counter(on_driver, tmp_path):
+    schedule = str(tmp_path / "schedule")
+    found = look(on_driver, "nvml", schedule, FAKE_NVML_SCHEDULE=schedule, FAKE_NVML_AVERAGING_MS=1000)
+    assert found["power_w"] == pytest.approx(250, rel=0.01)
+    assert found["integrated_w"] < 220
+    assert any("differ by" in remark for remark in found["remarks"])
+
+
+def test_throttling_and_other_processes_are_told(on_driver):
+    found = look(on_driver, FAKE_NVML_REASONS=4, FAKE_NVML_PROCESSES=2)
+    assert found["clock_mhz"] == 1200
+    assert found["remarks"] == [
+        "throttled by the power cap for 100 % of the time",
+        "1 other process on the device",
+    ]
+
+
+def test_nvidia_smi_reads_what_it_can(on_driver):
+    found = look(on_driver, "smi")
+    assert found["power_w"] == pytest.approx(200, rel=0.01)
+    assert found["counter_w"] is None
+    assert (found["clock_mhz"], found["utilization"], found["temperature_c"]) == (1410, 1.0, None)  # "[N/A]"
+    assert found["facts"]["driver"] == "999.1"
+    assert found["remarks"] == ["no energy counter"]
+
+
+@pytest.mark.parametrize(
+    ("sensor", "settings", "says"),
+    [
+        ("nvml", {"FAKE_NVML_INIT": 9}, "the power of this GPU cannot be read"),
+        ("nvml", {"nvml": False}, "the power of this GPU cannot be read"),
+        ("nvml", {"FAKE_NVML_LOST_AFTER_MS": 300}, "the power sensor was lost given:   GPU is lost"),
+        ("smi", {"FAKE_NVML_INIT": 9}, "nvidia-smi failed"),
+        ("smi", {"smi": False}, "nvidia-smi is not there"),
+        ("smi", {"FAKE_NVML_LOST_AFTER_MS": 600}, "the power sensor was lost given:   nvidia-smi: GPU is lost"),
+    ],
+    ids=["no driver", "no library", "lost", "smi without driver", "no smi", "smi loses it"],
+)
+def test_a_driver_or_gpu_that_is_not_there_is_one_error(on_driver, sensor, settings, says):
+    result = on_driver(LOOK, sensor, **settings)
+    assert result.returncode != 0
+    assert says in result.stderr.replace("\n", " ")
+
+
+@pytest.fixture
+def zones(tmp_path):
+    """Two packages, one with memory apart, and a zone that holds them all."""
+    for name, content in {
+        "a:0": "package-0",
+        "a:0:0": "core",
+        "a:0:1": "dram",
+        "a:1": "package-1",
+        "p": "psys",
+    }.items():
+        zone = tmp_path / name
+        zone.mkdir()
+        (zone / "name").write_text(content + "\n")
+        (zone / "energy_uj").write_text("900000\n")
+        (zone / "max_energy_range_uj").write_text("1000000\n")
+    return tmp_path
+
+
+def test_powercap_adds_packages_and_memory_up_over_turning_counters(zones):
+    with powercap_sensor(zones) as sensor:
+        start_s = time.monotonic()
+        for energy_uj in (950_000, 20_000, 60_000):  # + 0.05, 0.07 and 0.04 J in each of three zones
+            for zone in zones.iterdir():
+                (zone / "new").write_text(f"{energy_uj}\n")
+                (zone / "new").replace(zone / "energy_uj")
+            time.sleep(0.1)
+        samples = sensor.window(start_s, time.monotonic())
+    assert samples.energy_j[-1] - samples.energy_j[0] == pytest.approx(3 * 0.16)
+    assert sensor.facts()["sensor"] == "powercap: energy counters of 3 zones"
+
+
+def test_powercap_that_is_not_there_or_closed(tmp_path, zones):
+    with pytest.raises(SensorError, match="no energy counter"):
+        powercap_sensor(tmp_path / "nothing")
+    if os.geteuid() == 0:
+        (zones / "a:0" / "energy_uj").unlink()  # root may read everything
+    else:
+        (zones / "a:0" / "energy_uj").chmod(0)
+    with pytest.raises(SensorError, match="chmod a\\+r"):
+        powercap_sensor(zones)
+
+
+def test_no_power_is_no_power():
+    from joulecast.metering import NoSensor
+
+    sensor = NoSensor("because")
+    assert sensor.facts() == {"sensor": "none (because)"}
+    assert estimate(sensor.window(0.0, 1.0), 0.0, 1.0).power_w is None

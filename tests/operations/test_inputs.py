@@ -1,0 +1,49 @@
+"""What models are fed: one shape, several, by name, or example tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from joulecast import Network, Operation
+from joulecast.errors import InputError
+from joulecast.operations.inputs import Input, Inputs, shape_from_json, shape_text, shape_to_json, titled
+from joulecast.operations.network import Entry
+
+SHAPES = [
+    ((32, 3, 224, 224), "32 x 3 x 224 x 224"),
+    (((8, 128), (8, 4)), "8 x 128, 8 x 4"),
+    ({"input_ids": (8, 128), "mask": (8, 1)}, "input_ids 8 x 128, mask 8 x 1"),
+]
+
+
+@pytest.mark.parametrize(("shape", "text"), SHAPES)
+def test_shapes_survive_json_and_are_printed(shape, text):
+    assert Inputs.of(shape).shape == shape
+    assert shape_from_json(shape_to_json(shape)) == shape
+    assert shape_text(shape) == text
+    network = Network((Entry(Operation("relu", [(4,)])),), input_shape=shape)
+    assert Network.from_json(network.to_json()) == network
+
+
+def test_no_shape():
+    assert shape_from_json(shape_to_json(None)) is None
+    assert shape_text(None) == ""
+    assert titled("net", None) == "net"
+    assert titled("net", (8, 3)) == "net 8 x 3"
+
+
+def test_example_tensors_give_shape_and_type():
+    ids = torch.zeros((2, 7), dtype=torch.int64)
+    assert Inputs.of(ids) == Inputs((Input((2, 7), "int64"),))
+    assert Inputs.of([ids, (2, 3)]).positional == (Input((2, 7), "int64"), Input((2, 3)))
+    assert Inputs.of({"x": ids}).named == (("x", Input((2, 7), "int64")),)
+    assert Inputs.of(torch.Size([4, 2])).shape == (4, 2)
+
+
+@pytest.mark.parametrize(
+    "value", [None, 3, "32,3", {}, {1: (2,)}, (2, 0), (2, 1.5), [(2, 3), "x"], {"x": "y"}, [(1, 2), 3]]
+)
+def test_what_is_no_input(value):
+    with pytest.raises(InputError):
+        Inputs.of(value)

@@ -1,0 +1,107 @@
+"""Networks: counting, JSON, other modes and precisions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from joulecast import Network, Operation
+from joulecast.errors import InputError
+from joulecast.operations.network import Entry
+
+RELU = Operation("relu", [(4, 8)])
+LINEAR = Operation("linear", [(4, 8)], {"out_features": 2})
+
+
+def test_equal_operations_are_put_together():
+    network = Network.of([(RELU, 2), (LINEAR, 1), (RELU, 3)])
+    assert [(entry.operation, entry.count) for entry in network] == [(RELU, 5), (LINEAR, 1)]
+    assert network.calls == 6
+    assert network.flops == 5 * 32 + 2 * 4 * 8 * 2
+
+
+def test_file_round_trip(tmp_path):
+    network = Network.of([(RELU, 2), (LINEAR, 1)], name="small")
+    network.save(tmp_path / "small.json")
+    assert Network.load(tmp_path / "small.json") == network
+
+
+def test_a_bare_list_with_counts_is_a_network(tmp_path):
+    # As in DESIGN: an operation with its count.
+    linear = {"kind": "linear", "input_shapes": [[32, 128]], "attributes": {"out_features": 64, "bias": True}}
+    text = json.dumps([{**linear, "precision": "bf16", "count": 3}])
+    (tmp_path / "layers.json").write_text(text)
+    network = Network.load(tmp_path / "layers.json")
+    assert network.name == "layers"
+    assert network.entries[0].count == 3
+    assert network.entries[0].operation.precision == "bf16"
+
+
+def test_in_another_mode_and_precision():
+    network = Network.of([(RELU, 2), (LINEAR, 1)]).replace(mode="training", precision="tf32")
+    assert {entry.operation.mode for entry in network} == {"training"}
+    assert [entry.operation.precision for entry in network] == ["fp32", "tf32"]
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("[]", "at least one"),
+        ("{", "cannot be read"),
+        ('{"operations": 3}', "list of operations"),
+        ('[{"kind": "relu", "input_shapes": [[4]]}, {"kind": "relo", "input_shapes": [[4]]}]', "operation 2 of"),
+        ('[{"kind": "relu", "input_shapes": [[4]], "count": 0}]', "positive integer"),
+        (
+            '[{"kind": "relu", "input_shapes": [[4]], "mode": "training"}, {"kind": "relu", "input_shapes": [[4]]}]',
+            "share",
+        ),
+        ("[3]", "an operation is an object"),
+    ],
+)
+def test_files_that_are_no_network_are_refused(tmp_path, value, says):
+    (tmp_path / "n.json").write_text(value)
+    with pytest.raises(InputError, match=says):
+        Network.load(tmp_path / "n.json")
+
+
+def test_json_is_plain():
+    assert json.loads(json.dumps(Network.of([(RELU, 1)]).to_json()))["operations"][0]["count"] == 1
+
+
+def test_calls_by_module():
+    entry = Entry.at(RELU, ["a.0", "a.1", "a.0"])
+    assert (entry.module_paths, entry.module_counts) == (("a.0", "a.1"), (2, 1))
+    assert entry.by_module == {"a.0": 2, "a.1": 1}
+    assert Entry.from_json(entry.to_json()) == entry
+    assert Entry.at(RELU, ["a", "b"]).module_counts == ()
+    # A file from before counts were kept: somewhere in a.
+    assert Entry(RELU, 3, ("a.0", "a.1")).by_module == {"a": 3}
+    assert Entry(RELU, 3).by_module == {"": 3}
+    with pytest.raises(InputError, match="add up"):
+        Entry(RELU, 3, ("a", "b"), (1, 1))
+
+
+def test_calls_by_module_survive_another_precision():
+    half = Operation("relu", [(4, 8)], precision="bf16")
+    network = Network((Entry.at(RELU, ["a", "a"]), Entry.at(half, ["a", "b"])))
+    (entry,) = network.replace(mode="inference", precision="fp32")
+    assert entry == Entry(RELU, 4, ("a", "b"), (3, 1))
+
+
+def test_diff():
+    before = Network.of([(RELU, 2), (LINEAR, 1)], name="before")
+    wide = Operation("linear", [(4, 8)], {"out_features": 4})
+    after = Network.of([(RELU, 5), (wide, 1)], name="after")
+    diff = before.diff(after)
+    assert (diff.added, diff.removed, diff.changed) == (((wide, 1),), ((LINEAR, 1),), ((RELU, 2, 5),))
+    assert diff.flops_difference == 3 * 32 + 2 * 4 * 8 * 2
+    assert str(diff).splitlines() == [
+        "before -> after: 3 -> 6 calls, +224 FLOP (+116.7%)",
+        f"- 1 x {LINEAR}",
+        f"~ 2 -> 5 x {RELU}",
+        f"+ 1 x {wide}",
+    ]
+    assert diff
+    assert not before.diff(before)
+    assert json.loads(json.dumps(diff.to_json()))["changed"][0]["counts"] == [2, 5]

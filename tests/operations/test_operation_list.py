@@ -1,0 +1,89 @@
+"""OperationList: what follows from operations alone is found out once, and nobody can tell."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+from joulecast import Operation, extract
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.formats.protobuf import packed_integers, varint
+from joulecast.predictors.physics.features import features
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.operation_numbers import numbers_of
+from joulecast.predictors.physics.relative import relative_features
+
+OPERATIONS = [
+    Operation("conv2d", [(8, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32"),
+    Operation("linear", [(128, 768)], {"out_features": 3072}, precision="fp16"),
+    Operation("matmul", [(64, 49, 32), (64, 32, 49)]),
+    Operation("relu", [(32, 64, 56, 56)]),
+]
+
+
+def test_it_is_the_tuple_of_its_operations():
+    listed = OperationList(OPERATIONS)
+    assert listed == tuple(OPERATIONS)
+    assert tuple(OPERATIONS) == listed
+    assert hash(listed) == hash(tuple(OPERATIONS))
+    assert listed != tuple(OPERATIONS[1:])
+    assert OperationList.of(listed) is listed
+    assert OperationList.of(OPERATIONS) == listed
+
+
+def test_what_was_derived_is_kept_and_does_not_travel():
+    calls = []
+
+    def count(operations):
+        calls.append(operations)
+        return len(operations)
+
+    listed = OperationList(OPERATIONS)
+    assert [listed.derived(count), listed.derived(count)] == [4, 4]
+    assert calls == [listed]
+    again = copy.copy(listed)
+    assert type(again) is OperationList
+    assert again == listed
+    assert again.derived(count) == 4
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize("describe", [lambda o, g: features(o, g, 900.0)[0], relative_features])
+def test_gpus_that_share_a_list_see_what_each_sees_alone(describe):
+    shared = OperationList(OPERATIONS)
+    for name in ("A30", "L4", "MI250X", "A30"):
+        gpu = find_gpu(name)
+        found = describe(shared, gpu)
+        np.testing.assert_array_equal(found, describe(OPERATIONS, gpu))
+        alone = np.vstack([describe([operation], gpu) for operation in OPERATIONS])
+        np.testing.assert_allclose(found, alone, rtol=1e-12, atol=1e-12)
+        if found.flags.writeable:  # (a caller's own to change, or the list's and nobody's)
+            found[:] = np.nan
+
+
+def test_least_times_of_a_list_are_those_of_its_operations():
+    gpu = find_gpu("T4")
+    some = [OPERATIONS[1], OPERATIONS[2]]
+    np.testing.assert_array_equal(
+        LeastTimes.of(OperationList(some), gpu, 585.0).time_s, LeastTimes.of(some, gpu, 585.0).time_s
+    )
+
+
+def test_what_is_shared_cannot_be_changed():
+    with pytest.raises(ValueError, match="read-only"):
+        numbers_of(OperationList(OPERATIONS)).flops[0] = 1.0
+
+
+def test_a_network_has_one_list_of_its_operations():
+    network = extract("resnet18", (1, 3, 64, 64))
+    assert network.operations is network.operations
+    assert list(network.operations) == [entry.operation for entry in network]
+
+
+def test_integers_are_packed_one_by_one():
+    values = np.array([0, 1, 127, 128, 16383, 16384, 300_000, 2**35, 2**63 - 1])
+    for some in (values, values[:3], values[:0], values[::-1]):
+        assert packed_integers(some) == b"".join(varint(int(value)) for value in some)
