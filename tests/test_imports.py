@@ -40,7 +40,6 @@ ROOMS = [
     "operations",
     "csv_tables",
     "resources",
-    "problems",
     "plotting",
     "hardware",
     "datasets",

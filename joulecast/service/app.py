@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from .. import __version__
-from ..errors import JoulecastError
+from ..errors import JoulecastError, RefusalError
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
@@ -30,7 +30,7 @@ from .following import follow, generation, watch
 from .gate import OPEN_PATHS, Gate
 from .logs import log
 from .metrics import Metrics, resident_bytes
-from .problems import RefusalError, not_found, problem_response, validation_problem
+from .problems import not_found, problem_response, validation_problem
 from .schemas import Problem
 from .settings import Settings
 from .workers import Workers

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from .. import __version__
 from ..csv_tables import network_csv
-from ..errors import UnknownNameError
+from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..queries import Sweep
@@ -25,7 +25,7 @@ from .answers import Answers, batch_csv, batch_json
 from .caching import CachedRoute, Handler
 from .guards import checked_gpu
 from .known import Predicted
-from .problems import MEDIA_TYPE, RefusalError
+from .problems import MEDIA_TYPE
 from .questions import (
     BatchQuestion,
     BestQuery,

@@ -19,7 +19,8 @@ from joulecast.metering import NoSensor
 from joulecast.profiling.campaign import Campaign, Subject, Task, load_campaign, plan
 from joulecast.profiling.collection import measure
 from joulecast.profiling.command import collect
-from joulecast.profiling.devices import DeviceError, find_device, refuse_broken
+from joulecast.errors import DeviceError
+from joulecast.profiling.devices import find_device, refuse_broken
 from joulecast.profiling.session import finish
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "profiling").glob("*.toml"))

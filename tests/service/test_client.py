@@ -10,7 +10,7 @@ import pytest
 
 import joulecast
 from joulecast import wire
-from joulecast.client import ServiceError
+from joulecast.errors import ServiceError
 from joulecast.errors import InputError, JoulecastError, UncoveredError, UnknownNameError
 
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
