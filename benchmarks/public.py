@@ -30,7 +30,7 @@ HERE = Path(__file__).with_name("public")
 PREDICTORS = ("any-gpu/boosting", "any-gpu/transformer")
 WORST = 10
 _FUSED_ATTENTION_SINCE = 2  # timm calls PyTorch's fused attention from its version 2 on.
-_FAST_NORM = "2.4"  # See remarks.md.
+_FAST_NORM = "2.4"  # See notes.md.
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _section(title: str, found: Sequence[Outcome], predictors: Sequence[str]) ->
 
 def report(found: Sequence[Outcome], predictors: Sequence[str]) -> str:
     """The page."""
-    remarks = (HERE / "remarks.md").read_text(encoding="utf-8").strip()
+    remarks = (HERE / "notes.md").read_text(encoding="utf-8").strip()
     names = {o.case.network for o in found}
     lines = [
         "# Networks and GPUs that no predictor has seen",

@@ -23,7 +23,7 @@ from joulecast.datasets import load
 from joulecast.extraction import network_of
 from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.contract import Correction, Networks
+from joulecast.predictors.contract import Networks, ResidualModel
 from joulecast.predictors.evaluation.any_gpu import Known, fit_hosts, log_ratios
 from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
 from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
@@ -80,7 +80,7 @@ class Data:
         return outside, inside
 
 
-def compared(data: Data, train: Rows, test: Rows) -> tuple[dict[str, Any], dict[str, Correction]]:
+def compared(data: Data, train: Rows, test: Rows) -> tuple[dict[str, Any], dict[str, ResidualModel]]:
     """Fit all recipes on the same rows; their log ratios of predicted to measured device time on the others."""
     result: dict[str, Any] = {
         "train": len(train),
@@ -120,8 +120,8 @@ def chips(data: Data) -> dict[str, Any]:
 
 def networks_left_out(
     recipe: str,
-    base: Correction,
-    learn: Callable[[Networks], Correction],
+    base: ResidualModel,
+    learn: Callable[[Networks], ResidualModel],
     mine: Networks,
     others: Networks,
     known: Known,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-REMARKS = Path(__file__).with_name("transformer_remarks.md")
+REMARKS = Path(__file__).with_name("transformer_notes.md")
 
 HEAD = """# The transformer beside XGBoost, physics and plain sums
 

@@ -17,7 +17,9 @@ def test_every_error_class_stands_in_errors_py():
     names = {found.__name__ for found in CLASSES}
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            bases = {base.id for base in node.bases if isinstance(base, ast.Name)} if isinstance(node, ast.ClassDef) else ()
+            bases = (
+                {base.id for base in node.bases if isinstance(base, ast.Name)} if isinstance(node, ast.ClassDef) else ()
+            )
             assert path.name == "errors.py" or not names & set(bases), f"{path}: {node.name}"
 
 

@@ -43,7 +43,7 @@ class PowerEstimate:
         memory_clock_mhz: Mean memory clock.
         temperature_c: At the end.
         utilization: Mean share of the time in which a kernel ran.
-        remarks: What speaks against the estimate.
+        warnings: What speaks against the estimate.
     """
 
     power_w: float | None
@@ -56,7 +56,7 @@ class PowerEstimate:
     memory_clock_mhz: float | None = None
     temperature_c: float | None = None
     utilization: float | None = None
-    remarks: tuple[str, ...] = field(default=())
+    warnings: tuple[str, ...] = field(default=())
 
 
 def counter_power_w(samples: Samples, start_s: float, end_s: float) -> float | None:
@@ -140,7 +140,7 @@ def estimate(
         memory_clock_mhz=_mean(window.memory_clock_mhz),
         temperature_c=_mean(window.temperature_c[-1:]),
         utilization=_mean(window.utilization),
-        remarks=(*_doubts_about_power(counter_w, integrated_w), *_disturbances(window)),
+        warnings=(*_doubts_about_power(counter_w, integrated_w), *_disturbances(window)),
     )
 
 
@@ -154,20 +154,20 @@ def _doubts_about_power(counter_w: float | None, integrated_w: float | None) -> 
 
 
 def _disturbances(window: Samples) -> list[str]:
-    remarks = []
+    warnings = []
     reasons = _known(window.throttle_reasons).astype(np.int64)
     for bit, reason in THROTTLE_REASONS.items():
         if (held_back := (reasons & bit) != 0).any():
-            remarks.append(f"throttled by {reason} for {100 * held_back.mean():.0f} % of the time")
+            warnings.append(f"throttled by {reason} for {100 * held_back.mean():.0f} % of the time")
     clock_mhz = _known(window.clock_mhz)
     if clock_mhz.size and np.ptp(clock_mhz) > _CLOCK_VARIES * clock_mhz.mean():
-        remarks.append(f"clock varied from {clock_mhz.min():.0f} to {clock_mhz.max():.0f} MHz")
+        warnings.append(f"clock varied from {clock_mhz.min():.0f} to {clock_mhz.max():.0f} MHz")
     temperature_c = _known(window.temperature_c)
     if temperature_c.size and abs(warming_c := temperature_c[-1] - temperature_c[0]) > _WARMING_C:
-        remarks.append(f"temperature changed by {warming_c:+.0f} degrees")
+        warnings.append(f"temperature changed by {warming_c:+.0f} degrees")
     if (others := int(max(_known(window.processes), default=1)) - 1) > 0:
-        remarks.append(f"{others} other process{'es' if others > 1 else ''} on the device")
-    return remarks
+        warnings.append(f"{others} other process{'es' if others > 1 else ''} on the device")
+    return warnings
 
 
 def _known(values: FloatArray) -> FloatArray:

@@ -1,8 +1,8 @@
 """What predictors and recipes promise: `fit` makes a `Fitted`, and that predicts operations on a GPU in a mode.
 
-Predictors for any GPU share one way from what was learned to seconds and joules (any_gpu/predictor.py): physics at the
-clock and under the cap that are asked for, times what a `Correction` has learned. Physics alone, trees, a transformer
-and an average of these differ in their correction only.
+Predictors for any GPU share one way to seconds and joules (any_gpu/predictor.py): physics at the clock and under the
+power cap that are asked for, times the ratio that a `ResidualModel` has learned. Physics alone, trees, a transformer
+and an average of these differ in their residual model only.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class PredictsOperations(Protocol):
         ...
 
 
-class Correction(Protocol):
-    """How far operations are from physics, learned over many GPUs. Nothing of it depends on the clock."""
+class ResidualModel(Protocol):
+    """How far operations are from what physics says, learned over many GPUs. Nothing in it depends on the clock."""
 
     @property
     def energy(self) -> EnergyConstants:
@@ -97,7 +97,7 @@ class Correction(Protocol):
         """
         ...
 
-    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """Have operations looked at for many GPUs at once, which takes less time than one GPU after the other.
 
         Args:
@@ -145,14 +145,14 @@ def require_mode(operations: Sequence[Operation], mode: str) -> None:
 
 
 def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Mapping[str, float]]) -> FloatArray:
-    """Seconds that launching each operation takes in a loop; see `Correction.host_s`."""
+    """Seconds that launching each operation takes in a loop; see `ResidualModel.host_s`."""
     known, kinds = host_s[mode], [operation.kind for operation in operations]
     of_each = {kind: known.get(kind, known[""]) for kind in set(kinds)}
     return np.array([of_each[kind] for kind in kinds])
 
 
 def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """What `Correction.host_s` is, out of a file.
+    """What `ResidualModel.host_s` is, out of a file.
 
     Raises:
         KeyError, TypeError: It is something else, or says nothing of kinds that were not measured.

@@ -14,7 +14,7 @@ from ..hardware import GPU
 from ..notebook import Picture
 from ..operations.operation import Operation
 from .contract import PredictsOperations
-from .filled import FilledPredictor
+from .fallback import FallbackPredictor
 from .intervals.closeness import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions
@@ -194,7 +194,7 @@ def explain_operation(
         raise InputError("nothing covers this operation", given=repr(operation), allowed=", ".join(predictor.coverage))
     line = roofline([operation], gpu, clock)
     on_device = found.device_time_s[0] >= found.host_time_s[0]
-    own = predictor.own if isinstance(predictor, FilledPredictor) else predictor
+    own = predictor.own if isinstance(predictor, FallbackPredictor) else predictor
     covered = isinstance(own, OperationPredictor) and own.covers(operation)
     return Explanation(
         operation=operation,

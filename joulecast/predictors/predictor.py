@@ -110,7 +110,7 @@ class OperationPredictor:
         if some:
             own_groups = [group for group in groups if group is not None]
             values[:, covered], work = self._predict_covered(some, own_groups, clock, cap_w)
-            work = work.among(covered)
+            work = work.scatter(covered)
         time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
         as_measured = clock == self.gpu.boost_clock_mhz and cap_w == self.gpu.power_limit_w
         measured = self.measured if as_measured else frozenset()

@@ -127,7 +127,7 @@ def _measurement(record: Record, line: int, campaign: str) -> Measurement:
         method=METHODS[operation.mode][0],
         started=record["started"],
         line=line,
-        remark="; ".join((*timing["remarks"], *power["remarks"])),
+        remark="; ".join((*timing["warnings"], *power["warnings"])),
     )
 
 

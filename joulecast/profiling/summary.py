@@ -80,13 +80,13 @@ def _sessions(journal: Journal) -> str:
 
 
 def _faults(journal: Journal, measured: Sequence[Record]) -> str:
-    remarks = Counter(_without_figures(remark) for record in measured for remark in _remarks(record))
+    warnings = Counter(_without_figures(warning) for record in measured for warning in _warnings(record))
     failed = Counter(record["reason"] for record in journal.records if record["status"] == "failed")
     lines = ["## What speaks against it", ""]
-    lines += [f"- {count} x {what}" for what, count in remarks.most_common(_REPORTED)]
+    lines += [f"- {count} x {what}" for what, count in warnings.most_common(_REPORTED)]
     lines += [f"- {count} x failed: {reason}" for reason, count in failed.most_common(_REPORTED)]
-    if not remarks and not failed:
-        lines.append("Nothing: no measurement failed, and none has a remark.")
+    if not warnings and not failed:
+        lines.append("Nothing: no measurement failed, and none has a warning.")
     naive = [
         record["power"]["naive_w"] / record["power"]["power_w"] - 1
         for record in measured
@@ -101,13 +101,13 @@ def _faults(journal: Journal, measured: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
-def _remarks(record: Record) -> Iterable[str]:
-    return (*record["timing"]["remarks"], *record["power"]["remarks"])
+def _warnings(record: Record) -> Iterable[str]:
+    return (*record["timing"]["warnings"], *record["power"]["warnings"])
 
 
-def _without_figures(remark: str) -> str:
+def _without_figures(warning: str) -> str:
     """Remarks of one sort are counted together, whatever their figures."""
-    return " ".join("..." if any(c.isdigit() for c in word) else word for word in remark.split())
+    return " ".join("..." if any(c.isdigit() for c in word) else word for word in warning.split())
 
 
 def _watts(value: float | None) -> str:

@@ -22,7 +22,7 @@ _MOST_INSTANCES = 64
 _WARM_UP_S = 0.2
 _SHORT_SHARE = 0.1  # Of the wanted duration, for checking that time is proportional to iterations.
 PROPORTIONAL = 0.1
-"""Relative difference of the times per iteration of a short and the long loop from which on a remark is made."""
+"""Relative difference of the times per iteration of a short and the long loop from which on a warning is made."""
 _REPLAYS = 20
 
 
@@ -39,7 +39,7 @@ class Timing:
         iterations: Length of the loop.
         start_s, end_s: The loop on `time.monotonic`, for the power sensor.
         loops: Iterations and seconds of every loop that was timed, the short ones for checking proportionality too.
-        remarks: What speaks against it.
+        warnings: What speaks against it.
     """
 
     time_s: float
@@ -49,7 +49,7 @@ class Timing:
     start_s: float
     end_s: float
     loops: tuple[tuple[int, float], ...] = ()
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -132,10 +132,10 @@ def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, sec
     with _events(device) as events_s:
         measured_s = timer.timeit(number).mean
     end_s = time.monotonic()
-    device_time_s, remarks = _device_time_s(run, len(block), device)
+    device_time_s, warnings = _device_time_s(run, len(block), device)
     difference = abs(short_s / measured_s - 1)
     if difference > PROPORTIONAL:
-        remarks = (*remarks, f"time is not proportional to iterations: {100 * difference:.0f} %")
+        warnings = (*warnings, f"time is not proportional to iterations: {100 * difference:.0f} %")
     loops = ((rounds, warm.mean), (few, short_s), (number, measured_s))
     return Timing(
         time_s=measured_s / len(block),
@@ -145,7 +145,7 @@ def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, sec
         start_s=start_s,
         end_s=end_s,
         loops=tuple((count * len(block), count * mean_s) for count, mean_s in loops),
-        remarks=remarks,
+        warnings=warnings,
     )
 
 

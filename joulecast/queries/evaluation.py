@@ -9,7 +9,7 @@ from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Network
 from ..predictors.any_gpu.predictor import AnyGpuPredictor
-from ..predictors.contract import Correction
+from ..predictors.contract import ResidualModel
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import OverClocks, predict_over_clocks
 from .memory import MemoryNeed
@@ -59,15 +59,15 @@ class Curve:
         return self.energy_j / self.time_s
 
 
-def foresee(predictors: Iterable[NetworkPredictor], network: Network) -> None:
+def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
     """Let predictors for any GPU look at a network on all their GPUs at once, before it is asked for on each."""
-    by_learned: dict[int, tuple[Correction, list[GPU]]] = {}
+    by_learned: dict[int, tuple[ResidualModel, list[GPU]]] = {}
     for predictor in predictors:
         operations = predictor.operations
         if isinstance(operations, AnyGpuPredictor):
             by_learned.setdefault(id(operations.learned), (operations.learned, []))[1].append(operations.gpu)
     for learned, gpus in by_learned.values():
-        learned.foresee(network.operations, gpus)
+        learned.prefetch(network.operations, gpus)
 
 
 def curve(

@@ -17,7 +17,7 @@ from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
-from .evaluation import Curve, curve, foresee
+from .evaluation import Curve, curve, prefetch
 from .memory import MemoryNeed, memory_need, shortage, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
@@ -109,7 +109,7 @@ class _Candidates:
                 else:
                     left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
         for variant in question.variants:
-            foresee([predictor for predictor, mine, _, _ in jobs if mine is variant], variant.network)
+            prefetch([predictor for predictor, mine, _, _ in jobs if mine is variant], variant.network)
         for predictor, variant, need, clocks in jobs:
             found = curve(predictor, variant, need, clocks, question.power_limit_w)
             missing = found.over.missing

@@ -26,9 +26,8 @@ from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
+from .cached_networks import CachedNetwork, Predicted
 from .caches import BoundedCache
-from .guards import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere, with_next_step
-from .known import KnownNetwork, Predicted
 from .problems import problem_of, too_large, too_long
 from .questions import (
     BatchQuestion,
@@ -42,6 +41,7 @@ from .questions import (
     SweepQuestion,
 )
 from .settings import Settings
+from .validation import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere, with_next_step
 
 Argument = TypeVar("Argument")
 Found = TypeVar("Found", Network, Entry)
@@ -76,7 +76,7 @@ class Answers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.networks: BoundedCache[str, Network] = BoundedCache(settings.cached_networks)
-        self.known: BoundedCache[bytes, KnownNetwork] = BoundedCache(settings.cached_operations, len)
+        self.known: BoundedCache[bytes, CachedNetwork] = BoundedCache(settings.cached_operations, len)
         self.generation = ""
         """Says which predictors answer; what others have found out is not looked at again."""
         self._tracing = threading.Lock()
@@ -98,7 +98,7 @@ class Answers:
             return None
         return self._of_known(known, question)
 
-    def _of_known(self, known: KnownNetwork, question: PredictQuestion) -> Predicted:
+    def _of_known(self, known: CachedNetwork, question: PredictQuestion) -> Predicted:
         summary, costs = known.prepared.summary(
             _clock(question.clock_mhz), composition=question.composition, strict=question.strict
         )
@@ -109,14 +109,14 @@ class Answers:
         text = self.generation + question.model_dump_json(exclude=_OF_A_CLOCK)
         return hashlib.sha256(text.encode()).digest()
 
-    def _known(self, question: PredictQuestion, gpu: GPU) -> KnownNetwork:
+    def _known(self, question: PredictQuestion, gpu: GPU) -> CachedNetwork:
         key = self._key(question)
         known = self.known.get(key)
         if known is None:
             gpu.checked_power_limit_w(question.power_limit_w)
             network = self._network(question, question.precision)
             predictor = checked_predictor(question.predictor, gpu, network.mode)
-            known = KnownNetwork(prepare(network, gpu, question.power_limit_w, predictor))
+            known = CachedNetwork(prepare(network, gpu, question.power_limit_w, predictor))
             self.known.put(key, known)
         return known
 

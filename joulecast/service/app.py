@@ -26,11 +26,11 @@ from ..zoo import find_predictor
 from . import page, routes
 from .answers import Answers
 from .caching import AnswerCache
-from .following import follow, generation, watch
-from .gate import OPEN_PATHS, Gate
 from .logs import log
 from .metrics import Metrics, resident_bytes
+from .middleware import OPEN_PATHS, Gate
 from .problems import not_found, problem_response, validation_problem
+from .reload import follow, generation, watch
 from .schemas import Problem
 from .settings import Settings
 from .workers import Workers

@@ -14,7 +14,7 @@ from .. import wire
 from ..csv_tables import table_csv
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices
-from .known import Predicted
+from .cached_networks import Predicted
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 

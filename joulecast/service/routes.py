@@ -22,9 +22,8 @@ from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
+from .cached_networks import Predicted
 from .caching import CachedRoute, Handler
-from .guards import checked_gpu
-from .known import Predicted
 from .problems import MEDIA_TYPE
 from .questions import (
     BatchQuestion,
@@ -48,6 +47,7 @@ from .rendering import (
     operations_json,
     rendered,
 )
+from .validation import checked_gpu
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _CODES = {

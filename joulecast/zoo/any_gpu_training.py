@@ -10,7 +10,7 @@ from typing import Any
 
 from ..datasets import Dataset, fingerprint
 from ..operations.operation import Operation
-from ..predictors.contract import Correction, Networks
+from ..predictors.contract import Networks, ResidualModel
 from ..predictors.evaluation.any_gpu import (
     QUICKLY,
     SPLITS,
@@ -41,7 +41,7 @@ LIMITS = (
 class TrainedAnyGpu:
     """What was learned, with its validation and card, ready to be stored."""
 
-    learned: Correction
+    learned: ResidualModel
     validation: AnyGpuValidation
     card: AnyGpuCard
     golden: Mapping[str, list[Operation]]

@@ -9,14 +9,14 @@ from pathlib import Path
 
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
-from ..predictors.filled import FilledPredictor
+from ..predictors.fallback import FallbackPredictor
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.predictor import OperationPredictor
 from ..resources import shipped
 from .entries.any_gpu_entry import AnyGpuEntry, load_any_gpu
-from .entries.corrections import FORMS
 from .entries.entry import Background, load_background, load_entry
 from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
+from .entries.residual_models import FORMS
 from .store import NAME, pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
@@ -148,14 +148,14 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             given=f"{gpu.name}, {mode}",
             allowed=f"{found.operations.gpu.name}, {found.operations.mode}",
         )
-    return found if predictor is not None else _filled(found)
+    return found if predictor is not None else _with_fallback(found)
 
 
-def _filled(found: NetworkPredictor) -> NetworkPredictor:
-    """A GPU's own predictor with what it lacks filled in, where there is a predictor for any GPU."""
+def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
+    """A GPU's own predictor with the one for any GPU as its fallback, where there is one."""
     own = found.operations
     if not isinstance(own, OperationPredictor) or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
         return found
     return replace(
-        found, operations=FilledPredictor(own, lambda: find_predictor(own.gpu, own.mode, ANY_GPU).operations)
+        found, operations=FallbackPredictor(own, lambda: find_predictor(own.gpu, own.mode, ANY_GPU).operations)
     )

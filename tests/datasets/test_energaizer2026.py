@@ -1,4 +1,4 @@
-"""The importer of networks: its rules on a small made-up export, and the real one where it is at hand."""
+"""The importer of networks: its rules on a small synthetic export, and the real one where it is at hand."""
 
 from __future__ import annotations
 

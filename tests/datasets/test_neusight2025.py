@@ -1,4 +1,4 @@
-"""The importer: its rules on a small made-up export, and on the real one where it is at hand."""
+"""The importer: its rules on a small synthetic export, and on the real one where it is at hand."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_without_a_counter_the_readings_are_integrated(sensor):
     found, true_w = measured(sensor, 250.0, 5.0, counter=False)
     assert found.counter_w is None
     assert found.power_w == pytest.approx(true_w, rel=0.01)
-    assert "no energy counter" in found.remarks
+    assert "no energy counter" in found.warnings
 
 
 def steady(n=100, **readings):
@@ -46,14 +46,14 @@ def steady(n=100, **readings):
 def test_disagreement_is_flagged():
     samples, _ = simulate(SENSOR_CLASSES["volta"], 250.0, 5.0)
     low = Samples.of(samples.time_s, power_w=0.7 * samples.power_w, energy_j=samples.energy_j)
-    assert any("differ by" in remark for remark in estimate(low, 2.0, 7.0).remarks)
-    assert not estimate(samples, 2.0, 7.0).remarks
+    assert any("differ by" in warning for warning in estimate(low, 2.0, 7.0).warnings)
+    assert not estimate(samples, 2.0, 7.0).warnings
 
 
 def test_missing_is_missing():
     found = estimate(Samples.of(np.arange(5.0)), 0.0, 4.0)
     assert found.power_w is None
-    assert found.remarks == ("no power reading",)
+    assert found.warnings == ("no power reading",)
     partly = Samples.of(np.arange(5.0), power_w=np.array([np.nan, 100, np.nan, 100, 100]))
     assert estimate(partly, 0.0, 4.0).power_w == pytest.approx(100.0)
 
@@ -72,23 +72,23 @@ def test_the_instant_reading_is_kept_beside():
 
 
 @pytest.mark.parametrize(
-    ("readings", "remark"),
+    ("readings", "warning"),
     [
         ({"throttle_reasons": 4.0}, "throttled by the power cap for 100 % of the time"),
         ({"throttle_reasons": 0x40}, "throttled by hardware against heat for 100 % of the time"),
         ({"processes": 3.0}, "2 other processes on the device"),
     ],
 )
-def test_disturbances_are_told(readings, remark):
+def test_disturbances_are_told(readings, warning):
     found = estimate(steady(power_w=300.0, clock_mhz=1400.0, temperature_c=61.0, **readings), 0.0, 4.0)
     assert (found.clock_mhz, found.temperature_c) == (1400.0, 61.0)
-    assert remark in found.remarks
+    assert warning in found.warnings
 
 
 def test_what_does_not_disturb_is_not_told():
     # Reason 1 is "idle", and one process is our own.
     found = estimate(steady(power_w=300.0, energy_j=0.0, throttle_reasons=1.0, processes=1.0), 0.0, 4.0)
-    assert found.remarks == ("no energy counter",)
+    assert found.warnings == ("no energy counter",)
 
 
 def test_drifts_are_told():
@@ -97,9 +97,9 @@ def test_drifts_are_told():
         np.linspace(0, 4, n), power_w=np.full(n, 300.0), temperature_c=np.linspace(40, 60, n),
         clock_mhz=np.linspace(1400, 1200, n),
     )  # fmt: skip
-    remarks = estimate(samples, 0.0, 4.0).remarks
-    assert "temperature changed by +13 degrees" in remarks  # of 20: the first 1.5 s of 4 do not count
-    assert any(remark.startswith("clock varied from 1200 to 13") for remark in remarks)
+    warnings = estimate(samples, 0.0, 4.0).warnings
+    assert "temperature changed by +13 degrees" in warnings  # of 20: the first 1.5 s of 4 do not count
+    assert any(warning.startswith("clock varied from 1200 to 13") for warning in warnings)
 
 
 def test_a_trace_holds_what_the_estimator_sees():

@@ -47,14 +47,14 @@ def test_nvml_reads_everything(on_driver):
     assert found["utilization"] == 1.0
     assert found["facts"]["device"] == "NVIDIA Simulated"
     assert (found["facts"]["power_limit_w"], found["facts"]["max_clock_mhz"]) == (300, 1410)
-    assert found["remarks"] == []
+    assert found["warnings"] == []
 
 
 def test_without_a_counter(on_driver):
     found = look(on_driver, FAKE_NVML_COUNTER_MS=0)
     assert found["counter_w"] is None
     assert found["power_w"] == pytest.approx(200, rel=0.01)
-    assert found["remarks"] == ["no energy counter"]
+    assert found["warnings"] == ["no energy counter"]
 
 
 def test_a_slow_reading_is_flagged_against_the_counter(on_driver, tmp_path):
@@ -62,13 +62,13 @@ def test_a_slow_reading_is_flagged_against_the_counter(on_driver, tmp_path):
     found = look(on_driver, "nvml", schedule, FAKE_NVML_SCHEDULE=schedule, FAKE_NVML_AVERAGING_MS=1000)
     assert found["power_w"] == pytest.approx(250, rel=0.01)
     assert found["integrated_w"] < 220
-    assert any("differ by" in remark for remark in found["remarks"])
+    assert any("differ by" in warning for warning in found["warnings"])
 
 
 def test_throttling_and_other_processes_are_told(on_driver):
     found = look(on_driver, FAKE_NVML_REASONS=4, FAKE_NVML_PROCESSES=2)
     assert found["clock_mhz"] == 1200
-    assert found["remarks"] == [
+    assert found["warnings"] == [
         "throttled by the power cap for 100 % of the time",
         "1 other process on the device",
     ]
@@ -80,7 +80,7 @@ def test_nvidia_smi_reads_what_it_can(on_driver):
     assert found["counter_w"] is None
     assert (found["clock_mhz"], found["utilization"], found["temperature_c"]) == (1410, 1.0, None)  # "[N/A]"
     assert found["facts"]["driver"] == "999.1"
-    assert found["remarks"] == ["no energy counter"]
+    assert found["warnings"] == ["no energy counter"]
 
 
 @pytest.mark.parametrize(

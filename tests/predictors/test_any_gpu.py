@@ -15,7 +15,7 @@ from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.any_gpu.network_fits import learn_from_networks
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor, Learned
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor, BoostedResidual
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.any_gpu import quicker
 from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
@@ -41,7 +41,7 @@ MEASURED = ("A30", "T4", "A10")
 
 
 @pytest.fixture(scope="module")
-def learned() -> Learned:
+def learned() -> BoostedResidual:
     return fit_any_gpu([simulated_gpu(name) for name in MEASURED], (), RECIPE)
 
 
@@ -59,32 +59,32 @@ def test_chips_that_were_not_measured_have_trees_of_their_own(learned, name, rat
     # The A40 has the chip of the A10, which was measured.
     assert learned.chips == {find_gpu(measured).chip for measured in MEASURED}
     two, three = (lambda inputs, value=value: np.full(len(inputs), np.log(value)) for value in (2.0, 3.0))
-    told_apart = replace(learned, time=two, elsewhere=three, ranges={}, half=None, usual={})
+    told_apart = replace(learned, time=two, unseen_chips=three, ranges={}, half=None, typical={})
     operations, gpu = simulated_operations(), find_gpu(name)
     assert told_apart.ratio(operations, gpu) / expected_ratio(operations, gpu) == pytest.approx(ratio)
 
 
 def test_a_chip_that_was_not_measured_is_drawn_to_what_is_usual_of_a_kind(learned):
-    learned = replace(learned, elsewhere=lambda inputs: np.full(len(inputs), 1.0), ranges={}, half=None)
-    usual = replace(learned, usual={"linear": 0.2, "conv": 0.6})
+    learned = replace(learned, unseen_chips=lambda inputs: np.full(len(inputs), 1.0), ranges={}, half=None)
+    typical = replace(learned, typical={"linear": 0.2, "conv": 0.6})
     linear, relu = Operation("linear", [(64, 64)], {"out_features": 64}), Operation("relu", [(64, 64)])
     half = Operation("linear", [(64, 64)], {"out_features": 64}, precision="fp16")
     operations, unseen, seen = [linear, relu, half], find_gpu("L4"), find_gpu("A10")
-    logs = np.log(usual.ratio(operations, unseen) / expected_ratio(operations, unseen))
-    # Of relu nothing is known to be usual, and fp16 does not run where that was seen.
+    logs = np.log(typical.ratio(operations, unseen) / expected_ratio(operations, unseen))
+    # Of relu nothing is known to be typical, and fp16 does not run where that was seen.
     assert logs == pytest.approx([0.2 + 0.75 * 0.8, 1.0, 1.0])
-    assert usual.ratio(operations, seen) == pytest.approx(learned.ratio(operations, seen))
-    assert learned.usual["linear"] == pytest.approx(np.log(SLOWER_THAN_PHYSICS["linear"]), abs=0.1)
+    assert typical.ratio(operations, seen) == pytest.approx(learned.ratio(operations, seen))
+    assert learned.typical["linear"] == pytest.approx(np.log(SLOWER_THAN_PHYSICS["linear"]), abs=0.1)
 
 
 def test_many_gpus_at_once_are_one_after_the_other(learned):
     names = ("A30", "A40", "T4", "RTX4090")
     alone = {name: learned.ratio(simulated_operations(), find_gpu(name)) for name in names}
     asked = []
-    told = replace(learned, elsewhere=lambda inputs: (asked.append(len(inputs)), learned.elsewhere(inputs))[1])
+    told = replace(learned, unseen_chips=lambda inputs: (asked.append(len(inputs)), learned.unseen_chips(inputs))[1])
     operations = OperationList(simulated_operations())
-    told.foresee(operations, map(find_gpu, names))
-    told.foresee(operations, map(find_gpu, names))
+    told.prefetch(operations, map(find_gpu, names))
+    told.prefetch(operations, map(find_gpu, names))
     for name in names:
         assert told.ratio(operations, find_gpu(name)) == pytest.approx(alone[name], rel=1e-6)
     assert asked == [len(operations)]  # of the RTX 4090, the one chip of which nothing was measured

@@ -16,7 +16,7 @@ from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_byt
 from joulecast.predictors.recipes.perceptron import PerceptronRecipe
 from joulecast.predictors.recipes.recipe import BoostingRecipe, load_recipe
 from joulecast.predictors.regressors.perceptron import Perceptron
-from joulecast.zoo.entries.corrections import read_correction, write_correction
+from joulecast.zoo.entries.residual_models import read_residual_model, write_residual_model
 
 SMALL = PerceptronRecipe(width=16, layers=1, epochs=40, batch=64)
 
@@ -44,32 +44,32 @@ def test_many_rows_are_some_after_the_other():
 
 
 @pytest.fixture(scope="module")
-def made_up():
+def synthetic():
     rng = np.random.default_rng(0)
     inputs = np.column_stack([rng.uniform(-2, 2, size=(1500, 2)), rng.integers(0, 2, 1500) * 9 + 100])
     targets = np.abs(inputs[:, 0]) + 0.3 * inputs[:, 1] + 0.5 * (inputs[:, 2] > 104)
     return inputs.astype(np.float32), targets
 
 
-def fitted(made_up, recipe=SMALL, hidden=(), seed=0):
+def fitted(synthetic, recipe=SMALL, hidden=(), seed=0):
     fit = pytest.importorskip("joulecast.predictors.regressors.perceptron_fit", reason="needs torch")
-    inputs, targets = made_up
+    inputs, targets = synthetic
     return fit.fit_perceptron(inputs, targets, np.ones(len(targets)), recipe, fit.Columns((1,), hidden), seed)
 
 
-def test_a_fit_finds_the_function_and_repeats_itself(made_up):
-    found = fitted(made_up, replace(SMALL, blur=0.0, unknown_kinds=0.0))
-    inputs, targets = made_up
+def test_a_fit_finds_the_function_and_repeats_itself(synthetic):
+    found = fitted(synthetic, replace(SMALL, blur=0.0, unknown_kinds=0.0))
+    inputs, targets = synthetic
     assert np.abs(found(inputs) - targets).mean() < 0.05
-    again = fitted(made_up, replace(SMALL, blur=0.0, unknown_kinds=0.0))
+    again = fitted(synthetic, replace(SMALL, blur=0.0, unknown_kinds=0.0))
     assert found.to_bytes() == again.to_bytes()
     # Beyond what was seen it stays where it was.
     beyond, edge = np.array([[50, 0, 100], [inputs[:, 0].max(), 0, 100]], dtype=np.float32)
     assert found(beyond[None]) == pytest.approx(found(edge[None]), rel=1e-6)
 
 
-def test_a_kind_that_was_never_seen_gets_the_mean_of_those_that_were(made_up):
-    inputs, _ = made_up
+def test_a_kind_that_was_never_seen_gets_the_mean_of_those_that_were(synthetic):
+    inputs, _ = synthetic
     # A third value, and training that showed it or did not: zero stands for "none of those told apart".
     shifted = inputs - np.array([0, 0, 100], dtype=np.float32)
     unknown = shifted * np.array([1, 1, 0], dtype=np.float32)
@@ -117,15 +117,15 @@ def test_its_mean_with_trees_for_any_gpu():
     assert both == pytest.approx(0.75 * trees + 0.25 * perceptron, abs=1e-5)
     assert np.abs(trees - perceptron).max() > 0.01
     ahead = OperationList(operations)
-    learned.foresee(ahead, [gpu])
+    learned.prefetch(ahead, [gpu])
     assert learned.ratio(ahead, gpu) == pytest.approx(learned.ratio(operations, gpu), rel=1e-6)
-    read = read_correction(*write_correction(learned))
+    read = read_residual_model(*write_residual_model(learned))
     assert read.factors(operations, gpu)[0] == pytest.approx(learned.factors(operations, gpu)[0], rel=1e-5)
-    facts, files = write_correction(learned)
+    facts, files = write_residual_model(learned)
     with pytest.raises(ValueError, match="share"):
-        read_correction({**facts, "share": 0.0}, files)
+        read_residual_model({**facts, "share": 0.0}, files)
     with pytest.raises(ZooError, match="other inputs"):
-        read_correction(facts, {**files, "perceptron.safetensors": by_hand().to_bytes()})
+        read_residual_model(facts, {**files, "perceptron.safetensors": by_hand().to_bytes()})
 
 
 @pytest.mark.parametrize("field", [field.name for field in fields(PerceptronRecipe)])

@@ -402,7 +402,7 @@ def test_many_gpus_are_read_at_once(quick):
 
     learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
     listed, gpus = OperationList(operations), [A30, T4, find_gpu("H100 SXM")]
-    learned.foresee(listed, gpus)
+    learned.prefetch(listed, gpus)
     found = [learned.factors(listed, gpu) for gpu in gpus]
     assert calls == [len(gpus) * len(operations)]
     each = [quick.factors(operations, gpu) for gpu in gpus]

@@ -143,7 +143,7 @@ def test_bad_input(options, error, says):
         best(**options)
 
 
-def test_what_the_own_predictor_lacks_is_filled_in():
+def test_what_the_own_predictor_lacks_is_from_the_fallback():
     choice = best(gpus="A30", precision="bf16")[0]
     assert any("not measured on NVIDIA A30" in note for note in choice.notes)
     assert choice.measured  # though not in this precision

@@ -1,6 +1,6 @@
 """Requests made up from the OpenAPI document: none breaks the service, and all answers are as the document says.
 
-Some thousands: JOULECAST_MADE_UP_REQUESTS=400 python -m pytest tests/service/test_openapi.py (so many per operation).
+Some thousands: JOULECAST_GENERATED_REQUESTS=400 python -m pytest tests/service/test_openapi.py (so many per operation).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 schemathesis = pytest.importorskip("schemathesis", reason="needs schemathesis")
 
-PER_OPERATION = int(os.environ.get("JOULECAST_MADE_UP_REQUESTS", "6"))
+PER_OPERATION = int(os.environ.get("JOULECAST_GENERATED_REQUESTS", "6"))
 pytestmark = pytest.mark.filterwarnings("ignore")  # of schemathesis itself
 
 
@@ -23,7 +23,7 @@ def api(narrow):
     return schemathesis.openapi.from_url(f"{narrow.url}/v1/openapi.json", headers=narrow.headers)
 
 
-def test_made_up_requests_are_answered_as_the_document_says(api, narrow):
+def test_generated_requests_are_answered_as_the_document_says(api, narrow):
     from schemathesis.checks import load_all_checks
     from schemathesis.core.parameters import ParameterLocation
     from schemathesis.specs.openapi import checks

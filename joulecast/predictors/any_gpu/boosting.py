@@ -24,8 +24,8 @@ from ..recipes.recipe import BoostingRecipe
 from ..regressors.perceptron import Perceptron
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .network_fits import learn_from_networks
-from .predictor import Learned
-from .ranges import ratio_ranges, usual_ratios
+from .predictor import BoostedResidual
+from .ranges import ratio_ranges, typical_ratios
 
 _MOST_OF_A_KIND = 1000
 
@@ -84,7 +84,7 @@ def _thinned(rows: Sequence[DeviceRow], table: _Table, seed: int) -> _Table:
 
 def fit_any_gpu(
     datasets: Sequence[Dataset], networks: Networks, recipe: BoostingRecipe, rows: Sequence[DeviceRow] | None = None
-) -> Learned:
+) -> BoostedResidual:
     """Fit time and energy over the measurements of many GPUs.
 
     Args:
@@ -106,12 +106,12 @@ def fit_any_gpu(
     time = BoostedRegressor(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
     few = _thinned(ordered, table, recipe.seed)
     trees = _trees_elsewhere(recipe)
-    elsewhere = BoostedRegressor(trees.fit(few.inputs, few.log_ratio, sample_weight=few.weight))
+    unseen_chips = BoostedRegressor(trees.fit(few.inputs, few.log_ratio, sample_weight=few.weight))
     ranges = ratio_ranges([row.operation for row in ordered], table.log_ratio)
     host_s = launch_times_s(datasets)
     chips = frozenset(row.gpu.chip for row in ordered)
-    usual = usual_ratios(ordered, table.log_ratio)
-    learned = Learned(time, elsewhere, chips, ranges, PRIOR_ENERGY, host_s, usual=usual)
+    typical = typical_ratios(ordered, table.log_ratio)
+    learned = BoostedResidual(time, unseen_chips, chips, ranges, PRIOR_ENERGY, host_s, typical=typical)
     if recipe.perceptron is not None:
         perceptron = _perceptron(table, recipe.perceptron, recipe.seed)
         learned = replace(learned, perceptron=perceptron, share=recipe.perceptron.share)

@@ -12,13 +12,13 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import MODES, Operation
 from ...operations.operation_list import OperationList
-from ..contract import Correction
+from ..contract import ResidualModel
 from ..physics.energy import EnergyConstants
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A weighted geometric mean of corrections, which is a `Correction` itself.
+    """A weighted geometric mean of corrections, which is a `ResidualModel` itself.
 
     Device times are the mean of the members' device times at any clock. Energies nearly are: their constants and
     factors are averaged apart, so that the law of clock and power cap stays the same for all.
@@ -27,16 +27,16 @@ class Ensemble:
         members: At least one.
         weights: One each; they sum up to one.
         energy: What work costs.
-        host_s: See `Correction.host_s`.
+        host_s: See `ResidualModel.host_s`.
     """
 
-    members: tuple[Correction, ...]
+    members: tuple[ResidualModel, ...]
     weights: tuple[float, ...]
     energy: EnergyConstants
     host_s: Mapping[str, Mapping[str, float]]
 
     @classmethod
-    def of(cls, members: Sequence[Correction], weights: Sequence[float]) -> Self:
+    def of(cls, members: Sequence[ResidualModel], weights: Sequence[float]) -> Self:
         """Put members together."""
         constants = [list(asdict(member.energy).values()) for member in members]
         energy = EnergyConstants(*np.exp(np.array(weights) @ np.log(constants)).tolist())
@@ -51,22 +51,22 @@ class Ensemble:
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """See `Correction.factors`."""
+        """See `ResidualModel.factors`."""
         time, energy = self._mean(lambda member: np.array(member.factors(operations, gpu, capped=capped)))
         return time, energy
 
-    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `Correction.foresee`."""
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `ResidualModel.prefetch`."""
         asked = tuple(gpus)
         for member in self.members:
-            member.foresee(operations, asked)
+            member.prefetch(operations, asked)
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `Correction.in_network`."""
+        """See `ResidualModel.in_network`."""
         time, energy = self._mean(lambda member: np.array(member.in_network(operations, counts, gpu))).tolist()
         return time, energy
 
-    def _mean(self, of: Callable[[Correction], FloatArray]) -> FloatArray:
+    def _mean(self, of: Callable[[ResidualModel], FloatArray]) -> FloatArray:
         logs = [weight * np.log(of(member)) for weight, member in zip(self.weights, self.members, strict=True)]
         mean: FloatArray = np.exp(np.sum(logs, axis=0))
         return mean

@@ -24,7 +24,7 @@ from ..physics.baseline import smooth_max
 from ..physics.energy import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, half_groups
 from ..physics.least_times import LeastTimes
-from .predictor import Learned
+from .predictor import BoostedResidual
 
 _LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
 # Standard deviations: of a network's log time, of the logarithms of HalfPrecision, of host seconds per call. What moves
@@ -33,7 +33,7 @@ _LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
 _ERROR, _HALF_SPREADS, _HOST_SPREAD_S = 0.05, (0.5, 0.5, 0.1), 20e-6
 
 
-def learn_from_networks(learned: Learned, rows: Sequence[DeviceRow], networks: Networks) -> Learned:
+def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], networks: Networks) -> BoostedResidual:
     """Fit half precision, unless operations were measured in it, and energies.
 
     Args:
@@ -68,7 +68,7 @@ class _Network(NamedTuple):
     measured_s: float
 
 
-def fit_half_precision(learned: Learned, networks: Networks) -> HalfPrecision:
+def fit_half_precision(learned: BoostedResidual, networks: Networks) -> HalfPrecision:
     """Fit the factors of half precision to the times of networks.
 
     What the host needs for a call in such a network is fitted along, and forgotten: `HostModel` learns it.
@@ -95,7 +95,7 @@ def _alike(gpu: GPU, measurement: NetworkMeasurement, network: Network) -> tuple
     return gpu.name, measurement.network, measurement.precision
 
 
-def _timed(learned: Learned, gpu: GPU, measurement: NetworkMeasurement, network: Network) -> _Network:
+def _timed(learned: BoostedResidual, gpu: GPU, measurement: NetworkMeasurement, network: Network) -> _Network:
     operations = network.operations
     works = np.array([not operation.is_identity for operation in operations], dtype=float)
     return _Network(
@@ -125,7 +125,7 @@ class _Powers(NamedTuple):
     weight: FloatArray
 
 
-def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> EnergyConstants:
+def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResidual) -> EnergyConstants:
     """Fit what work costs to measured powers, of single operations and of whole networks.
 
     A reading at the power cap says nothing where the clock is not known that was held. Priors keep the five constants
@@ -145,7 +145,7 @@ def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: Learned
     return EnergyConstants(*np.exp(_least_squares(residuals, prior)).tolist())
 
 
-def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: Learned) -> _Powers | None:
+def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResidual) -> _Powers | None:
     found: list[tuple[FloatArray, float, float, float]] = []
     for gpu in dict.fromkeys(row.gpu for row in rows):
         mine = [row for row in rows if row.gpu == gpu and 0 < (row.power_w or 0) < AT_CAP * gpu.power_limit_w]

@@ -22,7 +22,7 @@ from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
-from ..contract import Correction, Regressor, host_times, launch_s, require_mode
+from ..contract import Regressor, ResidualModel, host_times, launch_s, require_mode
 from ..formats.numbers import number, numbers
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
@@ -38,22 +38,22 @@ from ..physics.relative import RELATIVE_NAMES, relative_features
 
 Range = tuple[float, float]
 
-# How far log ratios on a chip that was not measured are trusted, beside what is usual of a kind: part of what is
+# How far log ratios on a chip that was not measured are trusted, beside what is typical of a kind: part of what is
 # learned of chips is their own. With each of NeuSight's five left out, 0.5 to 0.8 were closer than 1 and much alike.
-_TRUST = 0.75
+_SHRINKAGE = 0.75
 # Features that are not zero for what runs elsewhere than on fp32 pipes. Of that 227 convolutions were measured: trees
 # keep to what these showed; a perceptron goes on from it, and networks in half precision came out slower than they are.
 _NO_PLAIN_FP32 = [RELATIVE_NAMES.index(name) for name in ("tensor_cores", "half_precision")]
 
 
 @dataclass(frozen=True)
-class Learned:
+class BoostedResidual:
     """What was learned over all GPUs, whichever one is asked for.
 
     Args:
         time: Predicts the log ratio of device time to what libraries let expect (library.py), on chips that were
             measured.
-        elsewhere: The same on all others. It saw as much of every kind on every GPU and cannot follow one of them
+        unseen_chips: The same on all others. It saw as much of every kind on every GPU and cannot follow one of them
             closely, so that it is worse where operations were measured and better where none was.
         chips: Those that were measured.
         ranges: Kind or family -> lowest and highest ratio that was seen; a tree that is led astray by sizes that
@@ -63,11 +63,11 @@ class Learned:
         half: What networks showed of half precision; None where operations showed more.
         perceptron: Says the same as the trees, in its own way, of what runs on fp32 pipes; None: trees alone.
         share: Of the perceptron in the mean of both.
-        usual: Kind or family -> the log ratio that is usual of it on fp32 pipes; see `_TRUST`.
+        typical: Kind or family -> the log ratio that is typical of it on fp32 pipes; see `_SHRINKAGE`.
     """
 
     time: Regressor
-    elsewhere: Regressor
+    unseen_chips: Regressor
     chips: frozenset[str]
     ranges: Mapping[str, Range]
     energy: EnergyConstants
@@ -75,7 +75,7 @@ class Learned:
     half: HalfPrecision | None = None
     perceptron: Regressor | None = None
     share: float = 0.0
-    usual: Mapping[str, float] = field(default_factory=dict)
+    typical: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the regressors."""
@@ -87,12 +87,12 @@ class Learned:
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
             "half": None if self.half is None else self.half.to_json(),
             "share": self.share,
-            "usual": dict(self.usual),
+            "usual": dict(self.typical),
         }
 
     @classmethod
     def from_json(
-        cls, value: Mapping[str, Any], time: Regressor, elsewhere: Regressor, perceptron: Regressor | None = None
+        cls, value: Mapping[str, Any], time: Regressor, unseen_chips: Regressor, perceptron: Regressor | None = None
     ) -> Self:
         """Read what `to_json` wrote.
 
@@ -104,7 +104,7 @@ class Learned:
             raise ValueError("a share of a perceptron that cannot be")
         return cls(
             time=time,
-            elsewhere=elsewhere,
+            unseen_chips=unseen_chips,
             chips=frozenset(str(chip) for chip in value["chips"]),
             ranges={name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()},
             energy=EnergyConstants.from_json(value["energy"]),
@@ -112,26 +112,26 @@ class Learned:
             half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
             perceptron=perceptron,
             share=share,
-            usual=numbers(value.get("usual", {})),
+            typical=numbers(value.get("usual", {})),
         )
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
-        """Device time over least time, one value per operation; see `Correction.factors`."""
+        """Device time over least time, one value per operation; see `ResidualModel.factors`."""
         listed = OperationList.of(operations)
-        lowest, highest, usual = self._by_kind[:, numbers_of(listed).kind.astype(int)]
-        log_ratio = listed.derived(_foreseen).get((self._regressor(gpu), gpu))
+        lowest, highest, typical = self._by_kind[:, numbers_of(listed).kind.astype(int)]
+        log_ratio = listed.derived(_prefetched).get((self._regressor(gpu), gpu))
         if log_ratio is None:
             rows = relative_features(seen_as(listed, gpu), gpu).astype(np.float32)
             (log_ratio,) = in_batches(_alone(self._regressor(gpu)), rows, [numbers_of(listed).kind])
         if gpu.chip not in self.chips:
-            drawn = usual + _TRUST * (log_ratio - usual)
-            log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(usual), drawn, log_ratio)
+            drawn = typical + _SHRINKAGE * (log_ratio - typical)
+            log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(typical), drawn, log_ratio)
         ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
         return ratio if self.half is None else self.half.applied(operations, ratio)
 
-    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `Correction.foresee`: an operation takes much the same way through trees on all GPUs."""
-        found = operations.derived(_foreseen)
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""
+        found = operations.derived(_prefetched)
         by_regressor: dict[Regressor, list[GPU]] = {}
         for gpu in gpus:
             if (self._regressor(gpu), gpu) not in found:
@@ -144,33 +144,33 @@ class Learned:
 
     def _regressor(self, gpu: GPU) -> Regressor:
         """Which of those that are kept; the same one every time."""
-        measured, elsewhere = self._regressors
-        return measured if gpu.chip in self.chips else elsewhere
+        measured, unseen_chips = self._regressors
+        return measured if gpu.chip in self.chips else unseen_chips
 
     @cached_property
     def _regressors(self) -> tuple[Regressor, Regressor]:
         if self.perceptron is None:
-            return self.time, self.elsewhere
-        return _mean(self.time, self.perceptron, self.share), _mean(self.elsewhere, self.perceptron, self.share)
+            return self.time, self.unseen_chips
+        return _mean(self.time, self.perceptron, self.share), _mean(self.unseen_chips, self.perceptron, self.share)
 
     @cached_property
     def _by_kind(self) -> FloatArray:
-        """Lowest, highest and usual log ratio of every kind, shape (3, kinds)."""
+        """Lowest, highest and typical log ratio of every kind, shape (3, kinds)."""
         found = np.empty((3, len(KIND_PLACES)))
         for kind, place in KIND_PLACES.items():
             family = KINDS[kind].family
             lowest, highest = self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
-            found[:, place] = lowest, highest, self.usual.get(kind, self.usual.get(family, np.nan))
+            found[:, place] = lowest, highest, self.typical.get(kind, self.typical.get(family, np.nan))
         return found
 
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """See `Correction.factors`; the trees leave energies as physics says."""
+        """See `ResidualModel.factors`; the trees leave energies as physics says."""
         return self.ratio(operations, gpu, capped), np.ones(len(operations))
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `Correction.in_network`; a network is its parts."""
+        """See `ResidualModel.in_network`; a network is its parts."""
         return 1.0, 1.0
 
 
@@ -188,7 +188,7 @@ def _alone(regressor: Regressor) -> Callable[[NDArray[np.float32]], tuple[FloatA
     return lambda rows: (regressor(rows),)
 
 
-def _foreseen(operations: OperationList) -> dict[tuple[Regressor, GPU], FloatArray]:
+def _prefetched(operations: OperationList) -> dict[tuple[Regressor, GPU], FloatArray]:
     return {}
 
 
@@ -205,7 +205,7 @@ class AnyGpuPredictor:
 
     gpu: GPU
     mode: str
-    learned: Correction
+    learned: ResidualModel
     calibration: Calibration | None = None
 
     @property
@@ -245,7 +245,7 @@ class AnyGpuPredictor:
             some = operations if covered.all() else OperationList(compress(operations, covered))
             work = self.work(some, capped=np.isfinite(cap_w))
             values[:, covered] = self._predict_covered(some, work, clock, cap_w)
-            work = work.among(covered)
+            work = work.scatter(covered)
         time_s, power_w, device_s, dynamic_j, host_s, held_mhz = values
         return OperationPredictions(
             operations=operations,
@@ -264,7 +264,7 @@ class AnyGpuPredictor:
         )
 
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
-        """What operations cost at the default clock, all of them covered; see clock.py and `Correction.factors`."""
+        """What operations cost at the default clock, all of them covered; see clock.py and `ResidualModel.factors`."""
         ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
         clock = float(self.gpu.boost_clock_mhz)

@@ -32,7 +32,7 @@ def ratio_ranges(operations: Sequence[Operation], log_ratio: FloatArray) -> dict
     return ranges
 
 
-def usual_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, float]:
+def typical_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, float]:
     """Family and kind -> mean over GPUs of the medians of what ran on fp32 pipes.
 
     Args:

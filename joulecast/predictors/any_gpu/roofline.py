@@ -39,9 +39,9 @@ class Roofline:
         """One for everything."""
         return np.ones(len(operations)), np.ones(len(operations))
 
-    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `Correction.foresee`; there is nothing to look at."""
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `ResidualModel.prefetch`; there is nothing to look at."""
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `Correction.in_network`; a network is its parts."""
+        """See `ResidualModel.in_network`; a network is its parts."""
         return 1.0, 1.0

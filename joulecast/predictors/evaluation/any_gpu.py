@@ -20,13 +20,13 @@ from ...hardware import GPU
 from ...operations.network import Network
 from ...operations.operation import Operation
 from ..any_gpu.boosting import inputs_and_targets
-from ..any_gpu.predictor import AnyGpuPredictor, Learned
-from ..contract import Correction, Networks
+from ..any_gpu.predictor import AnyGpuPredictor, BoostedResidual
+from ..contract import Networks, ResidualModel
 from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
 from ..measured.device_rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..networks.composition import HostModel, counts_of, plain_sum
-from ..networks.first_layer import as_parts
+from ..networks.gradients import as_parts
 from ..networks.network_predictor import NetworkPredictor
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
@@ -129,7 +129,7 @@ class AnyGpuValidation:
         }
 
 
-def log_ratios(learned: Correction, rows: Sequence[DeviceRow]) -> FloatArray:
+def log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> FloatArray:
     """Log of predicted over measured device time, at default clocks."""
     found = np.empty(len(rows))
     groups: dict[tuple[GPU, str], list[int]] = defaultdict(list)
@@ -143,7 +143,7 @@ def log_ratios(learned: Correction, rows: Sequence[DeviceRow]) -> FloatArray:
     return found
 
 
-def power_log_ratios(learned: Correction, rows: Sequence[DeviceRow]) -> dict[str, FloatArray]:
+def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[str, FloatArray]:
     """Log of predicted over measured power and energy of a call, at default clocks and caps.
 
     Args:
@@ -204,7 +204,7 @@ def _fold(
     mine = [row for row in rows if fold[row.operation] == held]
     learned = fit_operations((), [row for row in rows if fold[row.operation] != held], recipe)
     curves: Curves = {}
-    if not held and mine and isinstance(learned, Learned) and isinstance(learned.time, BoostedRegressor):
+    if not held and mine and isinstance(learned, BoostedResidual) and isinstance(learned.time, BoostedRegressor):
         curves = {"time/held_out_error": error_by_trees(learned.time, *inputs_and_targets(mine))}
     return mine, log_ratios(learned, mine).tolist(), curves
 
@@ -319,7 +319,7 @@ def _networks_left_out(
             yield network_errors(AnyGpuPredictor(gpu, measurement.mode, without), measurement, network, hosts, known)
 
 
-def fit_hosts(learned: Correction, networks: Networks) -> dict[str, HostModel]:
+def fit_hosts(learned: ResidualModel, networks: Networks) -> dict[str, HostModel]:
     """Learn what a call costs the host inside a network, by mode."""
     hosts = {}
     for mode in learned.host_s:

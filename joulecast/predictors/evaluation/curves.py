@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ..any_gpu.ensemble import Ensemble
-from ..any_gpu.predictor import Learned
+from ..any_gpu.predictor import BoostedResidual
 from ..predictor import OperationPredictor
 from ..regressors.blend import BlendRegressor
 from ..regressors.xgboost_model import BoostedRegressor
@@ -31,8 +31,8 @@ def curves_of(fitted: object) -> dict[str, Sequence[float]]:
         fitted: A predictor, a correction or a regressor.
     """
     parts: Mapping[str, object] = {}
-    if isinstance(fitted, OperationPredictor | Learned):
-        names = ("time", "power") if isinstance(fitted, OperationPredictor) else ("time", "elsewhere")
+    if isinstance(fitted, OperationPredictor | BoostedResidual):
+        names = ("time", "power") if isinstance(fitted, OperationPredictor) else ("time", "unseen_chips")
         parts = {name: getattr(fitted, name) for name in names}
     elif isinstance(fitted, BlendRegressor):
         parts = {"process": fitted.process}

@@ -18,7 +18,7 @@ from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
 from ..networks.composition import HostModel, compose, counts_of, plain_sum
-from ..networks.first_layer import as_parts
+from ..networks.gradients import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor

@@ -15,9 +15,9 @@ from ...hardware import GPU
 from ..any_gpu.boosting import fit_any_gpu
 from ..any_gpu.ensemble import Ensemble
 from ..any_gpu.network_fits import learn_from_networks
-from ..any_gpu.predictor import AnyGpuPredictor, Learned
+from ..any_gpu.predictor import AnyGpuPredictor, BoostedResidual
 from ..any_gpu.roofline import Roofline
-from ..contract import Correction, Networks
+from ..contract import Networks, ResidualModel
 from ..measured.device_rows import DeviceRow, device_rows
 from ..recipes.any_gpu import EnsembleRecipe, RooflineRecipe
 from ..recipes.recipe import AnyGpuRecipe, BoostingRecipe
@@ -26,7 +26,7 @@ from ..transformer.attentive import Attentive
 from ..transformer.networks import read_networks
 
 Rows = Sequence[DeviceRow]
-LearnNetworks = Callable[[Networks], Correction]
+LearnNetworks = Callable[[Networks], ResidualModel]
 
 
 class Steps(NamedTuple):
@@ -39,7 +39,7 @@ class Steps(NamedTuple):
         quicker: The recipe, or one that is fitted more quickly, for a quick validation.
     """
 
-    operations: Callable[[Sequence[Dataset], Rows, Any], Correction]
+    operations: Callable[[Sequence[Dataset], Rows, Any], ResidualModel]
     networks: Callable[[Any, Rows, Any], LearnNetworks]
     quicker: Callable[[Any], AnyGpuRecipe] = lambda recipe: recipe
 
@@ -48,7 +48,7 @@ class Steps(NamedTuple):
 class FittedAnyGpu:
     """A correction, on any GPU."""
 
-    correction: Correction
+    correction: ResidualModel
 
     def on(self, gpu: GPU, mode: str) -> AnyGpuPredictor:
         """See `Fitted.on`; there is no other GPU."""
@@ -67,12 +67,12 @@ def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRe
     return FittedAnyGpu(network_learner(learned, rows, recipe)(networks))
 
 
-def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: AnyGpuRecipe) -> Correction:
+def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: AnyGpuRecipe) -> ResidualModel:
     """The first step; of the datasets it uses no device times but these."""
     return STEPS[type(recipe)].operations(datasets, rows, recipe)
 
 
-def network_learner(correction: Correction, rows: Rows, recipe: AnyGpuRecipe) -> LearnNetworks:
+def network_learner(correction: ResidualModel, rows: Rows, recipe: AnyGpuRecipe) -> LearnNetworks:
     """The second step, prepared; where there are no networks, it leads to the same correction."""
     learn = STEPS[type(recipe)].networks(correction, rows, recipe)
     return lambda networks: learn(networks) if networks else correction
@@ -83,11 +83,11 @@ def quicker(recipe: AnyGpuRecipe) -> AnyGpuRecipe:
     return STEPS[type(recipe)].quicker(recipe)
 
 
-def _trees(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> Learned:
+def _trees(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> BoostedResidual:
     return fit_any_gpu(datasets, (), recipe, rows)
 
 
-def _energies(learned: Learned, rows: Rows, recipe: BoostingRecipe) -> LearnNetworks:
+def _energies(learned: BoostedResidual, rows: Rows, recipe: BoostingRecipe) -> LearnNetworks:
     return lambda networks: learn_from_networks(learned, rows, networks)
 
 

@@ -45,13 +45,14 @@ class OperationSpread:
         calibration: Of their predictor.
         trained_on: Digests of the operations that it was trained on.
         measured_mhz: The clock that those were measured at; None for a predictor of any clock.
-        filled: Errors of the predictor that filled operations in, and which those are.
+        fallback: Intervals of the predictor that stood in for operations that were never measured, and a mask of
+            those operations, shape (operations,).
     """
 
     calibration: Calibration
     trained_on: frozenset[str]
     measured_mhz: float | None
-    filled: tuple[OperationSpread, NDArray[np.bool_]] | None = None
+    fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
 
     def log_errors(self, predictions: OperationPredictions, level: float) -> dict[str, FloatArray]:
         """Half widths of the logarithms of time, power and energy.
@@ -74,8 +75,8 @@ class OperationSpread:
                     half, clock_error(quantity, level, octaves(predictions.held_clock_mhz, self.measured_mhz))
                 )
             found[quantity] = half
-        if self.filled is not None:
-            other, places = self.filled
+        if self.fallback is not None:
+            other, places = self.fallback
             for quantity, half in other.log_errors(predictions, level).items():
                 found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
         return found

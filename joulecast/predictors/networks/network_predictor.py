@@ -11,7 +11,7 @@ from ...errors import InputError, UncoveredError
 from ...hardware import GPU
 from ...operations.network import BOOKKEEPING, Network
 from ..contract import PredictsOperations
-from ..filled import FilledPredictor
+from ..fallback import FallbackPredictor
 from ..intervals.network_calibration import NetworkCalibration
 from ..intervals.network_spread import FAR_SHARE, NetworkSpread
 from ..intervals.power_range import power_range_w
@@ -137,7 +137,7 @@ class NetworkPredictor:
     ) -> NetworkSpread | None:
         if self.network_errors is None or composition not in self.network_errors.scores:
             return None
-        if self._filled(network):
+        if self._by_fallback(network):
             return None  # its errors are those of what was measured
         as_measured = self.any_gpu or self._is_default(clock_mhz, power_limit_w)
         return NetworkSpread(
@@ -196,11 +196,11 @@ class NetworkPredictor:
     def _coverage(self) -> str:
         return ", ".join(self.operations.coverage)
 
-    def _filled(self, network: Network) -> tuple[str, ...]:
+    def _by_fallback(self, network: Network) -> tuple[str, ...]:
         """Kinds and precisions that the GPU's own predictor lacks."""
-        if not isinstance(self.operations, FilledPredictor):
+        if not isinstance(self.operations, FallbackPredictor):
             return ()
-        return self.operations.filled(network.operations)
+        return self.operations.by_fallback(network.operations)
 
     def _notes(
         self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float, spread: NetworkSpread | None
@@ -209,9 +209,9 @@ class NetworkPredictor:
             yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
         elif not self._is_default(clock_mhz, power_limit_w):
             yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
-        if filled := self._filled(network):
-            more = f" and {len(filled) - _SHOWN_KINDS} more" if len(filled) > _SHOWN_KINDS else ""
-            shown = ", ".join(filled[:_SHOWN_KINDS]) + more
+        if kinds := self._by_fallback(network):
+            more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
+            shown = ", ".join(kinds[:_SHOWN_KINDS]) + more
             yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
         if not self.host.learned:
             yield "no network was measured on this GPU: host cost taken from the A30"

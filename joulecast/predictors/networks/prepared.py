@@ -21,7 +21,7 @@ from ..any_gpu.predictor import AnyGpuPredictor
 from ..operation_predictions import OperationPredictions, Source
 from ..physics.energy import static_power_w
 from .composition import Totals, compose, counts_of, plain_sum
-from .first_layer import as_parts
+from .gradients import as_parts
 from .network_predictor import NetworkPredictor
 from .prediction import COMPOSITIONS, Bound, OperationCost, Prediction
 

@@ -109,7 +109,7 @@ class Work:
             memory_j=self.memory_j * energy,
         )
 
-    def among(self, covered: NDArray[np.bool_]) -> Self:
+    def scatter(self, covered: NDArray[np.bool_]) -> Self:
         """The same among more operations, of which nothing is known: NaN. True stands for one of these."""
         if covered.all():
             return self
@@ -129,7 +129,7 @@ class Work:
             most_mhz=spread(np.broadcast_to(self.most_mhz, (int(covered.sum()),))),
         )
 
-    def or_else(self, other: Self) -> Self:
+    def merge(self, other: Self) -> Self:
         """The same, with another's operations where nothing is known here; searched for as strictly as either."""
         unknown = np.isnan(self.switching_j)
 

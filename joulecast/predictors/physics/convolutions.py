@@ -211,7 +211,7 @@ class Convolutions(NamedTuple):
     alignment: FloatArray
 
     @classmethod
-    def among(cls, n: Any) -> Self:
+    def of(cls, n: Any) -> Self:
         """Those among operations whose numbers are given."""
         places = np.flatnonzero((n.is_convolution > 0) & (n.groups == 1))
         mine = type(n)(*(values[places] for values in n))

@@ -79,7 +79,7 @@ _TILE = 64  # Rows and columns of the output per thread block; cuBLAS and cuDNN 
 
 def dense_convolutions(operations: OperationList) -> Convolutions:
     """The convolutions among operations that are not grouped; to be derived from a list once."""
-    return Convolutions.among(numbers_of(operations))
+    return Convolutions.of(numbers_of(operations))
 
 
 def convolution_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:

@@ -19,8 +19,8 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from .bandwidth import reached_bandwidth
+from .cached import ON_EACH_GPU, cached
 from .features import dense_convolutions
-from .kept import ON_EACH_GPU, kept
 from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from .roofline import peak_flops, roofline
 
@@ -99,7 +99,7 @@ class LeastTimes:
         return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
 
 
-@kept(ON_EACH_GPU)
+@cached(ON_EACH_GPU)
 def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> LeastTimes:
     line = roofline(operations, gpu, clock_mhz)
     n = numbers_of(operations)

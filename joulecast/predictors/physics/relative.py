@@ -15,9 +15,9 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import ELEMENT_BYTES, Operation
 from ...operations.operation_list import OperationList
+from .cached import ON_EACH_GPU, cached
 from .convolutions import CONVOLUTION_NAMES
 from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features
-from .kept import ON_EACH_GPU, kept
 from .least_times import LeastTimes
 from .library import kernel_generation, tile_ratio
 from .operation_numbers import KIND_PLACES, numbers_of
@@ -98,7 +98,7 @@ def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     return _relative_features(OperationList.of(operations), gpu)
 
 
-@kept(ON_EACH_GPU)
+@cached(ON_EACH_GPU)
 def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
     clock_mhz = float(gpu.boost_clock_mhz)
     n, least = numbers_of(listed), LeastTimes.of(listed, gpu, clock_mhz)

@@ -37,7 +37,7 @@ class TransformerRecipe:
             leaves them to AdamW, too.
         most_rows: Device times to learn from; more are thinned out, kind by kind and GPU by GPU.
         unknown_kinds: Share of the operations whose kind is hidden, so that kinds that nobody measured have a vector.
-        together: Share of the steps in which operations are read in made-up networks instead of alone.
+        together: Share of the steps in which operations are read in synthetic networks instead of alone.
         shrinkage: How strongly the corrections of networks are drawn to zero, beside data of weight one.
         folds: Folds of the cross-validation, at least 2.
         seed: Makes everything that is drawn repeatable.

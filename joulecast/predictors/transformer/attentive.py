@@ -54,7 +54,7 @@ class Reader:
         self._kept_vector = lru_cache(_KEPT)(self._vector)
 
     def factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        """See `Correction.factors`."""
+        """See `ResidualModel.factors`."""
         of = self._kept_factors if len(operations) <= _LONGEST else self._factors
         return of(operations, gpu)
 
@@ -73,15 +73,15 @@ class Reader:
         return tokens(operations, gpu, float(gpu.boost_clock_mhz), self.vocabulary)
 
     def _factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-        self.foresee(operations, [gpu])
-        ratios = operations.derived(_foreseen)[self, gpu]
+        self.prefetch(operations, [gpu])
+        ratios = operations.derived(_prefetched)[self, gpu]
         known = {kind: self._range(kind) for kind in {operation.kind for operation in operations}}
         lowest, highest = np.array([known[operation.kind] for operation in operations]).T
         return np.exp(np.clip(ratios[:, 0], lowest, highest)), np.exp(ratios[:, 1])
 
-    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `Correction.foresee`: many rows at once fill the caches and all cores."""
-        found = operations.derived(_foreseen)
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `ResidualModel.prefetch`: many rows at once fill the caches and all cores."""
+        found = operations.derived(_prefetched)
         some = [gpu for gpu in gpus if (self, gpu) not in found]
         if not some:
             return
@@ -136,18 +136,18 @@ class Reader:
         return np.concatenate([self.encoder(values[p], families[p], kinds[p], shares[p])[1] for p in parts])
 
 
-def _foreseen(operations: OperationList) -> dict[tuple[Reader, GPU], FloatArray]:
+def _prefetched(operations: OperationList) -> dict[tuple[Reader, GPU], FloatArray]:
     return {}
 
 
 @dataclass(frozen=True)
 class Attentive:
-    """What a transformer has learned over all GPUs, whichever one is asked for: a `Correction`.
+    """What a transformer has learned over all GPUs, whichever one is asked for: a `ResidualModel`.
 
     Args:
         reader: The transformer.
         energy: What work costs, as far as physics tells.
-        host_s: See `Correction.host_s`.
+        host_s: See `ResidualModel.host_s`.
         head: What measured networks showed, if any were learned from.
     """
 
@@ -159,15 +159,15 @@ class Attentive:
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """See `Correction.factors`; what a cap costs is not told apart."""
+        """See `ResidualModel.factors`; what a cap costs is not told apart."""
         return self.reader.factors(OperationList.of(operations), gpu)
 
-    def foresee(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `Correction.foresee`."""
-        self.reader.foresee(operations, gpus)
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `ResidualModel.prefetch`."""
+        self.reader.prefetch(operations, gpus)
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `Correction.in_network`."""
+        """See `ResidualModel.in_network`."""
         if self.head is None or all(operation.is_identity for operation in operations):
             return 1.0, 1.0
         return self.head(self.vector(operations, counts, gpu))

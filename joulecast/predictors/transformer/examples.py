@@ -17,7 +17,7 @@ from .tokens import UNKNOWN, tokens
 
 _LEAST_SPREAD = 1e-3
 
-MADE_UP_LENGTH = 12
+SYNTHETIC_LENGTH = 12
 """Operations in a network that is put together from measured ones."""
 
 
@@ -104,12 +104,12 @@ class Examples:
         self.values[:, role] = (self.values[:, role] - centre[role]) / unit[role]
         return centre, unit
 
-    def made_up(self, draw: np.random.Generator, networks: int) -> NDArray[np.int64]:
-        """Places of operations of one GPU and mode as networks, shape (networks, MADE_UP_LENGTH)."""
+    def synthetic(self, draw: np.random.Generator, networks: int) -> NDArray[np.int64]:
+        """Places of operations of one GPU and mode as networks, shape (networks, SYNTHETIC_LENGTH)."""
         # As in the weights: one GPU must not outvote another.
         sizes = np.sqrt([len(group) for group in self.groups])
         group = self.groups[draw.choice(len(sizes), p=sizes / sizes.sum())]
-        return draw.choice(group, (networks, MADE_UP_LENGTH))
+        return draw.choice(group, (networks, SYNTHETIC_LENGTH))
 
 
 def vocabulary_of(rows: Sequence[DeviceRow]) -> tuple[str, ...]:

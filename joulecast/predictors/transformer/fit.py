@@ -19,7 +19,7 @@ from ..physics.energy import PRIOR_ENERGY
 from ..recipes.transformer import TransformerRecipe
 from ..regressors.descent import Descent, one_thread
 from .attentive import Attentive, Reader
-from .examples import MADE_UP_LENGTH, Examples, thinned, vocabulary_of
+from .examples import SYNTHETIC_LENGTH, Examples, thinned, vocabulary_of
 from .model import OperationTransformer
 from .tokens import ROLES, WIDTH
 
@@ -153,8 +153,8 @@ class _Losses:
         return of_time + of_power
 
     def together(self, batch: int) -> Tensor:
-        """Of time, of operations that are read as made-up networks of one GPU and mode: what each takes stays."""
-        places = self._examples.made_up(self._draw, max(1, batch // MADE_UP_LENGTH))
+        """Of time, of operations that are read as synthetic networks of one GPU and mode: what each takes stays."""
+        places = self._examples.synthetic(self._draw, max(1, batch // SYNTHETIC_LENGTH))
         of_time: Tensor = (self._ratios(places)[..., 0] - _tensor(self._examples.log_ratio[places])).abs().mean()
         return of_time
 

@@ -25,11 +25,11 @@ from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Networks, launch_s
 from ..measured.device_rows import DeviceRow, rows_by_gpu
 from ..networks.composition import HostModel, compose, counts_of
-from ..networks.first_layer import as_parts
+from ..networks.gradients import as_parts
 from ..operation_predictions import OperationPredictions
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive
-from .examples import MADE_UP_LENGTH
+from .examples import SYNTHETIC_LENGTH
 from .network_head import Example, NetworkHead
 
 _MADE_UP = 600  # Networks to put together.
@@ -51,7 +51,7 @@ def read_networks(
     Returns:
         A function from measured networks to what is known with them.
     """
-    made_up = [*_made_up(base, rows, np.random.default_rng(recipe.seed))]
+    synthetic = [*_synthetic(base, rows, np.random.default_rng(recipe.seed))]
     parts = lru_cache(maxsize=None)(partial(_parts, base))
 
     def learn(networks: Networks) -> Attentive:
@@ -67,7 +67,7 @@ def read_networks(
         ]
         all_s = sum(example.weight for example in measured)
         scaled = [example._replace(weight=example.weight / all_s) for example in measured]
-        return replace(base, head=NetworkHead.fit([*scaled, *made_up], recipe.shrinkage))
+        return replace(base, head=NetworkHead.fit([*scaled, *synthetic], recipe.shrinkage))
 
     return learn
 
@@ -101,13 +101,13 @@ def _measured(
     return Example(vector, log_time, log_time + float(np.log(measured_w / predicted_w)), device, weight)
 
 
-def _made_up(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Generator) -> Iterator[Example]:
+def _synthetic(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Generator) -> Iterator[Example]:
     """Networks put together from operations of one GPU and mode, and what these take over what is predicted."""
     groups = rows_by_gpu(rows)
     # As in fitting operations: one GPU must not outvote another.
     share = np.sqrt([len(group) for group in groups.values()])
     for ((gpu, mode), group), networks in zip(groups.items(), np.ceil(_MADE_UP * share / share.sum()), strict=True):
-        shape = (int(networks), MADE_UP_LENGTH)
+        shape = (int(networks), SYNTHETIC_LENGTH)
         some = [group[place] for place in draw.choice(len(group), shape).ravel().tolist()]
         counts = draw.geometric(1 / _MEAN_COUNT, shape).astype(float)
         operations = OperationList(row.operation for row in some)

@@ -28,7 +28,7 @@ from ...operations.kinds import KINDS
 from ...operations.operation import ELEMENT_BYTES, Operation
 from ...operations.operation_list import OperationList
 from ...operations.rules import size
-from ..physics.kept import kept
+from ..physics.cached import cached
 from ..physics.least_times import LeastTimes
 from ..physics.operation_numbers import by_precision, numbers_of
 from ..physics.relative import RELATIVE_NAMES, relative_features
@@ -139,7 +139,7 @@ def _places_in(vocabulary: tuple[str, ...]) -> NDArray[np.int64]:
     return np.array([known.get(kind, 0) for kind in KINDS], dtype=np.int64)
 
 
-@kept(1)
+@cached(1)
 def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
     """Tokens with the numbers that are the same on all GPUs, zeros in the place of the others; to be read only."""
     n = numbers_of(operations)

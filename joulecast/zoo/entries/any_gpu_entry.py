@@ -11,16 +11,16 @@ from ...errors import ZooError
 from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ...predictors.any_gpu.predictor import AnyGpuPredictor
-from ...predictors.contract import Correction
+from ...predictors.contract import ResidualModel
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.network_predictor import NetworkPredictor
 from ..rendering import markdown
 from .card_values import host_of, name_of
-from .corrections import read_correction, write_correction
 from .files import checked_files, json_bytes, parsed_json, write_files
-from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
+from .residual_models import read_residual_model, write_residual_model
 
 _FILES = ("card.json", "predictor.json")
 _MOST_GOLDEN_GPUS = 64
@@ -73,7 +73,7 @@ class AnyGpuEntry:
     """A loaded entry, to be used on any GPU."""
 
     name: str
-    learned: Correction
+    learned: ResidualModel
     hosts: Mapping[str, HostModel]
     network_errors: Mapping[str, NetworkCalibration]
     calibration: Calibration | None
@@ -89,7 +89,7 @@ class AnyGpuEntry:
         )
 
 
-def _golden(learned: Correction, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
+def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
     """A small prediction on each of some GPUs."""
     found = {}
     for gpu, operations in golden.items():
@@ -103,7 +103,7 @@ def _golden(learned: Correction, golden: Mapping[str, list[Operation]]) -> dict[
 
 
 def save_any_gpu(
-    folder: str | Path, learned: Correction, card: AnyGpuCard, golden: Mapping[str, list[Operation]]
+    folder: str | Path, learned: ResidualModel, card: AnyGpuCard, golden: Mapping[str, list[Operation]]
 ) -> Path:
     """Write the entry; what lay in its place is replaced once the new one is whole.
 
@@ -113,7 +113,7 @@ def save_any_gpu(
         card: Its card.
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
-    facts, of_learned = write_correction(learned)
+    facts, of_learned = write_residual_model(learned)
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
@@ -135,7 +135,7 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
     with refusing_damage(folder):
         card = parsed_json(files["card.json"], "the card of this zoo entry")
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
-        learned = read_correction(facts, files)
+        learned = read_residual_model(facts, files)
         hosts = {mode: host_of(card["host"][mode]) for mode in MODES}
         network_errors = {
             mode: NetworkCalibration.of_errors(quantities, "networks of chips of which nothing was known")
@@ -154,6 +154,6 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
         entry = AnyGpuEntry(name_of(card["name"]), learned, hosts, network_errors, calibration)
         for gpu, value in golden.items():
             operations = golden_operations(value["operations"])
-            rehearse(entry.on(find_gpu(gpu), operations[0].mode), operations)
+            smoke_test(entry.on(find_gpu(gpu), operations[0].mode), operations)
     require_agreement(folder, manifest, pairs)
     return entry

@@ -25,7 +25,7 @@ from ...predictors.regressors.serving import own_regressor, regressor_files
 from ..rendering import markdown
 from .card_values import host_of, name_of
 from .files import checked_files, json_bytes, parsed_json, write_files
-from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, rehearse, require_agreement
+from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
 from .left_out import LEFT_OUT
 
 OPERATIONS = "operations.json"
@@ -175,7 +175,7 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
         golden = manifest["golden"]
         operations = golden_operations(golden["operations"])
         again = predictor.predict(operations)
-        rehearse(network_predictor, operations)
+        smoke_test(network_predictor, operations)
         pairs = [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])]
     require_agreement(folder, manifest, pairs)
     return network_predictor

@@ -44,7 +44,7 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     return [Operation.from_json(value) for value in values]
 
 
-def rehearse(predictor: NetworkPredictor, operations: Sequence[Operation]) -> None:
+def smoke_test(predictor: NetworkPredictor, operations: Sequence[Operation]) -> None:
     """Predict a network of these operations with its interval, so that what is damaged shows now and not at a user's.
 
     Raises:

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from ...errors import ZooError, unknown_name
 from ...predictors.any_gpu.ensemble import Ensemble
-from ...predictors.any_gpu.predictor import Learned
+from ...predictors.any_gpu.predictor import BoostedResidual
 from ...predictors.any_gpu.roofline import Roofline
-from ...predictors.contract import Correction
+from ...predictors.contract import ResidualModel
 from ...predictors.physics.relative import RELATIVE_NAMES
 from ...predictors.regressors.perceptron import Perceptron
 from ...predictors.regressors.serving import regressor_files, stored_regressor
@@ -35,10 +35,10 @@ class Form(NamedTuple):
 
     kind: type
     write: Callable[[Any], tuple[dict[str, Any], dict[str, bytes]]]
-    read: Callable[[Mapping[str, Any], Files], Correction]
+    read: Callable[[Mapping[str, Any], Files], ResidualModel]
 
 
-def write_correction(correction: Correction) -> tuple[dict[str, Any], dict[str, bytes]]:
+def write_residual_model(correction: ResidualModel) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Facts and files of a correction that was just fitted.
 
     Raises:
@@ -49,8 +49,8 @@ def write_correction(correction: Correction) -> tuple[dict[str, Any], dict[str, 
     return {"predictor": name, **facts}, files
 
 
-def read_correction(facts: Mapping[str, Any], files: Files) -> Correction:
-    """What `write_correction` wrote.
+def read_residual_model(facts: Mapping[str, Any], files: Files) -> ResidualModel:
+    """What `write_residual_model` wrote.
 
     Raises:
         ZooError, KeyError, TypeError, ValueError: The facts or files are not what it wrote.
@@ -61,21 +61,21 @@ def read_correction(facts: Mapping[str, Any], files: Files) -> Correction:
     return FORMS[name].read(facts, files)
 
 
-def _write_trees(learned: Learned) -> tuple[dict[str, Any], dict[str, bytes]]:
-    files = regressor_files("time", learned.time) | regressor_files("elsewhere", learned.elsewhere)
+def _write_trees(learned: BoostedResidual) -> tuple[dict[str, Any], dict[str, bytes]]:
+    files = regressor_files("time", learned.time) | regressor_files("elsewhere", learned.unseen_chips)
     if isinstance(learned.perceptron, Perceptron):
         files[PERCEPTRON] = learned.perceptron.to_bytes()
     return learned.to_json(), files
 
 
-def _read_trees(facts: Mapping[str, Any], files: Files) -> Learned:
+def _read_trees(facts: Mapping[str, Any], files: Files) -> BoostedResidual:
     if facts["inputs"] != list(RELATIVE_NAMES):
         raise ZooError("this zoo entry was trained on other features", hint="train it again")
-    time, elsewhere = (stored_regressor(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
+    time, unseen_chips = (stored_regressor(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
     perceptron = Perceptron.from_bytes(files[PERCEPTRON]) if PERCEPTRON in files else None
     if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
         raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
-    return Learned.from_json(facts, time, elsewhere, perceptron)
+    return BoostedResidual.from_json(facts, time, unseen_chips, perceptron)
 
 
 def _write_nothing(correction: Roofline) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -109,7 +109,7 @@ def _write_ensemble(ensemble: Ensemble) -> tuple[dict[str, Any], dict[str, bytes
     facts: list[dict[str, Any]] = []
     files: dict[str, bytes] = {}
     for number, member in enumerate(ensemble.members):
-        of_member, stored = write_correction(member)
+        of_member, stored = write_residual_model(member)
         facts.append(of_member)
         files |= {f"member-{number}-{name}": data for name, data in stored.items()}
     return {"members": facts, "weights": list(ensemble.weights)}, files
@@ -122,13 +122,13 @@ def _read_ensemble(facts: Mapping[str, Any], files: Files) -> Ensemble:
         mine = {name.removeprefix(prefix): data for name, data in files.items() if name.startswith(prefix)}
         if of_member["predictor"] == "ensemble":
             raise ZooError("an ensemble in a zoo entry is made of ensembles")
-        members.append(read_correction(of_member, mine))
+        members.append(read_residual_model(of_member, mine))
     return Ensemble.of(members, [float(weight) for weight in facts["weights"]])
 
 
 FORMS: Mapping[str, Form] = {
     "roofline": Form(Roofline, _write_nothing, _read_nothing),
-    "boosting": Form(Learned, _write_trees, _read_trees),
+    "boosting": Form(BoostedResidual, _write_trees, _read_trees),
     "transformer": Form(Attentive, _write_transformer, _read_transformer),
     "ensemble": Form(Ensemble, _write_ensemble, _read_ensemble),
 }

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .logs import LOGGER, log
 from ..errors import RefusalError
+from .logs import LOGGER, log
 from .problems import problem_response
 from .settings import Settings
 

@@ -8,7 +8,7 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
-from joulecast.predictors.physics.kept import _LONGEST, kept
+from joulecast.predictors.physics.cached import _LONGEST, cached
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.relative import relative_features
 
@@ -23,7 +23,7 @@ def relus(count):
 def test_networks_are_kept_by_what_they_are_and_long_lists_are_not(length, made):
     calls = []
 
-    @kept(2)
+    @cached(2)
     def counting(operations, gpu):
         calls.append(gpu)
         return len(operations)

@@ -18,7 +18,7 @@ _INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.
 _LAYERS = ("convolution", "matmul")
 
 
-def paid_shares(network: Network) -> FloatArray:
+def gradient_fractions(network: Network) -> FloatArray:
     """Share of its work that a network pays of each of its operations: 1, or less of the first layer in training.
 
     A list of operations has no first layer; nor has a model that begins with something else that is learned, such as
@@ -43,5 +43,5 @@ def as_parts(network: Network, predictions: OperationPredictions) -> OperationPr
         network: What runs.
         predictions: Of its operations, in its order.
     """
-    shares = paid_shares(network)
+    shares = gradient_fractions(network)
     return predictions if shares.min() == 1 else predictions.times(shares, shares)

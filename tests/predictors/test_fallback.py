@@ -1,4 +1,4 @@
-"""What a GPU's own predictor lacks, filled in by one that covers more."""
+"""What a GPU's own predictor lacks, from the fallback by one that covers more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from joulecast import Network, Operation
 from joulecast.hardware import find_gpu
-from joulecast.predictors.filled import FilledPredictor
+from joulecast.predictors.fallback import FallbackPredictor
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
@@ -32,12 +32,12 @@ def other():
 
 
 @pytest.fixture(scope="module")
-def filled(own, other):
-    return FilledPredictor(own, lambda: other)
+def both(own, other):
+    return FallbackPredictor(own, lambda: other)
 
 
-def test_what_was_measured_stays_and_the_rest_is_filled_in(own, other, filled):
-    alone, whole, rest = (p.predict(OPERATIONS) for p in (own, filled, other))
+def test_what_was_measured_stays_and_the_rest_is_from_the_fallback(own, other, both):
+    alone, whole, rest = (p.predict(OPERATIONS) for p in (own, both, other))
     assert alone.source == (alone.source[0], "missing", "missing")
     assert whole.source == (alone.source[0], "modelled", "modelled")
     for name in ("time_s", "power_w", "device_time_s", "dynamic_energy_j"):
@@ -53,11 +53,11 @@ def test_nothing_is_asked_for_where_nothing_is_missing(own):
     def never():
         raise AssertionError
 
-    assert (FilledPredictor(own, never).predict([CONV]).time_s == own.predict([CONV]).time_s).all()
+    assert (FallbackPredictor(own, never).predict([CONV]).time_s == own.predict([CONV]).time_s).all()
 
 
-def test_networks_say_what_is_filled_in(own, filled):
-    predictor = NetworkPredictor("test", filled, HostModel(5e-6, learned=True), "overlap")
+def test_networks_say_what_is_from_the_fallback(own, both):
+    predictor = NetworkPredictor("test", both, HostModel(5e-6, learned=True), "overlap")
     network = Network.of([(operation, 3) for operation in OPERATIONS])
     prediction = predictor.predict(network)
     assert prediction.uncovered == ()
@@ -71,14 +71,14 @@ def test_networks_say_what_is_filled_in(own, filled):
     assert not any("data sheet" in note for note in measured_only.notes)
 
 
-def test_what_exists_on_no_such_gpu_stays_missing(filled):
+def test_what_exists_on_no_such_gpu_stays_missing(both):
     turing = replace(A30, peak_flops={"fp32": A30.peak_flops["fp32"]})
-    own, other = replace(filled.own, gpu=turing), replace(filled.find_other(), gpu=turing)
-    predictions = FilledPredictor(own, lambda: other).predict(OPERATIONS)
+    own, other = replace(both.own, gpu=turing), replace(both.find_fallback(), gpu=turing)
+    predictions = FallbackPredictor(own, lambda: other).predict(OPERATIONS)
     assert predictions.source[1:] == ("missing", "missing")
     assert np.isnan(predictions.time_s[1:]).all()
 
 
-def test_the_default_is_filled_in():
+def test_the_default_is_from_the_fallback():
     predictions = find_predictor("A30", "inference").operations.predict(OPERATIONS)
     assert "missing" not in predictions.source

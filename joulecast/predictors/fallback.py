@@ -1,4 +1,4 @@
-"""A GPU's own predictor, filled in by the one for any GPU where it knows nothing.
+"""A GPU's own predictor, with the one for any GPU as its fallback.
 
 What was never measured of a kind and precision on a GPU (half precision on the A30) is predicted from its data sheet by
 what other GPUs showed, instead of being left out of the totals. Launching an operation takes the host as long in any
@@ -26,16 +26,17 @@ from .predictor import OperationPredictor
 
 
 @dataclass(frozen=True)
-class FilledPredictor:
-    """Predicts by what was measured on the GPU, and what is left by what was not.
+class FallbackPredictor:
+    """Predicts from measurements of this GPU, and by a fallback what was never measured on it.
 
     Args:
-        own: Of the GPU.
-        find_other: Gives one of the same GPU and mode that covers more; called when something is missing.
+        own: The predictor that was trained on this GPU's measurements.
+        find_fallback: Gives a predictor of the same GPU and mode that covers more. It is called, and so loaded, only
+            when something is missing.
     """
 
     own: OperationPredictor
-    find_other: Callable[[], PredictsOperations]
+    find_fallback: Callable[[], PredictsOperations]
 
     @property
     def gpu(self) -> GPU:
@@ -49,7 +50,7 @@ class FilledPredictor:
 
     @property
     def coverage(self) -> tuple[str, ...]:
-        """What was measured, and what is filled in."""
+        """What was measured, and what the fallback predicts."""
         return (*self.own.coverage, f"the rest in {', '.join(self.gpu.peak_flops)} from its data sheet")
 
     def predict(
@@ -65,31 +66,31 @@ class FilledPredictor:
         if not missing.any():
             return predictions
         some = [*compress(operations, missing)]
-        filled = self.find_other().predict(some, clock_mhz, power_limit_w)
-        host_s = self._host_s(some, filled.host_time_s)
-        time_s = smooth_max(filled.device_time_s, host_s)
-        power_w = predictions.static_power_w + filled.dynamic_energy_j / time_s
+        found = self.find_fallback().predict(some, clock_mhz, power_limit_w)
+        host_s = self._host_s(some, found.host_time_s)
+        time_s = smooth_max(found.device_time_s, host_s)
+        power_w = predictions.static_power_w + found.dynamic_energy_j / time_s
         power_w = np.minimum(power_w, self.gpu.checked_power_limit_w(power_limit_w))
-        work = None if filled.work is None else filled.work.among(missing)
-        sources = iter(filled.source)
+        work = None if found.work is None else found.work.scatter(missing)
+        sources = iter(found.source)
 
-        def with_filled(known: FloatArray, found: FloatArray) -> FloatArray:
+        def merged(known: FloatArray, others: FloatArray) -> FloatArray:
             whole = known.copy()
-            whole[missing] = found
+            whole[missing] = others
             return whole
 
         return replace(
             predictions,
-            time_s=with_filled(predictions.time_s, time_s),
-            power_w=with_filled(predictions.power_w, power_w),
-            energy_j=with_filled(predictions.energy_j, power_w * time_s),
-            device_time_s=with_filled(predictions.device_time_s, filled.device_time_s),
-            dynamic_energy_j=with_filled(predictions.dynamic_energy_j, filled.dynamic_energy_j),
-            host_time_s=with_filled(predictions.host_time_s, host_s),
-            held_clock_mhz=with_filled(predictions.held_clock_mhz, filled.held_clock_mhz),
+            time_s=merged(predictions.time_s, time_s),
+            power_w=merged(predictions.power_w, power_w),
+            energy_j=merged(predictions.energy_j, power_w * time_s),
+            device_time_s=merged(predictions.device_time_s, found.device_time_s),
+            dynamic_energy_j=merged(predictions.dynamic_energy_j, found.dynamic_energy_j),
+            host_time_s=merged(predictions.host_time_s, host_s),
+            held_clock_mhz=merged(predictions.held_clock_mhz, found.held_clock_mhz),
             source=tuple(next(sources) if source == "missing" else source for source in predictions.source),
-            spread=_spread(predictions.spread, filled.spread, missing),
-            work=work if predictions.work is None or work is None else predictions.work.or_else(work),
+            spread=_spread(predictions.spread, found.spread, missing),
+            work=work if predictions.work is None or work is None else predictions.work.merge(work),
         )
 
     def _host_s(self, operations: Sequence[Operation], otherwise: FloatArray) -> FloatArray:
@@ -101,15 +102,15 @@ class FilledPredictor:
         """See `PredictsOperations.in_network`; a network is its parts."""
         return self.own.in_network(predictions, counts)
 
-    def filled(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """Which of these are filled in, as kinds with their precision."""
+    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """Which of these operations the fallback predicts, as kinds with their precision."""
         # (kind and precision decide; thousands of operations are of a few dozen)
         some = {(operation.kind, operation.precision): operation for operation in operations}.values()
         return tuple(dict.fromkeys(group_of(each, self.gpu) for each in some if not self.own.covers(each)))
 
 
 def _spread(
-    own: OperationSpread | None, other: OperationSpread | None, filled: NDArray[np.bool_]
+    own: OperationSpread | None, other: OperationSpread | None, missing: NDArray[np.bool_]
 ) -> OperationSpread | None:
-    """What was filled in errs as who filled it in."""
-    return own if own is None or other is None else replace(own, filled=(other, filled))
+    """Intervals of both: what the fallback predicted is as uncertain as the fallback says."""
+    return own if own is None or other is None else replace(own, fallback=(other, missing))

@@ -13,7 +13,7 @@ import joulecast
 from joulecast import Operation
 from joulecast.extraction.models.torchvision_models import build
 from joulecast.operations.network import Network
-from joulecast.predictors.networks.first_layer import paid_shares
+from joulecast.predictors.networks.gradients import gradient_fractions
 from joulecast.zoo import find_predictor
 
 SHAPE = (2, 3, 64, 64)
@@ -27,22 +27,22 @@ def test_what_is_paid_is_what_pytorch_counts_in_training(name):
     network = joulecast.extract(name, SHAPE, mode="training")
     products = [e.operation.row.family in ("convolution", "matmul") for e in network]
     flops = np.array([e.count * e.operation.flops for e in network], dtype=float)[products]
-    assert (flops * paid_shares(network)[products]).sum() == pytest.approx(counter.get_total_flops(), rel=1e-9)
+    assert (flops * gradient_fractions(network)[products]).sum() == pytest.approx(counter.get_total_flops(), rel=1e-9)
     assert flops.sum() > counter.get_total_flops()
 
 
 def test_everything_is_paid_in_inference_in_lists_and_after_an_embedding():
     training = joulecast.extract("resnet18", SHAPE, mode="training")
-    assert (paid_shares(joulecast.extract("resnet18", SHAPE)) == 1).all()
-    assert (paid_shares(Network.of([(e.operation, e.count) for e in training])) == 1).all()
-    assert (paid_shares(joulecast.extract("bert_base", (2, 16), mode="training")) == 1).all()
+    assert (gradient_fractions(joulecast.extract("resnet18", SHAPE)) == 1).all()
+    assert (gradient_fractions(Network.of([(e.operation, e.count) for e in training])) == 1).all()
+    assert (gradient_fractions(joulecast.extract("bert_base", (2, 16), mode="training")) == 1).all()
 
 
 def test_a_first_layer_that_runs_again_is_cut_once():
     layer = Operation("linear", [(8, 64)], {"out_features": 64, "bias": True}, mode="training")
     relu = Operation("relu", [(8, 64)], mode="training")
     network = replace(Network.of([(relu, 1), (layer, 4)]), input_shape=(8, 64))
-    assert paid_shares(network).tolist() == pytest.approx([1, 1 - 1 / 12])
+    assert gradient_fractions(network).tolist() == pytest.approx([1, 1 - 1 / 12])
 
 
 @pytest.mark.parametrize("gpu", ["A30", "T4"])

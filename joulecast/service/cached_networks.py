@@ -11,7 +11,7 @@ from ..predictors.networks.prepared import Costs, PreparedNetwork
 
 
 @dataclass(frozen=True)
-class KnownNetwork:
+class CachedNetwork:
     """A network on a GPU under a power cap, by one predictor.
 
     Args:
@@ -44,7 +44,7 @@ class Predicted:
 
     summary: Prediction
     costs: Costs
-    known: KnownNetwork
+    known: CachedNetwork
 
     @cached_property
     def prediction(self) -> Prediction:

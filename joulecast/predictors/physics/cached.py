@@ -1,7 +1,7 @@
-"""What was found out last about networks on GPUs is kept for a moment: several parts of a prediction ask for the same.
+"""A bounded cache of results about networks on GPUs, since several parts of a prediction ask for the same ones.
 
-It is kept here and not with the operations (OperationList.derived), because services hold hundreds of networks, and a
-search asks for each on every GPU.
+Results are cached here and not with the operations (OperationList.derived), because services hold hundreds of networks,
+and a search asks for each on every GPU.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Others = ParamSpec("Others")
 Made = TypeVar("Made")
 
 
-def kept(
+def cached(
     most: int,
 ) -> Callable[[Callable[Concatenate[OperationList, Others], Made]], Callable[Concatenate[OperationList, Others], Made]]:
-    """Have a function keep what it made last, so its results must not be changed.
+    """Cache the last results of a function; callers must not change them.
 
     Args:
         most: How many results.
@@ -43,4 +43,4 @@ def kept(
 
 
 ON_EACH_GPU = 128
-"""Results to keep of what a search asks for on every GPU, in two precisions."""
+"""Cached results where a search asks for every GPU in two precisions."""
