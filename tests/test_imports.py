@@ -45,6 +45,7 @@ ROOMS = [
     "hardware",
     "datasets",
     "extraction",
+    "energy",
     "metering",
     "profiling",
     "predictors",
