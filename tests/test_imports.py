@@ -44,6 +44,7 @@ ROOMS = [
     "hardware",
     "datasets",
     "extraction",
+    "energy",
     "metering",
     "profiling",
     "predictors",
