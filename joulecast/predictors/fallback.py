@@ -21,7 +21,8 @@ from ..operations.operation import Operation
 from .contract import PredictsOperations
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
-from .physics.baseline import group_of, smooth_max
+from .physics.baseline import group_of
+from .physics.norms import smooth_max
 from .predictor import OperationPredictor
 
 

@@ -10,9 +10,9 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.network import Network
 from ..operation_predictions import OperationPredictions
-from ..physics.baseline import smooth_max
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
+from ..physics.norms import smooth_max
 from .composition import Totals
 from .network_predictor import NetworkPredictor
 from .prediction import Prediction
