@@ -34,7 +34,7 @@ from ..physics.half_precision import HalfPrecision, seen_as
 from ..physics.library import expected_ratio, on_fp32_pipes
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
-from ..physics.precisions import tf32_in_fp32
+from ..physics.precisions import tf32_in_fp32, without_tf32
 from ..physics.relative import RELATIVE_NAMES, relative_features
 
 Range = tuple[float, float]
@@ -267,12 +267,15 @@ class AnyGpuPredictor:
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
         """What operations cost at the default clock, all of them covered; see clock.py and `ResidualModel.factors`.
 
-        TF32 is a permission: what may run in it takes the quicker of TF32 and fp32, between which cuDNN chooses.
+        TF32 is a permission: what may run in it takes the quicker of TF32 and fp32, between which cuDNN chooses. Where
+        the data sheet gives TF32 no higher rate, that is fp32.
         """
         listed = OperationList.of(operations)
-        work = self._work(listed, capped)
         places, plain = listed.derived(tf32_in_fp32)
-        if not plain or not self.gpu.on_tensor_cores("tf32"):
+        if plain and self.gpu.peak_flops.get("tf32", 0.0) <= self.gpu.peak_flops["fp32"]:
+            return self._work(listed.derived(without_tf32), capped)
+        work = self._work(listed, capped)
+        if not plain:
             return work
         in_fp32 = self._work(plain, capped).scatter(places)
         quicker = places & (np.nan_to_num(in_fp32.parts.time_s, nan=np.inf) < work.parts.time_s)

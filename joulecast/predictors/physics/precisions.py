@@ -30,6 +30,11 @@ def in_fp32(operations: OperationList) -> OperationList:
     return OperationList(map(_in_fp32, operations))
 
 
+def without_tf32(operations: OperationList) -> OperationList:
+    """The operations with those in TF32 in fp32; to be derived from a list once."""
+    return OperationList(_in_fp32(each) if each.precision == "tf32" else each for each in operations)
+
+
 def tf32_in_fp32(operations: OperationList) -> InFp32:
     """Those in TF32, in fp32; to be derived from a list once."""
     places = np.array([operation.precision == "tf32" for operation in operations], dtype=bool)
