@@ -14,10 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from . import rules
+from . import rules, storage
+from .precisions import PRECISIONS, QUANTIZED
 from .rules import Attributes, Shape, Shapes
+from .storage import Storage
 
 Family = Literal["convolution", "matmul", "attention", "normalization", "elementwise", "softmax", "pooling", "movement"]
 
@@ -61,6 +64,11 @@ class Kind:
             it, and its gradient is a sum.
         tensor_cores: Whether TF32, where asked for, applies to this kind.
         is_noise: The operation does nothing in inference, nor where its attribute p is zero (dropout).
+        quantized: Precisions of less than 16 bits that there are kernels for.
+        storage: Bytes of inputs, output and parameters in memory, as far as they are needed.
+        refinements: Further attributes with their defaults. JSON has them only where they differ from those, so that
+            what was written before they existed keeps its text and digest.
+        choices: Attribute -> the values that it may have, where these can be listed.
     """
 
     family: Family
@@ -78,6 +86,20 @@ class Kind:
     broadcast_writes: float = 0.0
     tensor_cores: bool = False
     is_noise: bool = False
+    quantized: tuple[str, ...] = ()
+    storage: Callable[[Shapes, Attributes, Shape, int, str], Storage] = storage.plain
+    refinements: Mapping[str, Any] = field(default_factory=dict)
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions that the kind runs in, on GPUs that have them."""
+        return tuple(p for p in PRECISIONS if p not in QUANTIZED or p in self.quantized)
+
+    @cached_property
+    def all_attributes(self) -> Mapping[str, Any]:
+        """Attributes and refinements with their defaults."""
+        return {**self.attributes, **self.refinements}
 
 
 _CONV_ATTRIBUTES = {
@@ -195,6 +217,11 @@ def _noise(**attributes: Any) -> Kind:
     )
 
 
+IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm")
+"""Whose kernels compute an operation: what PyTorch calls, or an engine for language models."""
+
+_BY_ENGINE = {"implementation": "pytorch"}
+
 _POOL_TRAINING = {"training_reads": Traffic(inputs=1, output=2)}
 
 KINDS: Mapping[str, Kind] = {
@@ -211,6 +238,11 @@ KINDS: Mapping[str, Kind] = {
         flops=rules.linear_flops,
         parameters=rules.linear_parameters,
         tensor_cores=True,
+        quantized=("fp8", "nvfp4", "int8"),
+        storage=storage.linear,
+        # One scale per tensor, row or column; or one per 128 elements of a row and 128 x 128 of the weights.
+        refinements={"block_scaled": False, **_BY_ENGINE},
+        choices={"block_scaled": (False, True), "implementation": IMPLEMENTATIONS},
         **_GEMM_TRAINING,  # type: ignore[arg-type]
     ),
     "matmul": Kind(
@@ -225,6 +257,12 @@ KINDS: Mapping[str, Kind] = {
         family="attention",
         inputs=(3, 3),
         attributes={"causal": False},
+        # window: keys that a query sees, its own among them; None for all. cache_precision: what keys and values are
+        # stored in; None where that is the precision of the operation.
+        refinements={"window": None, "cache_precision": None, **_BY_ENGINE},
+        choices={"cache_precision": (None, *PRECISIONS), "implementation": IMPLEMENTATIONS},
+        quantized=("fp8",),
+        storage=storage.attention,
         output=rules.attention_output,
         flops=rules.attention_flops,
         # The backward computes the scores again: five products where the forward has two.
@@ -328,6 +366,7 @@ KINDS: Mapping[str, Kind] = {
         output=rules.embedding_output,
         flops=rules.per_output_element(0),
         parameters=lambda shapes, attributes: attributes["num_embeddings"] * attributes["embedding_dim"],
+        storage=storage.embedding,
         # Only the rows that are looked up are read; the gradient is as large as the whole table.
         reads=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=2, output=3),

@@ -204,20 +204,34 @@ def matmul_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
 
 
 def attention_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """One value vector per query."""
+    """One value vector per query; several heads of queries may share one of keys and values."""
     q, k, v = shapes
     if min(map(len, shapes)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
         raise InputError(
             "query, key and value do not fit", given=f"{q}, {k}, {v}", allowed="[..., L, E], [..., S, E], [..., S, D]"
         )
+    if min(map(len, shapes)) > 2 and q[-3] % k[-3] and k[-3] % q[-3]:
+        raise InputError(
+            "the heads of queries do not divide into those of keys",
+            given=f"{q[-3]} heads of queries, {k[-3]} of keys",
+            allowed="as many heads of queries for each head of keys and values",
+        )
+    window = attributes["window"]
+    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or not 1 <= window <= k[-2]):
+        raise InputError(
+            "the window of an attention does not fit its keys",
+            given=window,
+            allowed=f"1 to {k[-2]} keys, or None",
+            hint="leave the window out where every query sees all keys",
+        )
     return (*q[:-1], v[-1])
 
 
 def attention_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """Scores and their product with the values; causal masking saves nothing here, as in torch."""
+    """Scores and their product with the values; causal masking saves nothing here, as in torch, but a window does."""
     q, k, v = shapes
     rows = size(q[:-1])
-    return 2 * rows * k[-2] * (q[-1] + v[-1])
+    return 2 * rows * (attributes["window"] or k[-2]) * (q[-1] + v[-1])
 
 
 def pool_output(shapes: Shapes, attributes: Attributes) -> Shape:
