@@ -73,6 +73,12 @@ def _table(value: object, keys: tuple[str, ...]) -> dict[str, object]:
     return value
 
 
+def _precisions(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(each, str) and each in _PRECISIONS for each in value):
+        raise _ExpectedError(f"a list of precisions, which may be empty, of {', '.join(_PRECISIONS)}")
+    return tuple(value)
+
+
 def _rates(value: object) -> Mapping[str, float]:
     if not isinstance(value, dict) or "fp32" not in value or not set(value) <= set(PRECISIONS):
         raise _ExpectedError(f"a table of FLOP/s by precision: fp32, and any of {', '.join(PRECISIONS[1:])}")
@@ -128,6 +134,7 @@ _READERS: dict[str, Reader] = {
     "idle_power_w": _POWER,
     "peak_flops": _rates,
     "vector_flops": _rates,
+    "tensor_precisions": _precisions,
     "idle_curve": _idle_curve,
     "voltage": _voltage,
 }

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from .. import __version__
 from ..csv_tables import network_csv
-from ..errors import UnknownNameError
+from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..queries import Sweep
@@ -24,7 +24,7 @@ from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
 from .cached_networks import Predicted
 from .caching import CachedRoute, Handler
-from .problems import MEDIA_TYPE, RefusalError
+from .problems import MEDIA_TYPE
 from .questions import (
     BatchQuestion,
     BestQuery,
