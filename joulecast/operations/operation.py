@@ -11,7 +11,8 @@ from numbers import Integral
 from typing import Any, Literal, get_args
 
 from ..errors import InputError, unknown_name
-from .kinds import KINDS, REQUIRED, Kind, Traffic
+from .attributes import REQUIRED
+from .kinds import KINDS, Kind, Traffic
 from .rules import Shape, Shapes, size
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
@@ -312,15 +313,26 @@ def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, A
     unknown = given.keys() - row.attributes.keys()
     if unknown:
         raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
-    missing = [name for name, default in row.attributes.items() if default is REQUIRED and name not in given]
+    missing = [
+        name for name, attribute in row.attributes.items() if name not in given and attribute.default is REQUIRED
+    ]
     if missing:
         raise InputError(
             f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
         )
     full = {}
-    for name, default in row.attributes.items():
+    for name, attribute in row.attributes.items():
+        default = attribute.default
         value = given[name] if name in given else default(shapes) if callable(default) else default
         full[name] = _one_spelling(name, _plain_value(value))
+        if not attribute.values.holds(full[name]):
+            raise InputError(
+                f"{name} of a {kind} is out of its range",
+                given=repr(value)[:100],
+                allowed=attribute.values.text,
+                hint="give a value in this range"
+                + ("" if default is REQUIRED else ", or leave it out for its default"),
+            )
     return full
 
 
