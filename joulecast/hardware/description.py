@@ -74,8 +74,8 @@ def _table(value: object, keys: tuple[str, ...]) -> dict[str, object]:
 
 
 def _precisions(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) and each in _PRECISIONS for each in value):
-        raise _ExpectedError(f"a list of precisions, which may be empty, of {', '.join(_PRECISIONS)}")
+    if not isinstance(value, list) or not all(isinstance(each, str) and each in PRECISIONS for each in value):
+        raise _ExpectedError(f"a list of precisions, which may be empty, of {', '.join(PRECISIONS)}")
     return tuple(value)
 
 

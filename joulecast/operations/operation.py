@@ -11,7 +11,8 @@ from numbers import Integral
 from typing import Any, Literal, get_args
 
 from ..errors import InputError, unknown_name
-from .kinds import KINDS, REQUIRED, Kind, Traffic
+from .attributes import REQUIRED
+from .kinds import KINDS, Kind, Traffic
 from .precisions import PRECISIONS, Precision, RequestedPrecision
 from .rules import Shape, Shapes, size
 from .storage import Storage
@@ -281,14 +282,14 @@ class Operation:
 
     def to_json(self) -> dict[str, Any]:
         """The operation as plain lists and dictionaries; defaults are written out, but for those of refinements."""
-        refinements = self.row.refinements
+        rows = self.row.attributes
         return {
             "kind": self.kind,
             "input_shapes": [list(shape) for shape in self.input_shapes],
             "attributes": {
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in sorted(self.attributes.items())
-                if name not in refinements or value != refinements[name]
+                if not rows[name].refinement or value != rows[name].default
             },
             "precision": self.precision,
             "mode": self.mode,
@@ -319,24 +320,28 @@ class Operation:
 
 
 def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = given.keys() - row.all_attributes.keys()
+    unknown = given.keys() - row.attributes.keys()
     if unknown:
-        raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.all_attributes)
-    missing = [name for name, default in row.attributes.items() if default is REQUIRED and name not in given]
+        raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
+    missing = [
+        name for name, attribute in row.attributes.items() if name not in given and attribute.default is REQUIRED
+    ]
     if missing:
         raise InputError(
             f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
         )
     full = {}
-    for name, default in row.all_attributes.items():
+    for name, attribute in row.attributes.items():
+        default = attribute.default
         value = given[name] if name in given else default(shapes) if callable(default) else default
         full[name] = _one_spelling(name, _plain_value(value))
-    for name, allowed in row.choices.items():
-        if full[name] not in allowed:
+        if not attribute.values.holds(full[name]):
             raise InputError(
-                f"{name} of a {kind} has another value than these",
-                given=repr(full[name]),
-                allowed=", ".join(map(repr, allowed)),
+                f"{name} of a {kind} is out of its range",
+                given=repr(value)[:100],
+                allowed=attribute.values.text,
+                hint="give a value in this range"
+                + ("" if default is REQUIRED else ", or leave it out for its default"),
             )
     return full
 

@@ -59,7 +59,7 @@ def test_a_window_that_moves_over_all_keys_reads_them_all():
 
 @pytest.mark.parametrize("window", [0, -1, 1025, 1.5, True, "all"])
 def test_a_window_that_does_not_fit_the_cache_is_refused(window):
-    with pytest.raises(InputError, match=r"window|another"):
+    with pytest.raises(InputError, match="window"):
         attention(window=window)
 
 
@@ -80,7 +80,7 @@ def test_kinds_without_quantized_kernels_refuse_them(kind, shapes, attributes):
 
 @pytest.mark.parametrize("attributes", [{"implementation": "handmade"}, {"block_scaled": 128}])
 def test_values_outside_the_choices_are_refused(attributes):
-    with pytest.raises(InputError, match="another value"):
+    with pytest.raises(InputError, match="out of its range"):
         linear("fp8", **attributes)
 
 
