@@ -29,9 +29,9 @@ class Neighbour:
     """An operation that was measured, and what the predictor says of it, which has seen its measurement.
 
     Args:
-        operation: Which.
-        distance: See `Closeness`; one size doubled is 1.
-        time_s, power_w, energy_j: Of its loop, as predicted.
+        operation: The operation that was measured.
+        distance: Distance to the operation that is explained; one size doubled is 1 (see `Closeness`).
+        time_s, power_w, energy_j: Predicted seconds, watts and joules of its loop at the clock that is asked for.
     """
 
     operation: Operation
@@ -210,15 +210,15 @@ def explain_operation(
         energy_j=float(found.energy_j[0]),
         interval=found.interval(0.9),
         far_outside=bool(found.far_outside[0]),
-        nearest=nearest(predictor, operation, trained_on),
+        nearest=nearest(predictor, operation, trained_on, clock),
         contributions=None if inputs is None or not native else contributions(inputs, native, gpu),
     )
 
 
 def nearest(
-    predictor: PredictsOperations, operation: Operation, trained_on: Sequence[Operation]
+    predictor: PredictsOperations, operation: Operation, trained_on: Sequence[Operation], clock_mhz: float
 ) -> tuple[Neighbour, ...]:
-    """The nearest operations of the same kind, with what the predictor says of them; nearest first."""
+    """The nearest operations of the same kind, with what the predictor says of them at a clock; nearest first."""
     alike = [other for other in trained_on if other.kind == operation.kind]
     if not alike:
         return ()
@@ -226,7 +226,7 @@ def nearest(
     distances = np.sqrt(((there - here) ** 2).sum(axis=1))
     order = np.argsort(distances, kind="stable")[:NEIGHBOURS]
     chosen = [alike[i] for i in order]
-    p: OperationPredictions = predictor.predict(chosen)
+    p: OperationPredictions = predictor.predict(chosen, clock_mhz)
     return tuple(
         Neighbour(other, float(distances[i]), *(float(values[place]) for values in (p.time_s, p.power_w, p.energy_j)))
         for place, (i, other) in enumerate(zip(order.tolist(), chosen, strict=True))

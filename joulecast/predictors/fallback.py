@@ -21,7 +21,8 @@ from ..operations.operation import Operation
 from .contract import PredictsOperations
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
-from .physics.baseline import group_of, smooth_max
+from .physics.baseline import group_of
+from .physics.norms import smooth_max
 from .predictor import OperationPredictor
 
 
@@ -51,7 +52,7 @@ class FallbackPredictor:
     @property
     def coverage(self) -> tuple[str, ...]:
         """What was measured, and what the fallback predicts."""
-        return (*self.own.coverage, f"the rest in {', '.join(self.gpu.peak_flops)} from its data sheet")
+        return (*self.own.coverage, f"the rest in {', '.join(self.gpu.unquantized)} from its data sheet")
 
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None

@@ -12,18 +12,20 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operations.operation import PRECISIONS, Operation
+from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
+from ..operations.precisions import PRECISIONS
 from .batches import in_batches
 from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration
 from .intervals.operation_spread import OperationSpread
 from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
-from .physics.baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
+from .physics.baseline import Baseline, DeviceCosts, Loops, group_of
 from .physics.clock import Work, measured_work
 from .physics.energy import PRIOR_ENERGY, static_power_w
 from .physics.features import FEATURE_NAMES, features
+from .physics.norms import smooth_max
 from .physics.operation_numbers import numbers_of
 from .physics.roofline import Roofline
 

@@ -12,9 +12,9 @@ from ...arrays import FloatArray
 from ...operations.network import Network
 from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
-from ..physics.baseline import smooth_max
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
+from ..physics.norms import smooth_max
 from .builder import Conditions, notes_of, spread_of
 from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
