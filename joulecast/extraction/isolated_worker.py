@@ -22,7 +22,6 @@ from typing import Any
 from ..errors import JoulecastError
 from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
-from ..problems import ERROR_CLASSES
 from .operators import WHITELIST
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
@@ -92,9 +91,9 @@ def reply(question: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {"network": extracted(question).to_json()}
     except JoulecastError as error:
-        kind = next((name for name, known in ERROR_CLASSES.items() if isinstance(error, known)), "")
         given, allowed = (None if part is None else str(part) for part in (error.given, error.allowed))
-        return {"error": {"kind": kind, "what": error.what, "given": given, "allowed": allowed, "hint": error.hint}}
+        parts = {"what": error.what, "given": given, "allowed": allowed, "hint": error.hint}
+        return {"error": {"problem": error.problem, **parts}}
     except MemoryError:
         return {"stopped": "it takes too much memory"}
 

@@ -19,9 +19,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ExtractionError, JoulecastError
+from ..errors import ERRORS_BY_PROBLEM, ExtractionError, JoulecastError
 from ..operations.network import Network
-from ..problems import ERROR_CLASSES
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _START_SECONDS = 120.0  # that importing the libraries may take, on a slow disk
@@ -136,7 +135,7 @@ def _read(reply: Mapping[str, Any], limits: Limits) -> Network:
     if "stopped" in reply:
         raise _stopped(reply["stopped"], limits)
     error = reply["error"]
-    kind = ERROR_CLASSES.get(error["kind"], JoulecastError)
+    kind = ERRORS_BY_PROBLEM.get(error["problem"], JoulecastError)
     raise kind(error["what"], given=error["given"], allowed=error["allowed"], hint=error["hint"])
 
 
