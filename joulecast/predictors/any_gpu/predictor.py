@@ -277,14 +277,15 @@ class AnyGpuPredictor:
         if not plain:
             return work
         in_fp32 = self._work(plain, capped).scatter(places)
-        quicker = places & (np.nan_to_num(in_fp32.parts.time_s, nan=np.inf) < work.parts.time_s)
+        quicker = places & (np.nan_to_num(in_fp32.device_s, nan=np.inf) < work.device_s)
         return work.with_others(in_fp32, quicker)
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
         ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
         clock = float(self.gpu.boost_clock_mhz)
-        return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
+        work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
+        return work.scaled_by(1.0, energy_ratio).bounded(operations)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         held_mhz = work.held_mhz(clock, cap_w)
@@ -295,6 +296,7 @@ class AnyGpuPredictor:
             default = float(self.gpu.boost_clock_mhz)
             top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0)
             device_s, _ = work.at(default * held_mhz / top_mhz)
+            device_s = work.bounds.applied(device_s, default / clock)
             allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
             dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
         host_s = launch_s(operations, self.mode, self.learned.host_s)
