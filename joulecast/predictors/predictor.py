@@ -177,7 +177,7 @@ class OperationPredictor:
         device_s = work.device_s
         costs = DeviceCosts(device_s, np.minimum(costs.dynamic_energy_j, (default_cap_w - static_w) * device_s))
         loops = replace(loops, time_s=np.maximum(loops.time_s, device_s))
-        held_mhz = work.held_mhz(clock, cap_w)
+        held_mhz = work.held_mhz(clock, cap_w, host_s)
         if clock != default or cap_w != self.gpu.power_limit_w:
             costs, before = DeviceCosts(*work.at(held_mhz)), costs
             loops = self._loops_at_clock(loops, before, costs, host_s, held_mhz, cap_w)

@@ -28,6 +28,7 @@ from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
 from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
+from ..physics.baseline import STAND_INS
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, seen_as
@@ -160,7 +161,9 @@ class BoostedResidual:
         found = np.empty((3, len(KIND_PLACES)))
         for kind, place in KIND_PLACES.items():
             family = KINDS[kind].family
-            lowest, highest = self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
+            # What trees say of a family that nobody measured is chance: it stays within what its stand-in showed.
+            known = (self.ranges.get(name) for name in (kind, family, *STAND_INS[family]))
+            lowest, highest = next((each for each in known if each), (-np.inf, np.inf))
             found[:, place] = lowest, highest, self.typical.get(kind, self.typical.get(family, np.nan))
         return found
 
@@ -288,18 +291,18 @@ class AnyGpuPredictor:
         return work.scaled_by(1.0, energy_ratio).bounded(operations)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
-        held_mhz = work.held_mhz(clock, cap_w)
+        host_s = launch_s(operations, self.mode, self.learned.host_s)
+        held_mhz = work.held_mhz(clock, cap_w, host_s)
         # The loops that were learned from ran under their caps, and too shortly to throttle as networks do: what
         # the default clock and cap let each hold counts as that clock.
         device_s, dynamic_j = work.at(held_mhz)
         if np.isfinite(cap_w):  # (no cap times no time is no number)
             default = float(self.gpu.boost_clock_mhz)
-            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0)
+            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w, host_s), 1.0)
             device_s, _ = work.at(default * held_mhz / top_mhz)
             device_s = work.bounds.applied(device_s, default / clock)
             allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
             dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
-        host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s
         return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])

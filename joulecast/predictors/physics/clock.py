@@ -190,13 +190,19 @@ class Work:
     def _own_voltage(self) -> FloatArray:
         return relative_voltage(self.gpu, self.clock_mhz)
 
-    def held_mhz(self, clock_mhz: float, power_limit_w: float) -> FloatArray:
-        """The clock that each operation runs at in a loop of its own: as asked for, or as the cap allows."""
+    def held_mhz(self, clock_mhz: float, power_limit_w: float, host_s: FloatArray | float = 0.0) -> FloatArray:
+        """The clock that each operation runs at in a loop of its own: as asked for, or as the cap allows.
+
+        Args:
+            clock_mhz: The clock that is asked for.
+            power_limit_w: The cap, which holds for the mean power of a loop.
+            host_s: Seconds that the host needs to launch each; while the GPU waits for it, it draws less.
+        """
 
         def within(clocks: FloatArray) -> NDArray[np.bool_]:
             device_s, dynamic_j = self.at(clocks)
             allowed_w = np.maximum(power_limit_w - static_power_w(self.gpu, clocks), 1.0)
-            return np.asarray(dynamic_j <= allowed_w * device_s)
+            return np.asarray(dynamic_j <= allowed_w * smooth_max(device_s, host_s))
 
         high: FloatArray = np.minimum(np.full(len(self.clock_mhz), float(clock_mhz)), self.most_mhz)
         if power_limit_w >= self.cap_w:
