@@ -103,6 +103,18 @@ class FallbackPredictor:
         """See `PredictsOperations.in_network`; a network is its parts."""
         return self.own.in_network(predictions, counts)
 
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """See `PredictsOperations.predict_for_network`."""
+        return self.predict(operations, None, power_limit_w)
+
+    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
+        """See `PredictsOperations.regressor_inputs`."""
+        return self.own.regressor_inputs(operation)
+
+    @property
+    def residual_model(self) -> None:
+        """See `PredictsOperations.residual_model`; most of it is the GPU's own."""
+
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these operations the fallback predicts, as kinds with their precision."""
         # (kind and precision decide; thousands of operations are of a few dozen)

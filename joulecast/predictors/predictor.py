@@ -211,6 +211,26 @@ class OperationPredictor:
         """See `PredictsOperations.in_network`; a network is its parts."""
         return predictions
 
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """See `PredictsOperations.predict_for_network`."""
+        return self.predict(operations, None, power_limit_w)
+
+    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.by_fallback`; there is no other."""
+        return ()
+
+    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
+        """See `PredictsOperations.regressor_inputs`."""
+        if not self.covers(operation):
+            return None
+        matrix, line = features([operation], self.gpu, float(self.gpu.boost_clock_mhz))
+        groups = [self.baseline.stand_in(operation, self.gpu) or ""]
+        return regressor_inputs(matrix, self.baseline.loop_s(groups, line.time_s), self.baseline.host_s(groups))
+
+    @property
+    def residual_model(self) -> None:
+        """See `PredictsOperations.residual_model`; its regressors are of one GPU."""
+
     def facts(self) -> dict[str, Any]:
         """What is stored of the predictor beside its regressors."""
         return {

@@ -81,7 +81,7 @@ def test_an_operation_is_its_own_neighbour_at_the_clock_that_is_asked_for(booste
 
 def test_contributions_add_up(boosted, native):
     operation = simulated_operations()[-4]
-    found = contributions(boosted, operation, native)
+    found = contributions(boosted.regressor_inputs(operation), native, boosted.gpu)
     predictions = boosted.predict([operation])
     line_s = tiled_roofline([operation], A30, 1440.0).time_s
     base_s = boosted.baseline.loop_s([boosted.baseline.stand_in(operation, A30)], line_s)

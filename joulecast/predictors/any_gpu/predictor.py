@@ -225,10 +225,8 @@ class AnyGpuPredictor:
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         return self._predict(operations, clock, cap_w)
 
-    def uncapped(self, operations: Sequence[Operation]) -> OperationPredictions:
-        """Predict operations at the default clock as if there was no power cap.
-
-        Networks that settle at a clock of their own start from here; it spares the search for that of each operation.
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """See `PredictsOperations.predict_for_network`; the cap is left out, which spares a search for each operation.
 
         Raises:
             InputError: An operation of another mode.
@@ -311,3 +309,15 @@ class AnyGpuPredictor:
             return predictions
         operations = [*compress(predictions.operations, known)]
         return predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
+
+    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.by_fallback`; there is no other."""
+        return ()
+
+    def regressor_inputs(self, operation: Operation) -> None:
+        """See `PredictsOperations.regressor_inputs`; it has none of a GPU's own."""
+
+    @property
+    def residual_model(self) -> ResidualModel:
+        """See `PredictsOperations.residual_model`."""
+        return self.learned
