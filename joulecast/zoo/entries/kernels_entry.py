@@ -98,7 +98,8 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
         card: Its card.
         golden: Operations of the golden prediction.
     """
-    files, facts = {}, []
+    files: dict[str, bytes] = {}
+    facts = []
     for (family, variant), learned in sorted(kernels.variants.items()):
         regressors = {**learned.generations, _ELSEWHERE: learned.elsewhere}
         for name, regressor in regressors.items():
@@ -179,7 +180,9 @@ class _StoredVariants(Mapping[Names, Variant]):
         if names not in self._read:
             with refusing_damage(self._folder):
                 variant = self._variant(names)
-                shown = [row for row in self._manifest["golden"]["variants"] if (row["family"], row["variant"]) == names]
+                shown = [
+                    row for row in self._manifest["golden"]["variants"] if (row["family"], row["variant"]) == names
+                ]
                 pairs = [
                     (_device_s(names[0], variant, row["gpu"], golden_operations(row["operations"])), row["device_s"])
                     for row in shown
