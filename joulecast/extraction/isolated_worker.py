@@ -111,6 +111,11 @@ def _limit(memory_bytes: int, seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
 def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
     reading, writing = os.pipe()
     child = os.fork()
@@ -123,10 +128,13 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
             os._exit(0)
         finally:
             os._exit(1)
+    # The signal by which `IsolatedExtraction.stop` ends this extraction, and leaves this process as it is.
+    signal.signal(signal.SIGUSR1, lambda *_: _kill(child))
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
         said = file.read()
     _, status = os.waitpid(child, 0)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if status == 0:
         return said
     ended = os.waitstatus_to_exitcode(status)
@@ -139,6 +147,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # What libraries print must not come between the replies.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if hasattr(os, "fork"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for when it comes too late
     for line in sys.stdin.buffer:
         question = json.loads(line)
         _import_for(question)

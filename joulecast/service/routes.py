@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import functools
 import platform
+import time
 from collections.abc import Callable, Coroutine
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
 from .. import __version__
-from ..csv_tables import network_csv
 from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
+from ..operations.network_csv import network_csv
 from ..predictors.explanation import Explanation
 from ..predictors.networks.prediction import Prediction
 from ..queries import Sweep
 from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
-from .answers import Answers, batch_csv, batch_json
+from .answers import Answers, TracingNeededError, batch_csv, batch_json
 from .caching import CachedRoute, Handler
 from .problems import MEDIA_TYPE
 from .questions import (
@@ -67,6 +68,7 @@ _CSV = {"text/csv": {"schema": {"type": "string"}}}
 _QUICK_BYTES = 100_000
 FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
 Answered = Coroutine[Any, Any, Response]
+Answer = TypeVar("Answer")
 
 
 def _answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
@@ -113,13 +115,40 @@ async def _ask(
     media_type = media_type_of(request.headers.get("accept", ""), form)
     if to_csv is None and media_type.startswith("text/csv"):
         media_type = "application/json"
-    answers: Answers = request.app.state.answers
 
-    def body() -> bytes:
+    def body(answers: Answers) -> bytes:
         return rendered(answer(answers), media_type, to_json, to_csv)
 
-    content = await request.app.state.workers.run(body)
-    return Response(content, media_type=media_type)
+    return Response(await _computed(request, body), media_type=media_type)
+
+
+async def _computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:
+    """Compute in a thread; where a model must be traced for that, where models are traced."""
+    state = request.app.state
+    client = request.scope["state"]["client"]
+    until_s = time.monotonic() + state.settings.max_seconds
+    try:
+        found: Answer = await state.workers.run(
+            functools.partial(compute, state.answers),
+            seconds=state.settings.max_seconds,
+            client=client,
+            left=_disconnection(request),
+        )
+    except TracingNeededError:
+        found = await state.tracers.run(
+            functools.partial(compute, state.answers.tracing(state.tracer)),
+            seconds=max(0.0, until_s - time.monotonic()),
+            client=client,
+            left=_disconnection(request),
+            stop=state.tracer.stop,
+        )
+    return found
+
+
+async def _disconnection(request: Request) -> None:
+    """Wait until the client has left; its request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 @questions.get("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
@@ -210,7 +239,7 @@ async def models(
 ) -> Response:
     """Models that are known by name, and answered without torch."""
     others = request.app.state.settings.extraction and find_spec("torch") is not None
-    listed = await request.app.state.workers.run(listings.all_models, search, others=others)
+    listed = await _computed(request, lambda _: listings.all_models(search, others=others))
     return Response(json_bytes(listed), media_type="application/json")
 
 
