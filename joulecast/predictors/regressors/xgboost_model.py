@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import MissingDependencyError
 from ..recipes.boosting import BoostingRecipe
+from ..recipes.kernels import KernelTrees
 from ..recipes.xgboost import XGBoostRecipe
 from .trees import Trees, trees_file
 from .trees_fitted import trees_of_boosting
@@ -51,7 +52,7 @@ class BoostedRegressor:
         return {trees_file(name): self.trees().to_bytes(), f"{name}.ubj": native}
 
 
-def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe, trees: int, **more: Any) -> Any:
+def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: int, **more: Any) -> Any:
     """An XGBRegressor that gives the same trees every time.
 
     Args:
