@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import functools
 import platform
+import time
 from collections.abc import Callable, Coroutine
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
 from .. import __version__
-from ..csv_tables import network_csv
 from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
+from ..operations.network_csv import network_csv
 from ..predictors.explanation import Explanation
+from ..predictors.networks.prediction import Prediction
 from ..queries import Sweep
 from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
-from .answers import Answers, batch_csv, batch_json
-from .cached_networks import Predicted
+from .answers import Answers, TracingNeededError, batch_csv, batch_json
 from .caching import CachedRoute, Handler
 from .problems import MEDIA_TYPE
 from .questions import (
@@ -67,6 +68,7 @@ _CSV = {"text/csv": {"schema": {"type": "string"}}}
 _QUICK_BYTES = 100_000
 FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
 Answered = Coroutine[Any, Any, Response]
+Answer = TypeVar("Answer")
 
 
 def _answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
@@ -93,7 +95,7 @@ class _PredictRoute(CachedRoute):
         if found is None:
             return await handler(request)
         media_type = media_type_of(request.headers.get("accept", ""))
-        content = rendered(found, media_type, Predicted.to_json, Predicted.to_csv)
+        content = rendered(found, media_type, Prediction.to_json, Prediction.to_csv)
         return Response(content, media_type=media_type)
 
 
@@ -113,26 +115,53 @@ async def _ask(
     media_type = media_type_of(request.headers.get("accept", ""), form)
     if to_csv is None and media_type.startswith("text/csv"):
         media_type = "application/json"
-    answers: Answers = request.app.state.answers
 
-    def body() -> bytes:
+    def body(answers: Answers) -> bytes:
         return rendered(answer(answers), media_type, to_json, to_csv)
 
-    content = await request.app.state.workers.run(body)
-    return Response(content, media_type=media_type)
+    return Response(await _computed(request, body), media_type=media_type)
+
+
+async def _computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:
+    """Compute in a thread; where a model must be traced for that, where models are traced."""
+    state = request.app.state
+    client = request.scope["state"]["client"]
+    until_s = time.monotonic() + state.settings.max_seconds
+    try:
+        found: Answer = await state.workers.run(
+            functools.partial(compute, state.answers),
+            seconds=state.settings.max_seconds,
+            client=client,
+            left=_disconnection(request),
+        )
+    except TracingNeededError:
+        found = await state.tracers.run(
+            functools.partial(compute, state.answers.tracing(state.tracer)),
+            seconds=max(0.0, until_s - time.monotonic()),
+            client=client,
+            left=_disconnection(request),
+            stop=state.tracer.stop,
+        )
+    return found
+
+
+async def _disconnection(request: Request) -> None:
+    """Wait until the client has left; its request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 @questions.get("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
     """Predict time, power and energy of one iteration of a model that has a name."""
     question = query.question(PredictQuestion)
-    return await _ask(request, query.format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
+    return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
 
 
 @predictions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    return await _ask(request, format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
+    return await _ask(request, format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
@@ -210,7 +239,7 @@ async def models(
 ) -> Response:
     """Models that are known by name, and answered without torch."""
     others = request.app.state.settings.extraction and find_spec("torch") is not None
-    listed = await request.app.state.workers.run(listings.all_models, search, others=others)
+    listed = await _computed(request, lambda _: listings.all_models(search, others=others))
     return Response(json_bytes(listed), media_type="application/json")
 
 
