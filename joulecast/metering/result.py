@@ -14,7 +14,7 @@ from ..arrays import FloatArray
 from ..energy import EnergyTree, Figure, Row, Share
 from ..energy.share import Source
 from ..errors import InputError
-from ..notebook import Line, Picture, lines_over
+from ..rendering.notebook import Line, Picture, lines_over
 from ..units import si
 from .energy_curve import EnergyCurve
 from .recording import DeviceInfo, Recording
