@@ -20,7 +20,7 @@ from typing import Any
 from ..errors import InputError
 from ..operations.network import Network
 
-EXTRACTION_VERSION = 3
+EXTRACTION_VERSION = 4
 """Raise it whenever the same model gives other operations than before."""
 
 

@@ -85,6 +85,11 @@ class KnownValues:
             self._forget(func, args, kwargs)
         return result
 
+    def knows(self, result: Any) -> bool:
+        """Whether the values of all tensors of a result are known: they depend on shapes and constants alone."""
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        return bool(tensors) and all(self._value(tensor) is not UNKNOWN for tensor in tensors)
+
     def _value(self, tensor: torch.Tensor) -> Any:
         value: Any = getattr(tensor, "known_value", UNKNOWN)
         known = value is not UNKNOWN and value.untyped_storage()._cdata not in self._overwritten

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
-from ..operations.network import Dropped, Network
+from ..operations.network import Network
 from ..operations.operation import MODES, Operation, real_precision
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
@@ -72,6 +72,11 @@ class Forward:
     def learned(self) -> list[torch.Tensor]:
         """Parameters that need a gradient, each once."""
         names = {name for name, p in self.module.named_parameters() if p.requires_grad}
+        return [tensor for name, tensor in self.tensors.items() if name in names]
+
+    def parameters(self) -> list[torch.Tensor]:
+        """All parameters, each once."""
+        names = {name for name, _ in self.module.named_parameters()}
         return [tensor for name, tensor in self.tensors.items() if name in names]
 
     def record(self, recorder: Recorder) -> Any:
@@ -167,7 +172,7 @@ def trace(
             Operations on tensors of another type, and those in a region of autocast, get the precision that they
             really have.
         name: What to call the network.
-        whitelist: Kinds to keep; others are listed in `Network.dropped`.
+        whitelist: Kinds to keep; others are listed in `Network.dropped` and count as not covered.
         operators: Operators of your own: "namespace.name" and its kind, or a function from its arguments by name to
             kind, input shapes and attributes.
         optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
@@ -192,7 +197,7 @@ def trace(
     refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
     forward = Forward(module, inputs, precision)
-    recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned())
+    recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned(), forward.parameters())
     with _in_mode(module, mode), torch.random.fork_rng(devices=[]):
         try:
             if prepare is not None:
@@ -207,7 +212,7 @@ def trace(
         except Exception as error:
             raise _explained(error, name, recorder, inputs) from error
     if not recorder.calls:
-        left_out = "; ".join(f"{len(paths)} x {what}: {why}" for (what, why), paths in recorder.dropped.items())
+        left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
         raise ExtractionError(
             f"{name} runs no operation on this input",
             given=shape_text(inputs.shape),
@@ -221,10 +226,7 @@ def trace(
         name=name,
         input_shape=inputs.shape,
         mode=mode,
-        dropped=tuple(
-            Dropped(dropped, len(paths), tuple(dict.fromkeys(paths)), reason)
-            for (dropped, reason), paths in recorder.dropped.items()
-        ),
+        dropped=recorder.dropped,
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Self
 from ..errors import InputError
 from ..notebook import document, notes, table
 from ..units import si
+from .dropped import Dropped
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import Operation, operation_text, real_precision
 from .operation_list import OperationList
@@ -98,18 +99,6 @@ class Entry:
 
 
 _OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
-BOOKKEEPING = "bookkeeping on one integer"
-"""Reason for dropping what costs nothing worth a mention: batch norm counts its batches."""
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Work that was seen in a model and is no operation of its network."""
-
-    name: str
-    count: int
-    module_paths: tuple[str, ...]
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -177,7 +166,7 @@ class Network:
         input_shape: The shape that it was extracted at: of one input, of several, or by name; None for a list of
             operations.
         mode: inference or training; all operations share it.
-        dropped: What the whitelist or the extraction left out.
+        dropped: Work that no operation stands for.
     """
 
     entries: tuple[Entry, ...] = field(repr=False)
@@ -232,6 +221,11 @@ class Network:
         """The unique operations, in the order of the entries."""
         return OperationList(entry.operation for entry in self.entries)
 
+    @cached_property
+    def uncounted(self) -> tuple[Dropped, ...]:
+        """What was dropped although it costs something: no total has it."""
+        return tuple(dropped for dropped in self.dropped if not dropped.is_exempt)
+
     @property
     def calls(self) -> int:
         """Number of operator calls, repeats counted."""
@@ -279,7 +273,7 @@ class Network:
             for e in entries[:_SHOWN]
         ]
         told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
-        told += [f"left out: {d.count} x {d.name}" for d in self.dropped if d.reason != BOOKKEEPING]
+        told += [f"not covered: {d.count} x {d.name}" for d in self.uncounted]
         return document(
             str(self),
             table(["operation", "calls", "work"], rows, frozenset({1, 2})),
@@ -293,10 +287,7 @@ class Network:
             "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
             "operations": [entry.to_json() for entry in self.entries],
-            "dropped": [
-                {"name": d.name, "count": d.count, "module_paths": list(d.module_paths), "reason": d.reason}
-                for d in self.dropped
-            ],
+            "dropped": [dropped.to_json() for dropped in self.dropped],
         }
 
     @classmethod
@@ -326,9 +317,7 @@ class Network:
             name=value.get("name", name),
             input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
-            dropped=tuple(
-                Dropped(d["name"], d["count"], tuple(d["module_paths"]), d["reason"]) for d in value.get("dropped", ())
-            ),
+            dropped=tuple(map(Dropped.from_json, value.get("dropped", ()))),
         )
 
     def save(self, path: str | Path) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from ..notebook import Bar, Line, Picture, bars, document, lines_over, notes, short, table
 from ..predictors.networks.prediction_html import QUANTITIES, quantity_table
+from ..predictors.networks.uncovered import INCOMPLETE
 from ..units import si
+from .choice import incomplete_notes
 from .objectives import OBJECTIVES
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ def choices_html(choices: Choices) -> str:
             si(row.time_s, "s"),
             si(row.power_w, "W"),
             si(row.energy_j, "J"),
-            ", ".join(said for said, is_so in (("tied", row.tied), ("never measured", not row.measured)) if is_so),
+            ", ".join(_said_of(row)),
         ]
         for row in choices[:_ROWS]
     ]
@@ -62,8 +64,17 @@ def choices_html(choices: Choices) -> str:
     return document(
         f"{choices[0].mode}, least {words} first",
         table(header, rows, frozenset({1, *range(3, len(header) - 1)})),
-        notes([*remarks, *left_out_notes(choices.left_out)]),
+        notes([*incomplete_notes(choices), *remarks, *left_out_notes(choices.left_out)]),
     )
+
+
+def _said_of(choice: Choice) -> Iterator[str]:
+    if choice.tied:
+        yield "tied"
+    if not choice.measured:
+        yield "never measured"
+    if choice.uncovered:
+        yield f"{INCOMPLETE}: {choice.uncovered_text} not covered"
 
 
 def choices_plot(choices: Choices) -> Picture:
@@ -124,7 +135,7 @@ def sweep_html(sweep: Sweep) -> str:
         for row in sweep.best_of_each()[:_ROWS]
     ]
     remarks = [f"and {len(curves) - _ROWS} more"] if len(curves) > _ROWS else []
-    remarks += left_out_notes(sweep.left_out)
+    remarks += [*incomplete_notes(sweep), *left_out_notes(sweep.left_out)]
     return document(
         f"{sweep.job}: least {sweep.objective}",
         _over_clocks(curves, "energy_j", "J", "Energy over the clock"),

@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from ..units import si
+from .choice import incomplete_notes
 from .objectives import OBJECTIVES
 
 if TYPE_CHECKING:
@@ -87,7 +88,9 @@ def _line(tag: str, cells: Iterable[str]) -> str:
 
 
 def _notes(rows: Iterable[Choice]) -> str:
-    notes = dict.fromkeys(note for row in rows if row.measured for note in row.notes)
+    rows = list(rows)
+    measured = [note for row in rows if row.measured for note in row.notes]
+    notes = dict.fromkeys([*incomplete_notes(rows), *measured])
     unmeasured = sum(not row.measured for row in rows)
     if unmeasured:
         notes[f"{unmeasured} choices are on GPUs of which nothing was measured"] = None

@@ -55,8 +55,6 @@ class Predicted:
         """What `Prediction.to_json` says, from the rows that are known."""
         costs = self.costs
         value = self.summary.to_json(details=False)
-        if "missing" in costs.source:
-            value["uncovered"] = [repr(cost.operation) for cost in self.prediction.uncovered]
         if details:
             columns = (costs.device_time_s, costs.power_w, costs.energy_j, costs.source, costs.bound_by)
             value["operations"] = [

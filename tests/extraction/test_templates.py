@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,11 @@ TEXTS = [(1, 1), (3, 1), (1, 7), (2, 33), (5, 128), (17, 511)]
 def extracted(name: str, shape, cache_length=None, *, optimizer=None, **options):
     given = {"whitelist": WHITELIST, "operators": None, "optimizer": optimizer, "precision": "default", **options}
     return traced(build(name), Inputs.of(shape), cache_length, given, name=name)
+
+
+def without_work(network):
+    """How large dropped work is, no template says."""
+    return replace(network, dropped=tuple(replace(each, work=None) for each in network.dropped))
 
 
 def answered(name: str, shape, **options):
@@ -73,7 +79,7 @@ def test_equal_to_extraction(name, shapes):
     ]
     for shape, request in zip(shapes, requests, strict=False):
         template = answered(name, shape, **request)
-        assert template == extracted(name, shape, **request), (shape, request)
+        assert template == without_work(extracted(name, shape, **request)), (shape, request)
 
 
 @pytest.mark.parametrize("precision", ["default", "bf16"])

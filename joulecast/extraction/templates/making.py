@@ -150,7 +150,9 @@ class Maker:
             network = traced(self._module, inputs, sizes[-1] if cached else None, options, name=self.name)
         except JoulecastError:
             return None
-        return Sample(sizes, tuple(calls), network.dropped, tuple(op.precision in HALVES for op, _ in calls))
+        # How large dropped work is depends on the sizes, and no template says it.
+        dropped = tuple(replace(each, work=None) for each in network.dropped)
+        return Sample(sizes, tuple(calls), dropped, tuple(op.precision in HALVES for op, _ in calls))
 
     def _leave_out(self, key: str, cell: _Cell, reason: str) -> None:
         self.left_out.append(f"{self.name}, {key}, {cell.ranges}: {reason}")

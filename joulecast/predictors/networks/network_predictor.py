@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
 
-from ...errors import InputError, UncoveredError
+from ...errors import InputError
 from ...hardware import GPU
-from ...operations.network import BOOKKEEPING, Network
+from ...operations.network import Network
 from ..contract import PredictsOperations
 from ..fallback import FallbackPredictor
 from ..intervals.network_calibration import NetworkCalibration
@@ -19,6 +19,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .composition import HostModel, Totals, counts_of
 from .prediction import Bound, Composition, Prediction
+from .uncovered import Coverage
 
 if TYPE_CHECKING:
     from .prepared import PreparedNetwork
@@ -106,7 +107,8 @@ class NetworkPredictor:
             composition: How the totals were made.
         """
         gpu = self.operations.gpu
-        spread = self._spread(network, predictions, composition, clock_mhz, power_limit_w)
+        coverage = self.coverage(network, predictions)
+        spread = self._spread(network, predictions, composition, clock_mhz, power_limit_w, coverage.share)
         return Prediction(
             network=network.name,
             input_shape=network.input_shape,
@@ -123,7 +125,8 @@ class NetworkPredictor:
             held_clock_mhz=clock_mhz,
             operations=(),
             spread=spread,
-            notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w, spread)),
+            notes=tuple(self._notes(network, gpu, clock_mhz, power_limit_w, spread, coverage)),
+            coverage=coverage,
             idle_power_w=power_range_w(gpu, power_limit_w)[0],
         )
 
@@ -134,7 +137,10 @@ class NetworkPredictor:
         composition: str,
         clock_mhz: float,
         power_limit_w: float,
+        missing_share: float | None,
     ) -> NetworkSpread | None:
+        if missing_share is None:
+            return None  # nobody knows how much longer the whole takes than what is counted
         if self.network_errors is None or composition not in self.network_errors.scores:
             return None
         if self._by_fallback(network):
@@ -146,6 +152,7 @@ class NetworkPredictor:
             operations=predictions.spread if self.network_errors.difficulties else None,
             counts=counts_of(network),
             predictions=predictions,
+            missing_share=missing_share,
             measured_mhz=None if as_measured else float(self.operations.gpu.boost_clock_mhz),
         )
 
@@ -164,37 +171,27 @@ class NetworkPredictor:
             bound = next(by_line) if is_known else "launch"
             yield bound if longer else "launch"
 
-    def refuse_uncovered(self, predictions: OperationPredictions, strict: bool) -> None:
-        """Refuse a network of which nothing is covered; a strict one of which anything is not.
+    def coverage(self, network: Network, predictions: OperationPredictions) -> Coverage:
+        """What of a network is in no total."""
+        return Coverage.of(network, predictions.source, self.name)
+
+    def refuse_uncovered(self, network: Network, predictions: OperationPredictions, strict: bool) -> None:
+        """Refuse a network of which too much is not covered; a strict one of which anything is not.
 
         Raises:
             InputError, UncoveredError: See `predict`.
         """
-        missing = [
-            operation
-            for operation, source in zip(predictions.operations, predictions.source, strict=True)
-            if source == "missing"
-        ]
-        shown = "; ".join(map(repr, missing[:_SHOWN_OPERATIONS]))
-        if len(missing) > _SHOWN_OPERATIONS:
-            shown += f"; and {len(missing) - _SHOWN_OPERATIONS} more"
-        if len(missing) == len(predictions.operations):
+        if set(predictions.source) == {"missing"}:
             raise InputError(
                 f"{self.name} covers none of these operations",
-                given=shown,
-                allowed=self._coverage(),
+                given="; ".join(map(repr, predictions.operations[:_SHOWN_OPERATIONS])),
+                allowed=", ".join(self.operations.coverage),
                 hint="choose another precision or GPU",
             )
-        if missing and strict:
-            raise UncoveredError(
-                f"{len(missing)} operations are not covered by {self.name}",
-                given=shown,
-                allowed=self._coverage(),
-                hint="without strict they are left out of the totals and listed",
-            )
-
-    def _coverage(self) -> str:
-        return ", ".join(self.operations.coverage)
+        coverage = self.coverage(network, predictions)
+        if strict:
+            coverage.refuse_any(network.name)
+        coverage.refuse_too_much(network.name)
 
     def _by_fallback(self, network: Network) -> tuple[str, ...]:
         """Kinds and precisions that the GPU's own predictor lacks."""
@@ -203,8 +200,16 @@ class NetworkPredictor:
         return self.operations.by_fallback(network.operations)
 
     def _notes(
-        self, network: Network, gpu: GPU, clock_mhz: float, power_limit_w: float, spread: NetworkSpread | None
+        self,
+        network: Network,
+        gpu: GPU,
+        clock_mhz: float,
+        power_limit_w: float,
+        spread: NetworkSpread | None,
+        coverage: Coverage,
     ) -> Iterator[str]:
+        if coverage:
+            yield str(coverage)
         if self.any_gpu:
             yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
         elif not self._is_default(clock_mhz, power_limit_w):
@@ -215,11 +220,9 @@ class NetworkPredictor:
             yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
         if not self.host.learned:
             yield "no network was measured on this GPU: host cost taken from the A30"
-        if spread is None:
+        if coverage.share is None:
+            yield "no interval: nobody knows how much work is not covered; extract the network again"
+        elif spread is None:
             yield "no interval: no errors on networks are known"
         elif spread.far_outside:
             yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
-        dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]
-        if dropped:
-            names = ", ".join(f"{d.count} x {d.name}" for d in dropped)
-            yield f"left out by the extraction: {names}"

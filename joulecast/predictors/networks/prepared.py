@@ -135,12 +135,12 @@ class PreparedNetwork:
         clock = predictor.operations.gpu.checked_clock_mhz(clock_mhz)
         if chosen == "overlap":
             predictions = self._in_network(clock)
-            predictor.refuse_uncovered(predictions, strict)
+            predictor.refuse_uncovered(self.network, predictions, strict)
             predictions = predictions.together(counts, predictor.host.calls_s(predictions), clock, cap_w)
             totals = compose(counts, predictions, predictor.host, cap_w)
         else:
             predictions = predictor.operations.predict(self.network.operations, clock, cap_w)
-            predictor.refuse_uncovered(predictions, strict)
+            predictor.refuse_uncovered(self.network, predictions, strict)
             totals = plain_sum(counts, predictions)
         summary = predictor.summary(self.network, predictions, totals, clock, cap_w, chosen)
         costs = Costs.made(counts, predictions, totals, predictor.bounds(predictions, clock))
