@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from .errors import InputError, JoulecastError
+from .errors import ERRORS_BY_PROBLEM, PROBLEM_PREFIX, InputError, JoulecastError, ServiceError
 from .hardware import GPU, find_gpu
 from .operations.inputs import Inputs, InputShape, shape_to_json
 from .operations.network import Network
@@ -14,27 +14,12 @@ from .operations.operation import Operation, checked_operations
 from .predictors.explanation import Explanation
 from .predictors.networks.prediction import Prediction
 from .predictors.operation_predictions import OperationPredictions
-from .problems import ERROR_CLASSES, TYPE_PREFIX
 from .queries import Choices, Sweep
 
 _LOCAL = "http://127.0.0.1:8000"
 
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """What a service can be asked about: a name, a Network, or operations with their counts."""
-
-
-class ServiceError(JoulecastError):
-    """The service cannot be reached, refuses, or is at its limits.
-
-    Args:
-        status: Of HTTP; None where there was no answer.
-    """
-
-    exit_code = 8
-
-    def __init__(self, what: str, *, status: int | None = None, **parts: Any) -> None:
-        super().__init__(what, **parts)
-        self.status = status
 
 
 class Client:
@@ -296,12 +281,12 @@ def _refusal(status: int, body: bytes) -> JoulecastError:
     """The error that the library would have raised there."""
     try:
         problem = json.loads(body)
-        kind = problem["type"].removeprefix(TYPE_PREFIX)
+        kind = problem["type"].removeprefix(PROBLEM_PREFIX)
         parts = {name: problem.get(name) for name in ("given", "allowed", "hint")}
         what = problem["title"]
     except (ValueError, KeyError, TypeError, AttributeError):
         return ServiceError("the service refuses", status=status, given=f"{status}: {body[:200]!r}")
-    known = ERROR_CLASSES.get(kind)
+    known = ERRORS_BY_PROBLEM.get(kind)
     return ServiceError(what, status=status, **parts) if known is None else known(what, **parts)
 
 

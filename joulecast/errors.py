@@ -1,24 +1,51 @@
-"""The one error tree: what is wrong, the value given, the values allowed, the next step.
+"""Every error that a user of joulecast can cause: what is wrong, the value given, the values allowed, the next step.
 
-The command line maps a class to an exit code and the service will map it to a status, so a new class is
-needed only where a caller would act differently.
+    JoulecastError                  exit code   problem over HTTP
+    ├── InputError                          2   input
+    │   └── UnknownNameError                2   unknown-name
+    ├── ExtractionError                     3   extraction
+    ├── DatasetError                        4   dataset
+    ├── ZooError                            5   zoo
+    ├── UncoveredError                      6   uncovered
+    ├── MissingDependencyError              7   missing-dependency
+    ├── ServiceError                        8
+    ├── JournalError                        9
+    ├── SensorError                        10
+    ├── DeviceError                        11
+    ├── ClockError                         12
+    ├── TrackingError                      13
+    └── RefusalError                       14   one of its own for each refusal
+
+The command line ends with the exit code of the class. The service names the class in the type of a problem (RFC 9457),
+and the client raises the same class again. A new class is needed only where a caller would act differently.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 _LISTED = 12
+
+PROBLEM_PREFIX = "urn:joulecast:problem:"
+"""What the type of a problem begins with; the class's `problem` follows."""
 
 
 class JoulecastError(Exception):
     """Base of every error that a user of joulecast can cause.
 
     The message is put together from its four parts, each on a line of its own.
+
+    Args:
+        what: What is wrong, in one sentence.
+        given: The value that was given; None where there is none to show.
+        allowed: The values that are allowed, in words.
+        hint: What to do next.
     """
 
     exit_code = 1
+    problem = "refused"
 
     def __init__(self, what: str, *, given: object = None, allowed: object = None, hint: str | None = None) -> None:
         self.what = what
@@ -39,40 +66,131 @@ class InputError(JoulecastError, ValueError):
     """A value outside what is allowed: a shape, a clock, an attribute, an option."""
 
     exit_code = 2
+    problem = "input"
 
 
 class UnknownNameError(InputError):
     """A model, GPU, kind, precision or predictor that does not exist under that name."""
+
+    problem = "unknown-name"
 
 
 class ExtractionError(JoulecastError):
     """The operations of a model could not be read off it."""
 
     exit_code = 3
+    problem = "extraction"
 
 
 class DatasetError(JoulecastError):
     """A dataset is damaged, of another version, or holds impossible measurements."""
 
     exit_code = 4
+    problem = "dataset"
 
 
 class ZooError(JoulecastError):
     """A zoo entry is missing, damaged, changed, or of another format version."""
 
     exit_code = 5
+    problem = "zoo"
 
 
 class UncoveredError(JoulecastError):
     """A strict prediction met operations that the predictor cannot cost."""
 
     exit_code = 6
+    problem = "uncovered"
 
 
 class MissingDependencyError(JoulecastError, ImportError):
     """An optional dependency is needed and not installed."""
 
     exit_code = 7
+    problem = "missing-dependency"
+
+
+class ServiceError(JoulecastError):
+    """The service cannot be reached, refuses, or is at its limits.
+
+    Args:
+        what: What is wrong, in one sentence.
+        status: Status of the HTTP response; None where there was no answer.
+        parts: The other parts of the message, see `JoulecastError`.
+    """
+
+    exit_code = 8
+
+    def __init__(self, what: str, *, status: int | None = None, **parts: Any) -> None:
+        super().__init__(what, **parts)
+        self.status = status
+
+
+class JournalError(JoulecastError):
+    """The journal of a campaign cannot be used, or the disk takes no more."""
+
+    exit_code = 9
+
+
+class SensorError(JoulecastError):
+    """A power sensor cannot be opened, or was lost."""
+
+    exit_code = 10
+
+
+class DeviceError(JoulecastError):
+    """The device that is measured on cannot go on."""
+
+    exit_code = 11
+
+
+class ClockError(JoulecastError):
+    """A GPU's clock cannot be locked or reset."""
+
+    exit_code = 12
+
+
+class TrackingError(JoulecastError):
+    """The MLflow server or store cannot be reached, refuses, or lacks what was asked for."""
+
+    exit_code = 13
+
+
+class RefusalError(JoulecastError):
+    """What only a service refuses: a request that is too large, takes too long or lacks its token.
+
+    A client raises it as a ServiceError.
+
+    Args:
+        status: Status of the HTTP response.
+        problem: Name of the problem in the response.
+        what: What is wrong, in one sentence.
+        retry_after_s: Seconds after which the same request may succeed; None where waiting does not help.
+        parts: The other parts of the message, see `JoulecastError`.
+    """
+
+    exit_code = 14
+
+    def __init__(self, status: int, problem: str, what: str, *, retry_after_s: int | None = None, **parts: Any) -> None:
+        super().__init__(what, **parts)
+        self.status = status
+        self.problem = problem
+        self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
+
+
+ERRORS_BY_PROBLEM: Mapping[str, type[JoulecastError]] = {
+    known.problem: known
+    for known in (
+        UnknownNameError,
+        InputError,
+        ExtractionError,
+        UncoveredError,
+        MissingDependencyError,
+        DatasetError,
+        ZooError,
+    )
+}
+"""Name of a problem -> the error that a client raises for it; a client raises ServiceError for all others."""
 
 
 def unknown_name(what: str, given: object, known: Iterable[str], *, hint: str | None = None) -> UnknownNameError:

@@ -1,7 +1,7 @@
 """Networks that were extracted before, so that a named model needs torch only once.
 
-An entry is a JSON file named by everything that decides its content: model, inputs, mode, precision, versions of the
-libraries and of the extraction. What cannot be read is extracted again.
+An entry is a JSON file named by what was asked for and by the versions of the libraries. It holds the network, the
+operators that its model runs and their digest (digests.py). What is outdated or cannot be read is extracted again.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import json
 import os
 import re
 import tempfile
+from collections.abc import Collection
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
 from ..operations.network import Network
-
-EXTRACTION_VERSION = 4
-"""Raise it whenever the same model gives other operations than before."""
+from .digests import digest
 
 
 def cache_folder() -> Path:
@@ -42,7 +41,7 @@ def library_version(package: str) -> str:
 
 def _path(name: str, key: list[Any]) -> Path:
     libraries = [library_version(package) for package in ("torch", "torchvision", "transformers", "timm")]
-    text = json.dumps([name, key, libraries, EXTRACTION_VERSION])
+    text = json.dumps([name, key, libraries])
     readable = name.replace("/", "-")
     return cache_folder() / "networks" / f"{readable}-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
 
@@ -61,17 +60,28 @@ def recall(name: str, key: list[Any]) -> Network | None:
     if not path.is_file():
         return None
     try:
-        return Network.load(path)
-    except (InputError, KeyError, TypeError, ValueError):
+        entry = json.loads(path.read_text(encoding="utf-8"))
+        if entry["digest"] != digest(entry["operators"]):
+            return None
+        return Network.from_json(entry["network"], name=name)
+    except (InputError, KeyError, OSError, TypeError, ValueError):
         return None
 
 
-def remember(network: Network, name: str, key: list[Any]) -> None:
-    """Keep the network of a named model; where the folder cannot be written, nothing is kept."""
+def remember(network: Network, name: str, key: list[Any], operators: Collection[str]) -> None:
+    """Store the network of a named model; where the folder cannot be written, nothing is stored.
+
+    Args:
+        network: What the model was extracted to.
+        name: Name of the model.
+        key: As for `recall`.
+        operators: Every operator that the model ran, such as "aten.linear".
+    """
     path = _path(name, key)
+    entry = {"operators": sorted(operators), "digest": digest(operators), "network": network.to_json()}
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}", dir=path.parent)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(network.to_json(), file)
+            json.dump(entry, file)
         Path(temporary).replace(path)

@@ -13,8 +13,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 _LARGEST = 2**20
 _MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scalar_tensor"})
-# These take the shape of a tensor, but not its values.
-_LIKE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+# These take the shape of a tensor, but not its values; those after them not even that.
+_LIKE = frozenset({"zeros_like", "ones_like", "full_like"})
+_NEW = frozenset({"new_zeros", "new_ones", "new_full"})
 _DEPENDS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
@@ -110,6 +111,8 @@ class KnownValues:
             return UNKNOWN
         if name in _LIKE and tensors[0].numel() <= _LARGEST:
             known = {id(tensors[0]): torch.empty_like(tensors[0], device="cpu")}
+        elif name in _NEW:
+            known = {id(tensors[0]): torch.empty(0, dtype=tensors[0].dtype)}
         else:
             known = {id(tensor): self._value(tensor) for tensor in tensors}
         if any(value is UNKNOWN for value in known.values()) or torch.Tag.nondeterministic_seeded in func.tags:

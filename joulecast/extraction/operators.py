@@ -239,6 +239,10 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""
 
+REVISIONS: Mapping[str, int] = {}
+"""Operator -> revision of its row, 1 where it is left out. Raise it when the row gives other operations than before:
+cached networks and templates of models that run the operator are outdated then, and no others."""
+
 CONTIGUOUS_INPUT: frozenset[str] = frozenset({"linear", "layer_norm", "group_norm", "rms_norm"})
 """Operators that first copy an input which does not lie in memory in the order of its dimensions."""
 

@@ -75,6 +75,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operator = ""  # that runs now
         self.calls: list[tuple[Operation, str]] = []
         self._sizes, self._dropped = CallSizes(parameters), DroppedTally()
+        self.operators_run: set[str] = set()
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
@@ -114,6 +115,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         # The in-place form moves the same bytes; "add_" is "add", but "__and__" stays.
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         self.operator = operator = f"{func.namespace}.{plain}"
+        self.operators_run.add(operator)
         if func.namespace == "aten":
             args, kwargs = self.autocast.cast(plain, args, kwargs, self._cast, lambda t: id(t) in self._learned)
         convert = self._conversion(func.namespace, plain)

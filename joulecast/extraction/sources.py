@@ -200,9 +200,11 @@ def _named(
         raise refusal(name, request)
     from .models.named_models import build
 
-    network = traced(build(name), inputs, cache_length, options, name=name)
+    run: set[str] = set()
+    on_trace = {"on_trace": lambda recorder: run.update(recorder.operators_run)}
+    network = traced(build(name), inputs, cache_length, {**options, **on_trace}, name=name)
     if cached:
-        remember(network, name, key)
+        remember(network, name, key, run)
     return network
 
 

@@ -19,7 +19,7 @@ from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network
-from ..operations.operation import MODES, Operation, real_precision
+from ..operations.operation import MODES, real_precision
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
@@ -155,7 +155,7 @@ def trace(
     operators: CustomOperators | None = None,
     optimizer: str | None = None,
     prepare: Callable[[Forward], None] | None = None,
-    on_call: Callable[[Operation, str], None] | None = None,
+    on_trace: Callable[[Recorder], None] | None = None,
 ) -> Network:
     """List the operations that one forward of a module runs, without computing any of them.
 
@@ -177,7 +177,8 @@ def trace(
             kind, input shapes and attributes.
         optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
         prepare: Called before the forward; adds arguments that are no inputs.
-        on_call: Told every single call in order, with its module path; a Network keeps the order of first uses only.
+        on_trace: Receives the recorder at the end: every single call in order, where a Network keeps the order of first
+            uses only, and the operators that the model runs.
 
     Returns:
         Unique operations with counts and module paths, in order of first use.
@@ -218,9 +219,8 @@ def trace(
             given=shape_text(inputs.shape),
             hint=f"what it does run is left out: {left_out}"[:_LONGEST] if left_out else None,
         )
-    if on_call is not None:
-        for operation, path in recorder.calls:
-            on_call(operation, path)
+    if on_trace is not None:
+        on_trace(recorder)
     return Network.of_calls(
         recorder.calls,
         name=name,

@@ -9,7 +9,11 @@ from numbers import Real
 from typing import Any
 
 from ..errors import InputError
+from ..operations.precisions import QUANTIZED
 
+# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI200: A100; MI300: H100).
+_AMD_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
+_OTHER_GENERATION = 8.0
 _LEAST_CAP = 0.1  # Of the default, where neither the range of caps nor idle power is known.
 
 
@@ -82,6 +86,8 @@ class GPU:
         memory_rate: Bits per second of one pin of it.
         infinity_cache_bytes: AMD's cache behind L2.
         vector_flops: Precision -> FLOP/s at boost_clock_mhz without tensor cores.
+        tensor_precisions: Precisions whose matrix products and convolutions run on tensor cores (AMD: matrix cores) in
+            PyTorch; None for every precision of peak_flops but fp32.
         power_range_w: Lowest and highest power cap that can be set.
         idle_power_w: Board power with no process on it; one board's reading.
         idle_curve: Board power without work by clock.
@@ -113,6 +119,7 @@ class GPU:
     memory_rate: float | None = None
     infinity_cache_bytes: int | None = None
     vector_flops: Mapping[str, float] | None = None
+    tensor_precisions: tuple[str, ...] | None = None
     power_range_w: tuple[float, ...] | None = None
     idle_power_w: float | None = None
     idle_curve: IdleCurve | None = None
@@ -146,6 +153,11 @@ class GPU:
         """The name as a folder: "a30", "rtx-2080-ti"."""
         return self.aliases[0].lower().replace(" ", "-")
 
+    @property
+    def unquantized(self) -> tuple[str, ...]:
+        """The precisions of at least 16 bits that it has."""
+        return tuple(precision for precision in self.peak_flops if precision not in QUANTIZED)
+
     def running_precision(self, precision: str) -> str:
         """The precision that an operation asking for `precision` really runs in here.
 
@@ -161,6 +173,23 @@ class GPU:
         raise InputError(
             f"{self.name} does not support {precision}", given=precision, allowed=", ".join(self.peak_flops)
         )
+
+    def on_tensor_cores(self, precision: str) -> bool:
+        """Whether matrix products and convolutions that ask for `precision` run on tensor (AMD: matrix) cores here.
+
+        Raises:
+            InputError: The GPU does not support the precision.
+        """
+        running = self.running_precision(precision)
+        return running != "fp32" if self.tensor_precisions is None else running in self.tensor_precisions
+
+    @property
+    def generation(self) -> float:
+        """The compute capability as a number; of an AMD GPU, that of NVIDIA's GPUs of its time."""
+        try:
+            return float(self.compute_capability)
+        except ValueError:
+            return _AMD_GENERATIONS.get(self.compute_capability, _OTHER_GENERATION)
 
     def checked_clock_mhz(self, clock_mhz: float | None) -> float:
         """The clock to assume: the one given, or the default (boost) clock.

@@ -2,6 +2,6 @@
 
 from .estimate import PowerEstimate, estimate
 from .samples import Samples
-from .sensor import NoSensor, Sensor, SensorError
+from .sensor import NoSensor, Sensor
 
-__all__ = ["NoSensor", "PowerEstimate", "Samples", "Sensor", "SensorError", "estimate"]
+__all__ = ["NoSensor", "PowerEstimate", "Samples", "Sensor", "estimate"]

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 
-from .sensor import PolledSensor, Reader, SensorError
+from ..errors import SensorError
+from .sensor import PolledSensor, Reader
 
 _PERIOD_S = 0.02  # It writes a line in some milliseconds.
 _FORMAT = "--format=csv,noheader,nounits"

@@ -8,8 +8,8 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from ..errors import MissingDependencyError
-from .sensor import PERIOD_S, PolledSensor, Reader, SensorError
+from ..errors import MissingDependencyError, SensorError
+from .sensor import PERIOD_S, PolledSensor, Reader
 
 _SLOW_EVERY = 10  # Clocks, temperature and the like change slowly and take longer to read than power.
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from .sensor import PolledSensor, Reader, SensorError
+from ..errors import SensorError
+from .sensor import PolledSensor, Reader
 
 ZONES = Path("/sys/class/powercap")
 

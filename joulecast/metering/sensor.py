@@ -17,7 +17,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from ..errors import JoulecastError
+from ..errors import SensorError
 from .samples import FIELDS, Samples
 
 PERIOD_S = 0.01
@@ -28,12 +28,6 @@ _PATIENCE_S = 30.0
 
 Reader = Callable[[], Mapping[str, float]]
 """Reads a device once: readings by the names of `Samples`, those that it does not have left out; raises SensorError."""
-
-
-class SensorError(JoulecastError):
-    """A power sensor cannot be opened, or was lost."""
-
-    exit_code = 10
 
 
 class Sensor(Protocol):

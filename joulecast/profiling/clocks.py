@@ -12,18 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import JoulecastError, MissingDependencyError
+from ..errors import ClockError, MissingDependencyError, SensorError
 from ..metering.nvidia_smi import nvidia_smi
 from ..metering.nvml import opened
-from ..metering.sensor import SensorError
 
 _NEAREST = 5
-
-
-class ClockError(JoulecastError):
-    """A GPU's clock cannot be locked or reset."""
-
-    exit_code = 12
 
 
 def state_folder() -> Path:

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from ..errors import InputError, JoulecastError, MissingDependencyError
-from ..metering import NoSensor, Sensor, SensorError
+from ..errors import DeviceError, InputError, MissingDependencyError, SensorError
+from ..metering import NoSensor, Sensor
 from ..metering.nvidia_smi import nvidia_smi_sensor
 from ..metering.nvml import nvml_sensor
 from ..metering.powercap import ZONES, powercap_sensor
@@ -21,12 +21,6 @@ from .clocks import Clocks
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30
 _LOAD_SIZE = {"cuda": 4096, "cpu": 512}  # Rows of the square matrices that load the device while its sensor is probed.
-
-
-class DeviceError(JoulecastError):
-    """The device that is measured on cannot go on."""
-
-    exit_code = 11
 
 
 def find_device(name: str) -> torch.device:

@@ -14,15 +14,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ..errors import JoulecastError
+from ..errors import JournalError
 
 JOURNAL_VERSION = 2
-
-
-class JournalError(JoulecastError):
-    """The journal of a campaign cannot be used, or the disk takes no more."""
-
-    exit_code = 9
 
 
 class Journal:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MissingDependencyError
+from ..errors import InputError, MissingDependencyError, SensorError
 from .campaign import Campaign, NetworkTask, Task, duration_s, plan
 
 if TYPE_CHECKING:
@@ -105,7 +105,6 @@ def finish(out: Path) -> str:
 
 def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
     """Refuse clocks that cannot be before anything is measured, and reset one that a crash left locked."""
-    from ..metering import SensorError
     from .devices import clocks_of
 
     wanted = [clock for clock in campaign.clocks if clock is not None]

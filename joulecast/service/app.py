@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from .. import __version__
-from ..errors import JoulecastError
+from ..errors import JoulecastError, RefusalError
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
@@ -29,7 +29,7 @@ from .caching import AnswerCache
 from .logs import log
 from .metrics import Metrics, resident_bytes
 from .middleware import OPEN_PATHS, Gate
-from .problems import RefusalError, not_found, problem_response, validation_problem
+from .problems import not_found, problem_response, validation_problem
 from .reload import follow, generation, watch
 from .schemas import Problem
 from .settings import Settings

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ..errors import RefusalError
 from .logs import LOGGER, log
-from .problems import RefusalError, problem_response
+from .problems import problem_response
 from .settings import Settings
 
 OPEN_PATHS = frozenset({"/v1/health", "/v1/ready", "/v1/openapi.json"})

@@ -10,20 +10,9 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
-from ..errors import DatasetError, JoulecastError, ZooError
-from ..problems import ERROR_CLASSES, TYPE_PREFIX
+from ..errors import PROBLEM_PREFIX, DatasetError, JoulecastError, RefusalError, ZooError
 
 MEDIA_TYPE = "application/problem+json"
-
-
-class RefusalError(JoulecastError):
-    """What only a service can refuse: too much, too long, without a token. A client sees it as a ServiceError."""
-
-    def __init__(self, status: int, kind: str, what: str, *, retry_after_s: int | None = None, **parts: Any) -> None:
-        super().__init__(what, **parts)
-        self.status = status
-        self.kind = kind
-        self.headers = {} if retry_after_s is None else {"Retry-After": str(retry_after_s)}
 
 
 # The fault of the service; everything else is that of the question.
@@ -32,13 +21,9 @@ _OURS = (DatasetError, ZooError)
 
 def problem_of(error: JoulecastError) -> dict[str, Any]:
     """An error of the library as the object that stands in a response."""
-    if isinstance(error, RefusalError):
-        kind, status = error.kind, error.status
-    else:
-        kind = next((name for name, known in ERROR_CLASSES.items() if isinstance(error, known)), "refused")
-        status = 503 if isinstance(error, _OURS) else 422
+    status = error.status if isinstance(error, RefusalError) else 503 if isinstance(error, _OURS) else 422
     return {
-        "type": TYPE_PREFIX + kind,
+        "type": PROBLEM_PREFIX + error.problem,
         "title": error.what,
         "status": status,
         "detail": str(error),

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
-from .problems import RefusalError, too_long
+from ..errors import RefusalError
+from .problems import too_long
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

@@ -13,8 +13,7 @@ import torch
 import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
-from joulecast.extraction import known_values
-from joulecast.extraction.cache import EXTRACTION_VERSION
+from joulecast.extraction import digests, known_values
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.models.torchvision_models import model_names
 from joulecast.extraction.models.transformers_configs import ARCHITECTURES
@@ -97,7 +96,8 @@ def test_every_model_has_templates_that_are_up_to_date():
     for name in store.names():
         model = store.load(name)
         # Otherwise: python3 tasks.py templates
-        assert model.extraction_version == EXTRACTION_VERSION
+        assert model.operators
+        assert model.digest == digests.digest(model.operators), name
         assert model.libraries == {library: pinned[library] for library in plan_of(name).libraries}
         assert {"inference", "training"} <= model.settings.keys()
         assert ("inference cached" in model.settings) == (plan_of(name).cached is not None)
@@ -167,17 +167,31 @@ def test_without_torch_it_says_what_templates_hold_for(monkeypatch):
         joulecast.extract("resnet50", (1, 3, 32, 32), mode="training")
 
 
-@pytest.mark.parametrize("changed", ["library", "extraction"])
+@pytest.mark.parametrize("changed", ["library", "tracing"])
 def test_an_outdated_template_is_not_used(monkeypatch, changed):
     assert answered("resnet18", IMAGE) is not None
     if changed == "library":
         monkeypatch.setattr(store, "library_version", lambda name: "1.0.0")
     else:
-        monkeypatch.setattr(store, "EXTRACTION_VERSION", EXTRACTION_VERSION + 1)
+        monkeypatch.setattr(digests, "TRACING_VERSION", digests.TRACING_VERSION + 1)
     assert answered("resnet18", IMAGE) is None
     assert "outdated" in str(refusal("resnet18", Request(Inputs.of(IMAGE))))
     monkeypatch.setattr(store, "library_version", lambda name: "none")
-    assert (answered("resnet18", IMAGE) is None) == (changed == "extraction")
+    assert (answered("resnet18", IMAGE) is None) == (changed == "tracing")
+
+
+def test_a_changed_operator_outdates_only_what_runs_it(monkeypatch):
+    tokens = (2, 33)
+    assert answered("resnet18", IMAGE) is not None
+    assert answered("bert_base", tokens) is not None
+    monkeypatch.setitem(digests.REVISIONS, "layer_norm", 7)
+    assert answered("bert_base", tokens) is None
+    assert answered("resnet18", IMAGE) is not None
+    monkeypatch.delitem(digests.REVISIONS, "layer_norm")
+    monkeypatch.setitem(digests.OPERATORS, "fft_of_nobody", digests.OPERATORS["relu"])
+    assert answered("bert_base", tokens) is not None
+    monkeypatch.delitem(digests.OPERATORS, "layer_norm")
+    assert answered("bert_base", tokens) is None
 
 
 def test_twice_the_batch_is_twice_the_work():

@@ -131,7 +131,8 @@ def test_figures_that_stored_predictors_depend_on(row):
     gpu = find_gpu(row[1])
     clocks = (gpu.boost_clock_mhz, gpu.min_clock_mhz, gpu.max_clock_mhz)
     memory = (gpu.memory_bytes, gpu.memory_bandwidth, gpu.l2_bytes)
-    assert (gpu.name, gpu.aliases[0], gpu.sms, *clocks, *memory, gpu.power_limit_w, gpu.peak_flops) == row
+    rates = {precision: gpu.peak_flops[precision] for precision in row[-1]}
+    assert (gpu.name, gpu.aliases[0], gpu.sms, *clocks, *memory, gpu.power_limit_w, rates) == row
 
 
 # Reported by CUDA or printed in the data sheet; GB/s, watts, TFLOP/s of fp32 and of fp16.
@@ -231,3 +232,53 @@ def test_caps_that_can_be_set():
         find_gpu("A10").checked_power_limit_w(99)
     # Its boards differ in what their makers allow.
     assert find_gpu("RTX 5080").checked_power_limit_w(400) == 400.0
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "on_tensor_cores"),
+    [
+        ("P4", "fp32", False),
+        ("P4", "fp16", False),
+        ("P100 PCIe", "fp16", False),
+        ("P100 PCIe", "tf32", False),
+        ("T4", "fp16", True),
+        # TF32 is a permission: without it, fp32 it is.
+        ("T4", "tf32", False),
+        ("A30", "fp32", False),
+        ("A30", "tf32", True),
+        ("A30", "bf16", True),
+        ("MI210", "bf16", True),
+    ],
+)
+def test_the_catalogue_says_what_runs_on_tensor_cores(name, precision, on_tensor_cores):
+    assert find_gpu(name).on_tensor_cores(precision) is on_tensor_cores
+
+
+def test_tensor_cores_have_no_answer_for_a_precision_that_the_gpu_lacks():
+    with pytest.raises(InputError, match="does not support bf16"):
+        find_gpu("P4").on_tensor_cores("bf16")
+
+
+@EACH
+def test_tensor_precisions_are_precisions_of_the_gpu(gpu):
+    assert set(gpu.tensor_precisions or ()) <= set(gpu.peak_flops)
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"),
+    [
+        *[
+            ("P100 PCIe", 6.0),
+            ("P4", 6.1),
+            ("V100 PCIe 16GB", 7.0),
+            ("T4", 7.5),
+            ("A30", 8.0),
+            ("L4", 8.9),
+            ("B200", 10.0),
+        ],
+        # AMD's count as NVIDIA's of their time: the MI200 as an A100, the MI300 as an H100.
+        *[("MI210", 8.0), ("MI250X", 8.0), ("MI300X", 9.0)],
+    ],
+)
+def test_generations_are_numbers(name, generation):
+    assert find_gpu(name).generation == generation

@@ -45,6 +45,12 @@ def test_what_is_known_only_of_measured_boards_may_be_missing(described):
     assert gpu.voltage is gpu.idle_curve is gpu.idle_power_w is None
 
 
+def test_a_gpu_may_lack_tensor_cores(described):
+    gpu = find_gpu(described(EXAMPLE + "tensor_precisions = []"))
+    assert not any(gpu.on_tensor_cores(precision) for precision in gpu.peak_flops)
+    assert find_gpu(described(EXAMPLE)).on_tensor_cores("fp16")
+
+
 WRONG = [
     ("unknown field", EXAMPLE + "power_limt_w = 3", "unknown field.*did you mean power_limit_w"),
     ("missing fields", changed("sms", None).replace("l2_bytes", "#"), "lacks sms, l2_bytes"),
@@ -55,7 +61,9 @@ WRONG = [
     ("truth for a number", changed("sms", "true"), "sms.*given:   True"),
     ("not a number", changed("power_limit_w", "nan"), "power_limit_w.*watts"),
     ("no fp32", changed("peak_flops", "{ fp16 = 1e12 }"), "peak_flops.*fp32"),
-    ("unknown precision", changed("peak_flops", "{ fp32 = 1e12, fp8 = 2e12 }"), "peak_flops.*bf16"),
+    ("unknown precision", changed("peak_flops", "{ fp32 = 1e12, fp3 = 2e12 }"), "peak_flops.*bf16"),
+    ("text for a list", EXAMPLE + 'tensor_precisions = "fp16"', "tensor_precisions.*list of precisions"),
+    ("list of lists", EXAMPLE + "tensor_precisions = [[]]", "tensor_precisions.*list of precisions"),
     ("clocks the wrong way round", changed("max_clock_mhz", "1500"), "clocks.*contradict.*1710 MHz, 1500 MHz"),
     ("cap outside its range", changed("power_range_w", "[100, 200]"), "power limits.*contradict"),
     ("curve of two lengths", changed("idle_curve", "{ clock_mhz = [1, 2], power_w = [3] }"), "as many power_w"),

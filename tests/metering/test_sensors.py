@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from joulecast.metering import SensorError, estimate
+from joulecast.errors import SensorError
+from joulecast.metering import estimate
 from joulecast.metering.powercap import powercap_sensor
 
 LOOK = """

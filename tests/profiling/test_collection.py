@@ -14,12 +14,12 @@ import torch
 
 from joulecast import Network, Operation
 from joulecast.datasets import load
-from joulecast.errors import InputError, JoulecastError, UnknownNameError
+from joulecast.errors import DeviceError, InputError, JoulecastError, UnknownNameError
 from joulecast.metering import NoSensor
 from joulecast.profiling.campaign import Campaign, Subject, Task, load_campaign, plan
 from joulecast.profiling.collection import measure
 from joulecast.profiling.command import collect
-from joulecast.profiling.devices import DeviceError, find_device, refuse_broken
+from joulecast.profiling.devices import find_device, refuse_broken
 from joulecast.profiling.session import finish
 
 SHIPPED = sorted((Path(__file__).resolve().parents[2] / "profiling").glob("*.toml"))

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from joulecast.profiling.journal import Journal, JournalError
+from joulecast.errors import JournalError
+from joulecast.profiling.journal import Journal
 
 CAMPAIGN = {"name": "test", "seed": 0}
 

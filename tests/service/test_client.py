@@ -10,8 +10,7 @@ import pytest
 
 import joulecast
 from joulecast import wire
-from joulecast.client import ServiceError
-from joulecast.errors import InputError, JoulecastError, UncoveredError, UnknownNameError
+from joulecast.errors import InputError, JoulecastError, ServiceError, UncoveredError, UnknownNameError
 
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})

@@ -10,9 +10,9 @@ import pytest
 import joulecast
 from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
 from joulecast.datasets import save
-from joulecast.errors import InputError, ZooError
+from joulecast.errors import InputError, TrackingError, ZooError
 from joulecast.zoo import find_predictor
-from joulecast.zoo.mlflow.mlflow_client import TrackingError, connected
+from joulecast.zoo.mlflow.mlflow_client import connected
 from joulecast.zoo.mlflow.registry import promote, register, registry_folder
 from joulecast.zoo.mlflow.registry_model import OUTPUTS, entry_sha256
 

@@ -17,7 +17,7 @@ import pytest
 
 from conftest import SMALL_RECIPE, free_port, mlflow_server, simulated_dataset, simulated_operations, train_small
 from joulecast.datasets import save
-from joulecast.zoo.mlflow.mlflow_client import TrackingError
+from joulecast.errors import TrackingError
 from joulecast.zoo.mlflow.registry import promote, register, registry_folder
 from joulecast.zoo.mlflow.registry_model import ENTRY_SHA256, entry_sha256
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conftest import SMALL_RECIPE
-from joulecast.zoo.mlflow.mlflow_client import TrackingError
+from joulecast.errors import TrackingError
 from joulecast.zoo.mlflow.tracking import track, track_evaluation, tuning
 
 pytest.importorskip("mlflow")

@@ -12,9 +12,10 @@ import torch
 
 from ...errors import ExtractionError, InputError, JoulecastError
 from ...operations.inputs import Inputs
-from ...operations.operation import Operation
 from ..cache import library_version
+from ..digests import digest
 from ..models.named_models import build
+from ..recorder import Recorder
 from ..sources import traced
 from .answering import ANY_OPTIMIZER
 from .fitting import Sample, fit
@@ -48,6 +49,7 @@ class Maker:
         """Regimes that no template holds for, with the reason."""
         self._module: torch.nn.Module = build(name)
         self._templates: list[Template] = []
+        self._operators: set[str] = set()
 
     def make(self) -> ModelTemplates:
         """Templates of all modes and precisions.
@@ -69,7 +71,15 @@ class Maker:
         if not settings:
             raise ExtractionError(f"no template of {self.name} holds", given="; ".join(self.left_out))
         versions = {library: library_version(library) for library in self.plan.libraries}
-        return ModelTemplates(self.plan.inputs, settings, tuple(self._templates), self.plan.limits, versions)
+        return ModelTemplates(
+            self.plan.inputs,
+            settings,
+            tuple(self._templates),
+            self.plan.limits,
+            versions,
+            tuple(sorted(self._operators)),
+            digest(self._operators),
+        )
 
     def _modes(self) -> Iterator[tuple[str, bool]]:
         yield "inference", False
@@ -135,12 +145,12 @@ class Maker:
         return _holds(self._templates[regime.template], sizes, sample, mode, precision)
 
     def _sample(self, sizes: tuple[int, ...], mode: str, precision: str, cached: bool) -> Sample | None:
-        calls: list[tuple[Operation, str]] = []
+        recorders: list[Recorder] = []
         options = {
             "mode": mode,
             "precision": precision,
             "optimizer": ANY_OPTIMIZER if mode == "training" else None,
-            "on_call": lambda operation, path: calls.append((operation, path)),
+            "on_trace": recorders.append,
         }
         given = dict(zip(self.plan.ranges, sizes, strict=False))
         main, shape = next(iter(self.plan.inputs.items()))
@@ -150,9 +160,12 @@ class Maker:
             network = traced(self._module, inputs, sizes[-1] if cached else None, options, name=self.name)
         except JoulecastError:
             return None
+        (recorder,) = recorders
+        self._operators |= recorder.operators_run
         # How large dropped work is depends on the sizes, and no template says it.
         dropped = tuple(replace(each, work=None) for each in network.dropped)
-        return Sample(sizes, tuple(calls), dropped, tuple(op.precision in HALVES for op, _ in calls))
+        half = tuple(operation.precision in HALVES for operation, _ in recorder.calls)
+        return Sample(sizes, tuple(recorder.calls), dropped, half)
 
     def _leave_out(self, key: str, cell: _Cell, reason: str) -> None:
         self.left_out.append(f"{self.name}, {key}, {cell.ranges}: {reason}")

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..cache import EXTRACTION_VERSION, library_version
+from ..cache import library_version
+from ..digests import digest
 from .template import HALVES, Template
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 FOLDER = Path(__file__).with_name("data")
 
 Range = tuple[int, int]
@@ -80,7 +81,8 @@ class ModelTemplates:
         templates: What the regimes point to.
         limits: To the sizes, beside the regimes.
         libraries: Versions that they were extracted from.
-        extraction_version: The extraction that made them.
+        operators: Every operator that the model runs, such as "aten.linear".
+        digest: What extraction made of these operators (digests.py).
     """
 
     inputs: Mapping[str, tuple[int | str, ...]]
@@ -88,7 +90,8 @@ class ModelTemplates:
     templates: tuple[Template, ...]
     limits: Limits = Limits()
     libraries: Mapping[str, str] = field(default_factory=dict)
-    extraction_version: int = EXTRACTION_VERSION
+    operators: tuple[str, ...] = ()
+    digest: str = ""
 
     @property
     def size_names(self) -> tuple[str, ...]:
@@ -107,8 +110,8 @@ class ModelTemplates:
     @property
     def outdated(self) -> str | None:
         """What is another version here than where the templates were made, or None. What is not installed is not."""
-        if self.extraction_version != EXTRACTION_VERSION:
-            return f"extraction {self.extraction_version}, and this is {EXTRACTION_VERSION}"
+        if self.digest != digest(self.operators):
+            return "an extraction that took its operators for something else"
         for name, made_with in self.libraries.items():
             if (here := library_version(name)) not in ("none", made_with):
                 return f"{name} {made_with}, and {here} is installed"
@@ -118,7 +121,8 @@ class ModelTemplates:
         """Plain lists and dictionaries."""
         return {
             "format": FORMAT_VERSION,
-            "extraction": self.extraction_version,
+            "operators": list(self.operators),
+            "digest": self.digest,
             "libraries": dict(self.libraries),
             "inputs": {name: list(shape) for name, shape in self.inputs.items()},
             "limits": [self.limits.tokens, self.limits.elements],
@@ -148,7 +152,8 @@ class ModelTemplates:
             tuple(map(Template.from_json, value["templates"])),
             Limits(*value["limits"]),
             value["libraries"],
-            value["extraction"],
+            tuple(value["operators"]),
+            value["digest"],
         )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ...errors import JoulecastError, MissingDependencyError
+from ...errors import MissingDependencyError, TrackingError
 
 EXPERIMENT = "joulecast"
 
@@ -23,12 +23,6 @@ _QUIET = {
 }
 _SQLITE = "sqlite:///"
 _held: set[str] = set()  # Stores that this process has locked: who has a lock need not wait for it.
-
-
-class TrackingError(JoulecastError):
-    """The MLflow server or store cannot be reached, refuses, or lacks what was asked for."""
-
-    exit_code = 8
 
 
 def default_uri() -> str:

@@ -23,12 +23,11 @@ from ..any_gpu_training import TrainedAnyGpu
 from ..entries.files import library_versions
 from ..entries.provenance import git_commit
 from ..training import Trained
-from .mlflow_client import EXPERIMENT, TrackingError, connected, default_uri, experiment
+from .mlflow_client import EXPERIMENT, connected, default_uri, experiment
 from .registry_model import log_model
 
 __all__ = [
     "EXPERIMENT",
-    "TrackingError",
     "Tuning",
     "default_uri",
     "track",

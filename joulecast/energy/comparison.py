@@ -1,0 +1,108 @@
+"""Two energy trees of one model, side by side: how well they agree, and where they do not."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..units import si
+
+Key = tuple[str, str, str, str]
+"""Phase, path, level and name of a node."""
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A node of both trees.
+
+    Args:
+        phase: Forward, backward, ...; empty where it has no single one.
+        path: Qualified name of the module.
+        name: The operation; empty for the module itself.
+        energy_j: Joules in the first tree.
+        other_energy_j: Joules in the second tree.
+    """
+
+    phase: str
+    path: str
+    name: str
+    energy_j: float
+    other_energy_j: float
+
+    @property
+    def difference_j(self) -> float:
+        """Second minus first, in joules."""
+        return self.other_energy_j - self.energy_j
+
+    def __str__(self) -> str:
+        place = " ".join(part for part in (self.phase, self.path or "(model)", self.name) if part)
+        return f"{place}: {si(self.energy_j, 'J')} against {si(self.other_energy_j, 'J')}"
+
+
+@dataclass(frozen=True)
+class TreeComparison:
+    """How the joules of two trees agree.
+
+    Args:
+        gaps: Nodes that both trees have.
+        only_first, only_second: Nodes that one tree has alone: phase, path, level, name.
+    """
+
+    gaps: tuple[Gap, ...]
+    only_first: tuple[Key, ...]
+    only_second: tuple[Key, ...]
+
+    @property
+    def pearson(self) -> float | None:
+        """Pearson's correlation of the joules over all shared nodes; None for fewer than two, or without any spread."""
+        first = [gap.energy_j for gap in self.gaps]
+        second = [gap.other_energy_j for gap in self.gaps]
+        if len(first) < 2:
+            return None
+        mean_1, mean_2 = math.fsum(first) / len(first), math.fsum(second) / len(second)
+        spread_1 = math.fsum((x - mean_1) ** 2 for x in first)
+        spread_2 = math.fsum((y - mean_2) ** 2 for y in second)
+        if not spread_1 or not spread_2:
+            return None
+        shared = math.fsum((x - mean_1) * (y - mean_2) for x, y in zip(first, second, strict=True))
+        return shared / math.sqrt(spread_1 * spread_2)
+
+    @property
+    def mean_difference_j(self) -> float:
+        """Mean of the absolute differences over all shared nodes, in joules; 0 where there are none."""
+        return math.fsum(abs(gap.difference_j) for gap in self.gaps) / max(1, len(self.gaps))
+
+    def largest(self, n: int = 10) -> tuple[Gap, ...]:
+        """The nodes on which the trees disagree most, in joules."""
+        return tuple(sorted(self.gaps, key=lambda gap: -abs(gap.difference_j))[:n])
+
+    def __str__(self) -> str:
+        pearson = "not defined" if self.pearson is None else f"{self.pearson:.3f}"
+        head = (
+            f"{len(self.gaps)} shared parts: Pearson's correlation {pearson}, "
+            f"mean absolute difference {si(self.mean_difference_j, 'J')}"
+        )
+        alone = [
+            f"{len(keys)} parts only in the {which} tree"
+            for which, keys in (("first", self.only_first), ("second", self.only_second))
+            if keys
+        ]
+        return "\n".join([head, *alone, *(f"  {gap}" for gap in self.largest())])
+
+
+def comparison(first: Mapping[Key, float], second: Mapping[Key, float]) -> TreeComparison:
+    """Lay the joules of two trees side by side.
+
+    Args:
+        first: Node -> joules, of one tree.
+        second: The same of the other tree.
+    """
+    gaps = tuple(
+        Gap(phase, path, name, joules, second[phase, path, level, name])
+        for (phase, path, level, name), joules in first.items()
+        if (phase, path, level, name) in second
+    )
+    return TreeComparison(
+        gaps, tuple(key for key in first if key not in second), tuple(key for key in second if key not in first)
+    )

@@ -1,0 +1,171 @@
+"""Share: seconds and joules of one part, by device and component, each measured, modelled or missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+from ..errors import InputError
+
+Source = Literal["measured", "modelled", "missing"]
+SOURCES: tuple[Source, ...] = ("measured", "modelled", "missing")
+"""From the strongest claim to none."""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A quantity with where it comes from; also a sum of several.
+
+    Args:
+        value: The sum of what is known, in seconds or joules; 0 where nothing is.
+        source: The weakest source of the known summands; "missing" where none is known.
+        unknown: How many summands nobody knows. They are not in `value`: a sum with unknown parts is a lower bound.
+    """
+
+    value: float
+    source: Source
+    unknown: int = 0
+
+    def __post_init__(self) -> None:
+        if self.source not in SOURCES:
+            raise InputError("unknown source of a figure", given=repr(self.source), allowed=", ".join(SOURCES))
+        if not math.isfinite(self.value) or self.value < 0:
+            raise InputError("seconds and joules are finite and not negative", given=repr(self.value))
+        if isinstance(self.unknown, bool) or not isinstance(self.unknown, int) or self.unknown < 0:
+            raise InputError("a count of unknown parts is not negative", given=repr(self.unknown))
+        if self.source == "missing" and (self.value or not self.unknown):
+            raise InputError("a missing figure has no value and counts as unknown", given=repr(self.value))
+
+    @classmethod
+    def of(cls, value: float | None, source: Source) -> Self:
+        """A single quantity; None where it is missing."""
+        return cls(0.0, "missing", 1) if value is None or source == "missing" else cls(float(value), source)
+
+    @classmethod
+    def total(cls, figures: Iterable[Figure]) -> Self:
+        """The sum, rounded once (`math.fsum`), so that the order of the summands does not matter."""
+        listed = list(figures)
+        known = [figure for figure in listed if figure.source != "missing"]
+        source: Source = max((figure.source for figure in known), key=SOURCES.index, default="missing")
+        unknown = sum(figure.unknown for figure in listed)
+        return cls(math.fsum(figure.value for figure in known), source, unknown if known else max(1, unknown))
+
+    def scaled_by(self, factor: float) -> Figure:
+        """The same share of the value; what is unknown stays unknown."""
+        return Figure(self.value * factor, self.source, self.unknown)
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one part took.
+
+    Args:
+        time: Device -> seconds that it was busy with the part. Devices work side by side, so these do not add up.
+        energy: (device, component) -> joules. Components of a device add up to its energy; they are named by whoever
+            knows them: "static" and "dynamic", levels of memory, domains of a CPU, or "total" alone.
+    """
+
+    time: Mapping[str, Figure] = field(default_factory=dict)
+    energy: Mapping[tuple[str, str], Figure] = field(default_factory=dict)
+
+    @classmethod
+    def total(cls, shares: Iterable[Share]) -> Share:
+        """The sum of shares, device by device and component by component."""
+        listed = list(shares)
+        if len(listed) == 1:
+            return listed[0]
+        times: dict[str, list[Figure]] = {}
+        energies: dict[tuple[str, str], list[Figure]] = {}
+        for share in listed:
+            for device, figure in share.time.items():
+                times.setdefault(device, []).append(figure)
+            for part, figure in share.energy.items():
+                energies.setdefault(part, []).append(figure)
+        return cls(
+            {device: Figure.total(figures) for device, figures in times.items()},
+            {part: Figure.total(figures) for part, figures in energies.items()},
+        )
+
+    def scaled_by(self, factor: float) -> Share:
+        """This fraction of the share."""
+        return Share(
+            {device: figure.scaled_by(factor) for device, figure in self.time.items()},
+            {part: figure.scaled_by(factor) for part, figure in self.energy.items()},
+        )
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """All devices that took part, in the order in which they were named."""
+        return tuple(dict.fromkeys([*self.time, *(device for device, _ in self.energy)]))
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """All components of any device, in the order in which they were named."""
+        return tuple(dict.fromkeys(component for _, component in self.energy))
+
+    @property
+    def time_s(self) -> float:
+        """Seconds of the device that was busy longest."""
+        return max((figure.value for figure in self.time.values()), default=0.0)
+
+    @property
+    def energy_j(self) -> float:
+        """Joules of all devices and components that are known."""
+        return math.fsum(figure.value for figure in self.energy.values())
+
+    @property
+    def source(self) -> Source:
+        """The weakest source of its joules; "missing" where none are known."""
+        return Figure.total(self.energy.values()).source
+
+    @property
+    def unknown(self) -> int:
+        """How many parts of the joules nobody knows."""
+        return sum(figure.unknown for figure in self.energy.values())
+
+    def on(self, device: str) -> Share:
+        """The part of one device."""
+        return Share(
+            {name: figure for name, figure in self.time.items() if name == device},
+            {part: figure for part, figure in self.energy.items() if part[0] == device},
+        )
+
+    def by_component(self) -> dict[str, Figure]:
+        """Joules by component, over all devices."""
+        return {
+            wanted: Figure.total(figure for (_, component), figure in self.energy.items() if component == wanted)
+            for wanted in self.components
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Lists of plain objects; quantities in SI units, None where they are missing."""
+        return {
+            "time_s": [{"device": device, **_plain(figure)} for device, figure in self.time.items()],
+            "energy_j": [
+                {"device": device, "component": component, **_plain(figure)}
+                for (device, component), figure in self.energy.items()
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Share:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, InputError: It is something else.
+        """
+        return cls(
+            {str(row["device"]): _figure(row) for row in value["time_s"]},
+            {(str(row["device"]), str(row["component"])): _figure(row) for row in value["energy_j"]},
+        )
+
+
+def _plain(figure: Figure) -> dict[str, Any]:
+    value = {"value": None if figure.source == "missing" else figure.value, "source": figure.source}
+    return {**value, "unknown": figure.unknown} if figure.unknown else value
+
+
+def _figure(row: Mapping[str, Any]) -> Figure:
+    return Figure(0.0 if row["value"] is None else float(row["value"]), row["source"], row.get("unknown", 0))

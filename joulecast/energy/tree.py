@@ -1,0 +1,346 @@
+"""EnergyTree: shares arranged by phase, module and operation, whether they were predicted or measured."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, Self
+
+from ..errors import InputError
+from ..notebook import Picture, document, notes, table
+from ..units import si
+from .comparison import TreeComparison, comparison
+from .icicle import Box, icicle
+from .share import Share
+
+Phase = Literal["forward", "backward", "optimizer", "other"]
+PHASES: tuple[Phase, ...] = ("forward", "backward", "optimizer", "other")
+Level = Literal["root", "phase", "module", "operation"]
+FORMAT = 1
+"""Version of the JSON form."""
+
+_SHOWN = 30  # Rows of a table, unless more are asked for.
+
+
+@dataclass(frozen=True)
+class Row:
+    """One entry to build a tree from.
+
+    Args:
+        path: Qualified name of the module, such as "layer1.0.conv2"; empty for the model itself.
+        share: Seconds and joules of all calls together.
+        operation: What ran there; None for the module itself.
+        phase: Forward, backward, optimizer or other.
+        calls: How often it ran.
+    """
+
+    path: str
+    share: Share
+    operation: str | None = None
+    phase: Phase = "forward"
+    calls: float = 1
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of the tree with everything below it.
+
+    Args:
+        name: The last part of its path, or the operation.
+        path: Qualified name of the module that it is, or that it ran in.
+        level: What it stands for.
+        phase: The one phase that all of it belongs to; None above the phases.
+        calls: How often it ran; 0 where that was not counted, as for most modules.
+        own: What no child has.
+        children: Parts, in the order in which they were met.
+    """
+
+    name: str
+    path: str = ""
+    level: Level = "module"
+    phase: Phase | None = None
+    calls: float = 0
+    own: Share = field(default_factory=Share)
+    children: tuple[Node, ...] = ()
+
+    @cached_property
+    def total(self) -> Share:
+        """Its own share and those of all nodes below."""
+        return Share.total([node.own for node in self.walk()])
+
+    def walk(self) -> Iterator[Node]:
+        """This node and all below it, parents first."""
+        pending = [self]
+        while pending:
+            node = pending.pop()
+            yield node
+            pending += reversed(node.children)
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """Identifies a node in other trees of the same model: phase, path, level, name."""
+        return self.phase or "", self.path, self.level, self.name if self.level == "operation" else ""
+
+
+@dataclass(frozen=True)
+class EnergyTree:
+    """Where seconds and joules went.
+
+    The own shares of all nodes and what is unattributed add up to the total.
+
+    Args:
+        title: What was predicted or measured, for people.
+        root: The whole of it.
+        unattributed: What was measured and belongs to no node: time without events, idle devices.
+        notes: What to keep in mind.
+    """
+
+    title: str
+    root: Node
+    unattributed: Share = field(default_factory=Share)
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, title: str, rows: Iterable[Row], unattributed: Share | None = None, notes: Sequence[str] = ()) -> Self:
+        """Arrange rows by phase, module and operation. Rows of the same place and operation are added.
+
+        Args:
+            title: What the rows are about.
+            rows: In any order; nodes stand in the order in which their rows were met.
+            unattributed: What belongs to no row.
+            notes: What to keep in mind.
+        """
+        root = _Draft(title, "", "root", None)
+        listed = list(rows)
+        phases = dict.fromkeys(row.phase for row in listed)
+        for row in listed:
+            if row.phase not in PHASES:
+                raise InputError("unknown phase", given=repr(row.phase), allowed=", ".join(PHASES))
+            node = root
+            if len(phases) > 1:
+                node = node.child(row.phase, "", "phase", row.phase)
+            path = ""
+            for name in row.path.split(".") if row.path else ():
+                path = f"{path}.{name}" if path else name
+                node = node.child(name, path, "module", row.phase)
+            if row.operation is not None:
+                node = node.child(row.operation, row.path, "operation", row.phase)
+            node.shares.append(row.share)
+            node.calls += row.calls
+        return cls(title, root.finished(), unattributed or Share(), tuple(notes))
+
+    @cached_property
+    def total(self) -> Share:
+        """Everything: all nodes and what is unattributed."""
+        return Share.total([*(node.own for node in self.root.walk()), self.unattributed])
+
+    def summarized(self) -> EnergyTree:
+        """Equal layers added: `layer.0` and `layer.1` become `layer.*`. Totals stay as they are."""
+
+        def starred(path: str) -> str:
+            return ".".join("*" if part.isdecimal() else part for part in path.split("."))
+
+        return self._rebuilt(lambda node: starred(node.path))
+
+    def flat(self) -> EnergyTree:
+        """Operations of a name added, wherever they ran; what modules hold themselves stands under their name."""
+
+        def rows() -> Iterator[Row]:
+            for node in self._holders():
+                name = node.name if node.level in ("operation", "module") else node.level
+                yield Row("", node.own, name, node.phase or "other", node.calls)
+
+        return EnergyTree.of(self.title, rows(), self.unattributed, self.notes)
+
+    def top(self, n: int = 10) -> tuple[Node, ...]:
+        """The nodes with most joules of their own, largest first."""
+        if n < 1:
+            raise InputError("the number of nodes to list is positive", given=n)
+        return tuple(sorted(self._holders(), key=lambda node: -node.own.energy_j)[:n])
+
+    def at(self, path: str, phase: Phase | None = None) -> Node:
+        """The module at a path; of the first phase that has it, unless one is named.
+
+        Raises:
+            InputError: There is none.
+        """
+        modules = [node for node in self.root.walk() if node.level == "module"]
+        for node in modules:
+            if node.path == path and phase in (None, node.phase):
+                return node
+        raise InputError(
+            "the tree has no such module",
+            given=repr(path) + (f" in phase {phase}" if phase else ""),
+            allowed=", ".join(dict.fromkeys(node.path for node in modules[:12])) or "no modules at all",
+        )
+
+    def compare(self, other: EnergyTree) -> TreeComparison:
+        """Joules of the nodes that both trees have, side by side, such as predicted and accounted ones."""
+        mine, theirs = ({node.key: node.total.energy_j for node in tree._compared()} for tree in (self, other))
+        return comparison(mine, theirs)
+
+    def _compared(self) -> Iterator[Node]:
+        return (node for node in self.root.walk() if node.level in ("module", "operation"))
+
+    def _holders(self) -> Iterator[Node]:
+        return (node for node in self.root.walk() if node.own.energy or node.own.time)
+
+    def _rebuilt(self, new_path: Callable[[Node], str]) -> EnergyTree:
+        rows = (
+            Row(
+                new_path(node),
+                node.own,
+                node.name if node.level == "operation" else None,
+                node.phase or "other",
+                node.calls,
+            )
+            for node in self._holders()
+        )
+        return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
+
+    def to_text(self, depth: int = 0, least_share: float = 0.0) -> str:
+        """A table, one row per node, children indented below their parent.
+
+        Args:
+            depth: Levels of nodes to show; 0 for all.
+            least_share: Nodes below this share of all joules are left out, between 0 and 1.
+        """
+        whole = self.total.energy_j or 1.0
+        lines = [f"{'energy':>10}  {'share':>6}  {'time':>9}  {'calls':>7}  part"]
+
+        def add(node: Node, level: int) -> None:
+            joules = node.total.energy_j
+            if level and joules < least_share * whole:
+                return
+            calls = f"{node.calls:g}" if node.calls else ""
+            lines.append(
+                f"{_joules(node.total):>10}  {100 * joules / whole:5.1f}%  {si(node.total.time_s, 's'):>9}  "
+                f"{calls:>7}  {'  ' * level}{node.name}"
+            )
+            if not depth or level < depth:
+                for child in node.children:
+                    add(child, level + 1)
+
+        add(self.root, 0)
+        if self.unattributed.energy or self.unattributed.time:
+            joules = self.unattributed.energy_j
+            lines.append(
+                f"{_joules(self.unattributed):>10}  {100 * joules / whole:5.1f}%  "
+                f"{si(self.unattributed.time_s, 's'):>9}  {'':>7}  unattributed"
+            )
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """One plain dictionary for every node, parents first: what a table or a data frame takes."""
+        return [
+            {
+                "phase": node.phase,
+                "path": node.path,
+                "level": node.level,
+                "name": node.name,
+                "calls": node.calls,
+                "own_time_s": node.own.time_s,
+                "own_energy_j": node.own.energy_j,
+                "total_time_s": node.total.time_s,
+                "total_energy_j": node.total.energy_j,
+                "source": node.total.source,
+                "unknown_parts": node.total.unknown,
+            }
+            for node in self.root.walk()
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The tree as plain lists and dictionaries; `from_json` reads it."""
+        return {
+            "format": FORMAT,
+            "title": self.title,
+            "rows": [
+                {
+                    "path": node.path,
+                    "operation": node.name if node.level == "operation" else None,
+                    "phase": node.phase or "other",
+                    "calls": node.calls,
+                    **node.own.to_json(),
+                }
+                for node in self._holders()
+            ],
+            "unattributed": self.unattributed.to_json(),
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            InputError: It is of another version, or no tree.
+        """
+        try:
+            if value["format"] != FORMAT:
+                raise InputError("an energy tree of another format", given=repr(value["format"]), allowed=FORMAT)
+            rows = [
+                Row(str(row["path"]), Share.from_json(row), row["operation"], row["phase"], float(row["calls"]))
+                for row in value["rows"]
+            ]
+            unattributed = Share.from_json(value["unattributed"])
+            return cls.of(str(value["title"]), rows, unattributed, [str(note) for note in value["notes"]])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError("this is no energy tree", given=repr(error)) from error
+
+    def plot(self) -> Picture:
+        """The tree as an icicle: each box is as wide as its share of the joules."""
+        return Picture(icicle(_box(self.root), f"Energy of {self.title}"))
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [node.path or "(model)", node.name, node.phase or "", _joules(node.own), si(node.own.time_s, "s")]
+            for node in self.top(_SHOWN)
+        ]
+        headline = f"{self.title}: {_joules(self.total)}"
+        listed = table(["module", "part", "phase", "energy", "time"], rows, frozenset({3, 4}))
+        return document(headline, self.plot().svg, listed, notes(self.notes))
+
+
+def _joules(share: Share) -> str:
+    """Joules for people; ">" where parts are unknown, a dash where all are."""
+    if share.source == "missing":
+        return "-" if share.energy else si(0.0, "J")
+    return f"{'> ' if share.unknown else ''}{si(share.energy_j, 'J')}"
+
+
+def _box(node: Node) -> Box:
+    children = sorted(node.children, key=lambda child: -child.total.energy_j)
+    told = f"{node.path or node.name}: {_joules(node.total)}"
+    return Box(node.name, told, node.total.energy_j, tuple(map(_box, children)))
+
+
+class _Draft:
+    """A node while rows are still being added to it."""
+
+    def __init__(self, name: str, path: str, level: Level, phase: Phase | None) -> None:
+        self.made = Node(name, path, level, phase)
+        self.calls = 0.0
+        self.shares: list[Share] = []
+        self.children: dict[tuple[str, str], _Draft] = {}
+
+    def child(self, name: str, path: str, level: Level, phase: Phase) -> _Draft:
+        key = (level, name)
+        if key not in self.children:
+            self.children[key] = _Draft(name, path, level, phase)
+        return self.children[key]
+
+    def finished(self) -> Node:
+        parts = tuple(child.finished() for child in self.children.values())
+        phases = {part.phase for part in parts}
+        phase = self.made.phase or (phases.pop() if len(phases) == 1 else None)
+        own = Share.total(self.shares)
+        if not math.isfinite(self.calls) or self.calls < 0:
+            raise InputError("calls are not negative", given=self.calls)
+        return replace(self.made, phase=phase, calls=self.calls, own=own, children=parts)

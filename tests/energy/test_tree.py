@@ -1,0 +1,135 @@
+"""Energy trees: own shares and what is unattributed add up to the total, however the tree is arranged."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulecast.energy import EnergyTree, Figure, Row, Share
+from joulecast.errors import InputError
+
+
+def share(joules, seconds=0.0, component="total"):
+    return Share({"gpu": Figure.of(seconds, "modelled")}, {("gpu", component): Figure.of(joules, "modelled")})
+
+
+def two_layers():
+    return EnergyTree.of(
+        "a model",
+        [
+            Row("layer.0.conv", share(3.0, 0.3), "conv2d", "forward", 2),
+            Row("layer.1.conv", share(5.0, 0.5), "conv2d", "forward", 2),
+            Row("layer.0.conv", share(7.0, 0.7), "conv2d", "backward", 2),
+            Row("head", share(1.0, 0.1), "linear", "forward"),
+        ],
+        unattributed=share(4.0),
+    )
+
+
+def test_parents_hold_their_children():
+    tree = two_layers()
+    assert tree.at("layer", "forward").total.energy_j == 8.0  # 3 + 5
+    assert tree.at("layer", "backward").total.energy_j == 7.0
+    assert [(node.name, node.total.energy_j) for node in tree.root.children] == [("forward", 9.0), ("backward", 7.0)]
+    assert tree.total.energy_j == 20.0  # 3 + 5 + 7 + 1 and 4 that nobody owns
+
+
+def test_equal_layers_are_added():
+    tree = two_layers().summarized()
+    assert tree.at("layer.*.conv", "forward").total.energy_j == 8.0
+    (conv,) = tree.at("layer.*.conv", "forward").children
+    assert (conv.name, conv.calls, conv.total.time_s) == ("conv2d", 4, pytest.approx(0.8))
+    assert tree.total.energy_j == 20.0
+
+
+def test_flat_adds_operations_wherever_they_ran():
+    found = {(node.phase, node.name): node.total.energy_j for node in two_layers().flat().root.walk() if node.calls}
+    assert found == {("forward", "conv2d"): 8.0, ("backward", "conv2d"): 7.0, ("forward", "linear"): 1.0}
+
+
+def test_top_lists_what_costs_most():
+    assert [(node.path, node.phase) for node in two_layers().top(2)] == [
+        ("layer.0.conv", "backward"),
+        ("layer.1.conv", "forward"),
+    ]
+
+
+PATHS = st.lists(st.sampled_from(["a", "b", "0", "1"]), max_size=4).map(".".join)
+ROWS = st.builds(
+    Row,
+    PATHS,
+    st.builds(
+        share,
+        st.floats(0, 1e6),
+        st.floats(0, 10),
+        st.sampled_from(["static", "dynamic"]),
+    ),
+    st.sampled_from([None, "relu", "linear"]),
+    st.sampled_from(["forward", "backward", "optimizer", "other"]),
+)
+
+
+@given(st.lists(ROWS, max_size=30), st.floats(0, 1e6))
+def test_own_shares_and_what_is_unattributed_are_the_total(rows, unattributed):
+    whole = math.fsum([*(row.share.energy_j for row in rows), unattributed])
+    tree = EnergyTree.of("random", rows, share(unattributed))
+    for each in (tree, tree.summarized(), tree.flat(), EnergyTree.from_json(json.loads(json.dumps(tree.to_json())))):
+        own = math.fsum([*(node.own.energy_j for node in each.root.walk()), each.unattributed.energy_j])
+        assert own == pytest.approx(whole, rel=1e-12, abs=0)
+        assert each.total.energy_j == pytest.approx(whole, rel=1e-12, abs=0)
+        assert each.root.total.energy_j + unattributed == pytest.approx(whole, rel=1e-12, abs=0)
+
+
+def test_trees_are_compared_part_by_part():
+    predicted = EnergyTree.of("predicted", [Row("a", share(1.0)), Row("b", share(2.0)), Row("c", share(3.0))])
+    measured = EnergyTree.of(
+        "measured", [Row("a", share(2.0)), Row("b", share(4.0)), Row("c", share(9.0)), Row("d", share(1.0))]
+    )
+    found = predicted.compare(measured)
+    # Means 2 and 5; products of deviations 3 + 0 + 4 = 7; squares 2 and 26.
+    assert found.pearson == pytest.approx(7 / math.sqrt(2 * 26))
+    assert found.mean_difference_j == pytest.approx((1 + 2 + 6) / 3)
+    assert [gap.path for gap in found.largest(2)] == ["c", "b"]
+    assert found.only_second == (("forward", "d", "module", ""),)
+    assert "d" not in [gap.path for gap in found.gaps]
+
+
+def test_text_says_what_is_unknown_and_unattributed():
+    missing = Share(energy={("gpu", "total"): Figure.of(None, "modelled")})
+    tree = EnergyTree.of("net", [Row("a", share(2.0, 0.1)), Row("b", missing)], share(2.0), ["a note"])
+    assert tree.to_text().splitlines() == [
+        "    energy   share       time    calls  part",
+        "     > 2 J   50.0%     100 ms           net",
+        "       2 J   50.0%     100 ms        1    a",
+        "         -    0.0%        0 s        1    b",
+        "       2 J   50.0%        0 s           unattributed",
+        "note: a note",
+    ]
+
+
+def test_pictures_are_drawn_to_scale():
+    svg = EnergyTree.of("net", [Row("a", share(3.0)), Row("<b>", share(1.0))]).plot().svg
+    assert 'width="720.0"' in svg  # three quarters of 960 pixels
+    assert 'width="240.0"' in svg
+    assert "<b>" not in svg
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"format": 2}, {"rows": 3}, {"rows": [{"path": "a"}]}, {"unattributed": None}, {"notes": 1}],
+    ids=str,
+)
+def test_damaged_json_is_refused(damage):
+    with pytest.raises(InputError):
+        EnergyTree.from_json({**two_layers().to_json(), **damage})
+
+
+def test_unknown_modules_and_phases_are_refused():
+    with pytest.raises(InputError, match="no such module"):
+        two_layers().at("tail")
+    with pytest.raises(InputError, match="unknown phase"):
+        EnergyTree.of("net", [Row("a", share(1.0), phase="sideways")])
