@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -70,6 +71,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._operators = operators or {}
         self._learned = {id(tensor) for tensor in learned}
         self._stack: list[tuple[str, bool]] = []
+        self._thread = threading.get_ident()
         self.autocast = Autocast()
         self.known = KnownValues()
         self.operator = ""  # that runs now
@@ -98,6 +100,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 hook.remove()
 
     def _enter(self, module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        if threading.get_ident() != self._thread:
+            return  # The hooks see the modules of all threads.
         whole = _WHOLE_MODULES.get(type(module).__name__)
         outer_path, inside = self._stack[-1] if self._stack else ("", False)
         # A module that is made during the forward has no name; what it runs belongs to its caller.
@@ -106,7 +110,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._keep(found, inputs[0].dtype)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        self._stack.pop()
+        if threading.get_ident() == self._thread:
+            self._stack.pop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = self.arguments(args, kwargs)
