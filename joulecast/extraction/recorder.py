@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..operations.dropped import BOOKKEEPING, SHAPE_ARITHMETIC, Dropped, DroppedTally, DroppedWork, is_exempt
+from ..operations.dropped import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedTally, DroppedWork, is_exempt
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
@@ -198,7 +198,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         reason = "no operation kind"
         if _is_counter(args, result):
             reason = BOOKKEEPING
-        elif self.known.knows(result):
+        elif operator in EXEMPT or self.known.knows(result):
             reason = SHAPE_ARITHMETIC
         exempt = is_exempt(operator, reason)
         self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))

@@ -34,6 +34,24 @@ def is_exempt(name: str, reason: str) -> bool:
     return name in EXEMPT or reason in (BOOKKEEPING, SHAPE_ARITHMETIC)
 
 
+_LONGEST_TEXT = 1000
+
+
+def short_text(value: object) -> str:
+    """A text of a network file as it is.
+
+    Raises:
+        InputError: It is none, or a long one.
+    """
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+        raise InputError(
+            "a name, a path or a reason in a network is a short text",
+            given=repr(value)[:100],
+            allowed=f"up to {_LONGEST_TEXT} characters",
+        )
+    return value
+
+
 @dataclass(frozen=True)
 class DroppedWork:
     """How large dropped work is, as far as its tensors tell; of the forward, all calls together.
@@ -137,10 +155,10 @@ class Dropped:
             raise InputError("what was dropped is an object with name, count and reason", given=repr(value)[:200])
         work = value.get("work")
         return cls(
-            value["name"],
-            value["count"],
-            tuple(value.get("module_paths", ())),
-            value["reason"],
+            short_text(value["name"]),
+            int(value["count"]),
+            tuple(map(short_text, value.get("module_paths", ()))),
+            short_text(value["reason"]),
             None if work is None else DroppedWork.from_json(work),
         )
 

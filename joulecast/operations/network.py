@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import InputError
-from ..notebook import document, notes, table
+from ..rendering.notebook import document, notes, table
 from ..units import si
-from .dropped import Dropped
+from .dropped import Dropped, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import Operation, operation_text, real_precision
 from .operation_list import OperationList
@@ -98,7 +98,7 @@ class Entry:
         return cls(
             Operation.from_json(bare),
             value.get("count", 1),
-            tuple(value.get("module_paths", ())),
+            tuple(map(short_text, value.get("module_paths", ()))),
             tuple(value.get("module_counts", ())),
         )
 
@@ -306,6 +306,17 @@ class Network:
             value = {"operations": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("operations"), list):
             raise InputError("a network is a list of operations, or an object with a list under 'operations'")
+        try:
+            return cls._read(value, name)
+        except InputError:
+            raise
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise InputError(
+                f"a value of {name} has the wrong type, or is missing", given=f"{type(error).__name__}: {error}"[:200]
+            ) from error
+
+    @classmethod
+    def _read(cls, value: Mapping[str, Any], name: str) -> Self:
         entries = []
         for position, item in enumerate(value["operations"]):
             try:
@@ -319,7 +330,7 @@ class Network:
                 ) from error
         return cls(
             tuple(entries),
-            name=value.get("name", name),
+            name=short_text(value.get("name", name)),
             input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
             dropped=tuple(map(Dropped.from_json, value.get("dropped", ()))),
@@ -339,6 +350,6 @@ class Network:
         path = Path(path)
         try:
             value = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError("this network file cannot be read", given=str(path), hint=str(error)) from error
         return cls.from_json(value, name=path.stem)
