@@ -19,9 +19,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import JoulecastError
+from ..errors import ExtractionError, JoulecastError
 from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
+from .files.damage import first_line
 from .operators import WHITELIST
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
@@ -96,6 +97,11 @@ def reply(question: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": {"problem": error.problem, **parts}}
     except MemoryError:
         return {"stopped": "it takes too much memory"}
+    except Exception as error:  # noqa: BLE001  # whatever a library raises, the next question is answered
+        hint = f"{type(error).__name__}: {first_line(error)}"
+        given = question.get("name") or question.get("file")
+        parts = {"what": "this model cannot be extracted", "given": given, "allowed": None, "hint": hint}
+        return {"error": {"problem": ExtractionError.problem, **parts}}
 
 
 def _limit(memory_bytes: int, seconds: float) -> None:

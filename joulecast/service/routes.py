@@ -13,7 +13,7 @@ from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from .. import __version__
+from .. import __version__, wire
 from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
 from ..operations.network_csv import network_csv
@@ -41,6 +41,8 @@ from .questions import (
     SweepQuestion,
 )
 from .rendering import (
+    CSV,
+    JSON,
     choices_json,
     json_bytes,
     media_type_of,
@@ -110,11 +112,13 @@ async def _ask(
     answer: Callable[[Answers], Any],
     to_json: Callable[[Any], Any],
     to_csv: Callable[[Any], str] | None = None,
+    *,
+    as_value: bool = True,
 ) -> Response:
-    """Compute an answer, and its bytes, in a thread."""
+    """Compute an answer, and its bytes, in a thread; `as_value` says whether `joulecast.Client` may ask for it."""
     media_type = media_type_of(request.headers.get("accept", ""), form)
-    if to_csv is None and media_type.startswith("text/csv"):
-        media_type = "application/json"
+    if (to_csv is None and media_type == CSV) or (not as_value and media_type == wire.MEDIA_TYPE):
+        media_type = JSON
 
     def body(answers: Answers) -> bytes:
         return rendered(answer(answers), media_type, to_json, to_csv)
@@ -168,7 +172,7 @@ async def predict(request: Request, question: PredictQuestion, format: FormatQue
 async def predict_batch(request: Request, question: BatchQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict up to thousands of candidates. One that is refused has a problem in its place, and spoils no other."""
     to_json = functools.partial(batch_json, details=question.details)
-    return await _ask(request, format, lambda a: a.predict_batch(question), to_json, batch_csv)
+    return await _ask(request, format, lambda a: a.predict_batch(question), to_json, batch_csv, as_value=False)
 
 
 @questions.post("/predict_operations", **_answering(schemas.OperationsAnswer, as_csv=True), tags=["predict"])
