@@ -78,7 +78,7 @@ def build_prediction(
         host_time_s=totals.host_time_s,
         power_limit_w=cap_w,
         held_clock_mhz=held_mhz,
-        operations=tuple(_costs(knowledge, network, counts, predictions, totals, conditions.clock_mhz)),
+        operations=tuple(_costs(knowledge, network, counts, predictions, totals, conditions)),
         spread=spread,
         notes=(
             *notes_of(knowledge, network, conditions, spread, coverage),
@@ -181,7 +181,7 @@ def _costs(
     counts: FloatArray,
     predictions: OperationPredictions,
     totals: Totals,
-    clock_mhz: float,
+    conditions: Conditions,
 ) -> Iterator[OperationCost]:
     """Share what a network takes among its operations, all calls of each together.
 
@@ -192,6 +192,7 @@ def _costs(
     power_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(
         predictions.device_time_s, _LEAST_S
     )
+    power_w = np.minimum(power_w, conditions.power_limit_w)
     dynamic_j = counts * predictions.dynamic_energy_j
     dynamic_sum_j = float(np.nansum(dynamic_j))
     # Under a power cap operations may not draw all that they would alone.
@@ -199,7 +200,7 @@ def _costs(
     shared_j = totals.energy_j - scale * dynamic_sum_j
     energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
     columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist())
-    bounds = _bounds(knowledge, predictions, clock_mhz)
+    bounds = _bounds(knowledge, predictions, conditions.clock_mhz)
     for entry, *values, source, bound in zip(network, *columns, predictions.source, bounds, strict=True):
         time, power, energy = (None, None, None) if source == "missing" else values
         yield OperationCost(entry, time, power, energy, source, bound)
