@@ -100,12 +100,13 @@ def spread_of(
     """What is known of errors on networks like this one; None where nothing is."""
     if coverage.share is None:
         return None  # Nobody knows how much longer the whole takes than what is counted.
-    errors = knowledge.network_errors
+    # A GPU's own errors come from networks whose operations were all measured there.
+    by_fallback = bool(knowledge.operations.by_fallback(network.operations))
+    errors = knowledge.find_fallback_errors() if by_fallback else knowledge.network_errors
     if errors is None or conditions.composition not in errors.scores:
         return None
-    if knowledge.operations.by_fallback(network.operations):
-        return None  # The errors that are known come from networks whose operations were all measured.
-    as_measured = knowledge.any_gpu or knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w)
+    unmeasured = knowledge.any_gpu or by_fallback  # The errors come from GPUs and clocks that were not measured.
+    as_measured = unmeasured or knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w)
     return NetworkSpread(
         networks=errors,
         composition=conditions.composition,
@@ -136,6 +137,8 @@ def notes_of(
         more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
         shown = ", ".join(kinds[:_SHOWN_KINDS]) + more
         yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
+        if spread is not None:
+            yield f"the interval is that of networks on GPUs of which nothing was measured, not of {gpu.name}'s own"
     yield from knowledge.operations.remarks(network.operations)
     if not knowledge.host.learned:
         yield "no network was measured on this GPU: host cost taken from the A30"
