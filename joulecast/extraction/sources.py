@@ -100,7 +100,7 @@ def named_network(
     """List the operations of a model by its name, which is never taken for a file's.
 
     Args:
-        name: Of a model.
+        name: Name of a model, as users write it.
         input_shape: See `joulecast.extract`, as for all that follow.
         mode: inference or training.
         precision: "default", fp32, tf32, fp16 or bf16.
