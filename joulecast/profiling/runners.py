@@ -55,7 +55,8 @@ def _group_norm(operation: Operation) -> Run:
 
 
 def _linear(operation: Operation) -> Run:
-    return nn.Linear(operation.input_shapes[0][-1], **operation.attributes)
+    attributes = operation.attributes
+    return nn.Linear(operation.input_shapes[0][-1], attributes["out_features"], attributes["bias"])
 
 
 def _attention(operation: Operation) -> Run:
