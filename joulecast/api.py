@@ -159,9 +159,9 @@ def prepare(
 
     Args:
         network: As `extract` makes it.
-        gpu: Where.
-        power_limit_w: See `predict`.
-        predictor: The same.
+        gpu: The GPU to predict for.
+        power_limit_w: Power cap in watts; None for the board's default.
+        predictor: Name or folder of a predictor, as in `predict`.
         execution: How the network is run, and on which host.
 
     Raises:
@@ -316,7 +316,7 @@ def sweep(
         execution: How it is run; see `predict`.
         host: The machine that launches operations; see `predict`.
         price_per_hour: Of any GPU, or a mapping from GPU to price.
-        price_per_kwh: Of electricity.
+        price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
 
     Raises:
