@@ -10,9 +10,9 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from ..errors import InputError
+from ..operations.precisions import PRECISIONS
 from .gpu import GPU, IdleCurve, VoltageCurve
 
-_PRECISIONS = ("fp32", "tf32", "fp16", "bf16")
 _HINT = "docs/gpus.md describes every field, and has an example"
 
 Reader = Callable[[object], object]
@@ -74,14 +74,14 @@ def _table(value: object, keys: tuple[str, ...]) -> dict[str, object]:
 
 
 def _precisions(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(each, str) and each in _PRECISIONS for each in value):
-        raise _ExpectedError(f"a list of precisions, which may be empty, of {', '.join(_PRECISIONS)}")
+    if not isinstance(value, list) or not all(isinstance(each, str) and each in PRECISIONS for each in value):
+        raise _ExpectedError(f"a list of precisions, which may be empty, of {', '.join(PRECISIONS)}")
     return tuple(value)
 
 
 def _rates(value: object) -> Mapping[str, float]:
-    if not isinstance(value, dict) or "fp32" not in value or not set(value) <= set(_PRECISIONS):
-        raise _ExpectedError(f"a table of FLOP/s by precision: fp32, and any of {', '.join(_PRECISIONS[1:])}")
+    if not isinstance(value, dict) or "fp32" not in value or not set(value) <= set(PRECISIONS):
+        raise _ExpectedError(f"a table of FLOP/s by precision: fp32, and any of {', '.join(PRECISIONS[1:])}")
     rate = _number(1e9, 1e17, "FLOP/s")
     return {precision: float(rate(flops)) for precision, flops in value.items()}
 

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import Any
 
 from ..errors import InputError
+from ..operations.precisions import QUANTIZED
 
 # AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI200: A100; MI300: H100).
 _AMD_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
@@ -151,6 +152,11 @@ class GPU:
     def slug(self) -> str:
         """The name as a folder: "a30", "rtx-2080-ti"."""
         return self.aliases[0].lower().replace(" ", "-")
+
+    @property
+    def unquantized(self) -> tuple[str, ...]:
+        """The precisions of at least 16 bits that it has."""
+        return tuple(precision for precision in self.peak_flops if precision not in QUANTIZED)
 
     def running_precision(self, precision: str) -> str:
         """The precision that an operation asking for `precision` really runs in here.

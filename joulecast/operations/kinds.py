@@ -14,15 +14,28 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Literal, NamedTuple
 
-from . import rules
+from . import rules, storage
+from .attributes import (
+    COUNT,
+    DIMENSION,
+    DIMENSIONS,
+    FLAG,
+    OUTPUT_SIZE,
+    PROBABILITY,
+    SHAPE,
+    Attribute,
+    either,
+    one_of,
+    sizes,
+)
+from .precisions import PRECISIONS, QUANTIZED
 from .rules import Attributes, Shape, Shapes
+from .storage import Storage
 
 Family = Literal["convolution", "matmul", "attention", "normalization", "elementwise", "softmax", "pooling", "movement"]
-
-REQUIRED = object()
-"""Marks an attribute without a default."""
 
 
 def last_dimension(shapes: Shapes) -> Shape:
@@ -50,8 +63,7 @@ class Kind:
         family: Kinds of one family run in kernels of the same nature.
         output: Output shape from input shapes and attributes; raises InputError where they do not fit.
         flops: Forward FLOPs from input shapes, attributes and output shape.
-        attributes: Attribute names with their defaults, or functions from the input shapes to them; REQUIRED where
-            there is none.
+        attributes: Name of each attribute -> the values that it may have, and its default.
         parameters: Number of parameter elements.
         inputs: Least and most number of input tensors.
         backward_flops: FLOPs of the backward over those of the forward.
@@ -61,12 +73,14 @@ class Kind:
             it, and its gradient is a sum.
         tensor_cores: Whether TF32, where asked for, applies to this kind.
         is_noise: The operation does nothing in inference, nor where its attribute p is zero (dropout).
+        quantized: Precisions of less than 16 bits that there are kernels for.
+        storage: Bytes of inputs, output and parameters in memory, as far as they are needed.
     """
 
     family: Family
     output: Callable[[Shapes, Attributes], Shape]
     flops: Callable[[Shapes, Attributes, Shape], int]
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
     parameters: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 0
     inputs: tuple[int, int] = (1, 1)
     backward_flops: float = 1.0
@@ -78,16 +92,30 @@ class Kind:
     broadcast_writes: float = 0.0
     tensor_cores: bool = False
     is_noise: bool = False
+    quantized: tuple[str, ...] = ()
+    storage: Callable[[Shapes, Attributes, Shape, int, str], Storage] = storage.plain
+
+    @cached_property
+    def precisions(self) -> tuple[str, ...]:
+        """The precisions that the kind runs in, on GPUs that have them."""
+        return tuple(p for p in PRECISIONS if p not in QUANTIZED or p in self.quantized)
 
 
 _CONV_ATTRIBUTES = {
-    "out_channels": REQUIRED,
-    "kernel_size": REQUIRED,
-    "stride": 1,
-    "padding": 0,
-    "dilation": 1,
-    "groups": 1,
-    "bias": True,
+    "out_channels": Attribute(COUNT),
+    "kernel_size": Attribute(sizes(1)),
+    "stride": Attribute(sizes(1), 1),
+    "padding": Attribute(either(sizes(0), one_of("same", "valid")), 0),
+    "dilation": Attribute(sizes(1), 1),
+    "groups": Attribute(COUNT, 1),
+    "bias": Attribute(FLAG, True),
+}
+_POOL_ATTRIBUTES = {
+    "kernel_size": Attribute(sizes(1)),
+    "stride": Attribute(sizes(1).or_none(), None),
+    "padding": Attribute(sizes(0), 0),
+    "dilation": Attribute(sizes(1), 1),
+    "ceil_mode": Attribute(FLAG, False),
 }
 # Forward reads x and w; the input gradient reads dy and w, the weight gradient x and dy.
 _GEMM_TRAINING = {
@@ -112,7 +140,7 @@ def _conv(dimensions: int) -> Kind:
 def _conv_transpose(dimensions: int) -> Kind:
     return Kind(
         family="convolution",
-        attributes={**_CONV_ATTRIBUTES, "output_padding": 0},
+        attributes={**_CONV_ATTRIBUTES, "padding": Attribute(sizes(0), 0), "output_padding": Attribute(sizes(0), 0)},
         output=rules.conv_transpose_output(dimensions),
         flops=rules.conv_transpose_flops,
         parameters=rules.conv_parameters,
@@ -121,16 +149,21 @@ def _conv_transpose(dimensions: int) -> Kind:
     )
 
 
-def _unary(flops: int = 1, **attributes: Any) -> Kind:
-    return Kind(family="elementwise", attributes=attributes, output=rules.same, flops=rules.per_output_element(flops))
+def _unary(flops: int = 1) -> Kind:
+    return Kind(family="elementwise", output=rules.same, flops=rules.per_output_element(flops))
 
 
-def _normalization(parameters: Callable[[Shapes, Attributes], int], flops: int, **attributes: Any) -> Kind:
+def _normalization(
+    parameters: Callable[[Shapes, Attributes], int],
+    flops: int,
+    output: Callable[[Shapes, Attributes], Shape] = rules.same,
+    **attributes: Attribute,
+) -> Kind:
     # Train mode passes over the input twice (statistics, then normalizing); so does the backward, over x and dy.
     return Kind(
         family="normalization",
-        attributes=attributes,
-        output=rules.same,
+        attributes={**attributes, "affine": Attribute(FLAG, True)},
+        output=output,
         flops=rules.per_output_element(flops),
         parameters=parameters,
         training_reads=Traffic(inputs=4, output=2, parameters=2),
@@ -164,7 +197,7 @@ def _binary(training_reads: Traffic, training_writes: Traffic, broadcast: tuple[
 def _reduction(flops: int) -> Kind:
     return Kind(
         family="pooling",
-        attributes={"dim": None, "keepdim": False},
+        attributes={"dim": Attribute(DIMENSIONS, None), "keepdim": Attribute(FLAG, False)},
         output=rules.reduction_output,
         flops=rules.per_input_element(flops),
         training_reads=Traffic(inputs=1, output=1),
@@ -185,15 +218,20 @@ def _without_backward(family: Family, flops: int, reads: int, writes: int = 1) -
     )
 
 
-def _noise(**attributes: Any) -> Kind:
+def _noise(**attributes: Attribute) -> Kind:
     return Kind(
         family="elementwise",
-        attributes=attributes,
+        attributes={"p": Attribute(PROBABILITY, 0.5), **attributes},
         output=rules.same,
         flops=rules.per_output_element(1),
         is_noise=True,
     )
 
+
+IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm")
+"""Whose kernels compute an operation: what PyTorch calls, or an engine for language models."""
+
+_IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
 
 _POOL_TRAINING = {"training_reads": Traffic(inputs=1, output=2)}
 
@@ -206,11 +244,19 @@ KINDS: Mapping[str, Kind] = {
     "conv_transpose3d": _conv_transpose(3),
     "linear": Kind(
         family="matmul",
-        attributes={"out_features": REQUIRED, "bias": True},
+        attributes={
+            "out_features": Attribute(COUNT),
+            "bias": Attribute(FLAG, True),
+            # One scale per 128 elements of a row and 128 x 128 of the weights, instead of one per tensor or row.
+            "block_scaled": Attribute(FLAG, False, refinement=True),
+            "implementation": _IMPLEMENTATION,
+        },
         output=rules.linear_output,
         flops=rules.linear_flops,
         parameters=rules.linear_parameters,
         tensor_cores=True,
+        quantized=("fp8", "nvfp4", "int8"),
+        storage=storage.linear,
         **_GEMM_TRAINING,  # type: ignore[arg-type]
     ),
     "matmul": Kind(
@@ -224,7 +270,16 @@ KINDS: Mapping[str, Kind] = {
     "attention": Kind(
         family="attention",
         inputs=(3, 3),
-        attributes={"causal": False},
+        # window: keys that a query sees, its own among them; None for all. cache_precision: what keys and values are
+        # stored in; None where that is the precision of the operation.
+        attributes={
+            "causal": Attribute(FLAG, False),
+            "window": Attribute(COUNT.or_none(), None, refinement=True),
+            "cache_precision": Attribute(one_of(*PRECISIONS).or_none(), None, refinement=True),
+            "implementation": _IMPLEMENTATION,
+        },
+        quantized=("fp8",),
+        storage=storage.attention,
         output=rules.attention_output,
         flops=rules.attention_flops,
         # The backward computes the scores again: five products where the forward has two.
@@ -232,10 +287,10 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(inputs=2, output=2),
         tensor_cores=True,
     ),
-    "batch_norm": _normalization(rules.channel_parameters, 4, affine=True),
-    "group_norm": _normalization(rules.channel_parameters, 6, num_groups=REQUIRED, affine=True),
-    "layer_norm": _normalization(rules.row_parameters(2), 6, normalized_shape=last_dimension, affine=True),
-    "rms_norm": _normalization(rules.row_parameters(1), 4, normalized_shape=last_dimension, affine=True),
+    "batch_norm": _normalization(rules.channel_parameters, 4),
+    "group_norm": _normalization(rules.channel_parameters, 6, rules.group_norm_output, num_groups=Attribute(COUNT)),
+    "layer_norm": _normalization(rules.row_parameters(2), 6, normalized_shape=Attribute(SHAPE, last_dimension)),
+    "rms_norm": _normalization(rules.row_parameters(1), 4, normalized_shape=Attribute(SHAPE, last_dimension)),
     "relu": _unary(),
     "relu6": _unary(2),
     "leaky_relu": _unary(2),
@@ -261,8 +316,8 @@ KINDS: Mapping[str, Kind] = {
     "cos": _unary(4),
     "softmax": Kind(
         family="softmax",
-        attributes={"dim": -1},
-        output=rules.same,
+        attributes={"dim": Attribute(DIMENSION, -1)},
+        output=rules.same_along_dimension,
         flops=rules.per_output_element(5),
         training_reads=Traffic(inputs=1, output=2),
     ),
@@ -278,25 +333,25 @@ KINDS: Mapping[str, Kind] = {
     "sgd_step": _without_backward("elementwise", flops=2, reads=2),
     "adam_step": _without_backward("elementwise", flops=13, reads=11, writes=7),
     "adamw_step": _without_backward("elementwise", flops=14, reads=12, writes=8),
-    "dropout": _noise(p=0.5),
-    "stochastic_depth": _noise(p=0.5, mode="row"),
+    "dropout": _noise(),
+    "stochastic_depth": _noise(mode=Attribute(one_of("row", "batch"), "row")),
     "max_pool2d": Kind(
         family="pooling",
-        attributes={"kernel_size": REQUIRED, "stride": None, "padding": 0, "dilation": 1, "ceil_mode": False},
+        attributes=_POOL_ATTRIBUTES,
         output=rules.pool_output,
         flops=rules.pool_flops,
         **_POOL_TRAINING,  # type: ignore[arg-type]
     ),
     "avg_pool2d": Kind(
         family="pooling",
-        attributes={"kernel_size": REQUIRED, "stride": None, "padding": 0, "ceil_mode": False},
+        attributes={name: values for name, values in _POOL_ATTRIBUTES.items() if name != "dilation"},
         output=rules.pool_output,
         flops=rules.pool_flops,
         **_POOL_TRAINING,  # type: ignore[arg-type]
     ),
     "adaptive_avg_pool2d": Kind(
         family="pooling",
-        attributes={"output_size": 1},
+        attributes={"output_size": Attribute(OUTPUT_SIZE, 1)},
         output=rules.adaptive_pool_output,
         flops=rules.per_input_element(1),
         training_reads=Traffic(inputs=1, output=1),
@@ -307,7 +362,7 @@ KINDS: Mapping[str, Kind] = {
     "cat": Kind(
         family="movement",
         inputs=(1, 4096),
-        attributes={"dim": 0},
+        attributes={"dim": Attribute(DIMENSION, 0)},
         output=rules.cat_output,
         flops=rules.per_output_element(0),
         # Backward, each input's gradient is a view of the output's.
@@ -324,10 +379,11 @@ KINDS: Mapping[str, Kind] = {
     "save_input": _without_backward("movement", flops=0, reads=1),
     "embedding": Kind(
         family="movement",
-        attributes={"num_embeddings": REQUIRED, "embedding_dim": REQUIRED},
+        attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
         output=rules.embedding_output,
         flops=rules.per_output_element(0),
         parameters=lambda shapes, attributes: attributes["num_embeddings"] * attributes["embedding_dim"],
+        storage=storage.embedding,
         # Only the rows that are looked up are read; the gradient is as large as the whole table.
         reads=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=2, output=3),

@@ -11,18 +11,16 @@ from numbers import Integral
 from typing import Any, Literal, get_args
 
 from ..errors import InputError, unknown_name
-from .kinds import KINDS, REQUIRED, Kind, Traffic
+from .attributes import REQUIRED
+from .kinds import KINDS, Kind, Traffic
+from .precisions import PRECISIONS, Precision, RequestedPrecision
 from .rules import Shape, Shapes, size
+from .storage import Storage
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16"]
-RequestedPrecision = Literal["default", "fp32", "tf32", "fp16", "bf16"]
 Mode = Literal["inference", "training"]
 
-PRECISIONS: tuple[str, ...] = get_args(Precision)
 MODES: tuple[str, ...] = get_args(Mode)
-ELEMENT_BYTES: Mapping[str, int] = {"fp32": 4, "tf32": 4, "fp16": 2, "bf16": 2}
 _to_text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # (json.dumps makes one for every call)
-_INDEX_BYTES = 8  # PyTorch's embeddings take int64 indices.
 
 
 def real_precision(kind: str, requested: str) -> Precision:
@@ -134,6 +132,13 @@ class Operation:
         if mode not in MODES:
             raise unknown_name("mode", mode, MODES)
         row = KINDS[kind]
+        if precision not in row.precisions:
+            raise InputError(
+                f"a {kind} does not run in {precision}",
+                given=precision,
+                allowed=", ".join(row.precisions),
+                hint="quantize the matrix products, and leave the rest in bf16",
+            )
         shapes = tuple(normalized_shape(shape) for shape in input_shapes)
         least, most = row.inputs
         if not least <= len(shapes) <= most:
@@ -209,13 +214,17 @@ class Operation:
     def _bytes(self, traffic: Traffic, broadcast_passes: float = 0.0) -> int:
         if self.is_identity:
             return 0
-        element = ELEMENT_BYTES[self.precision]
-        input_element = _INDEX_BYTES if self.kind == "embedding" else element
+        stored = self.storage
         return round(
-            traffic.inputs * input_element * self.input_size
-            + (traffic.output + broadcast_passes * self._broadcasts) * element * size(self.output_shape)
-            + traffic.parameters * element * self.parameters
+            traffic.inputs * stored.inputs
+            + (traffic.output + broadcast_passes * self._broadcasts) * stored.output
+            + traffic.parameters * stored.parameters
         )
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Bytes of its tensors in memory, as far as they are needed."""
+        return self.row.storage(self.input_shapes, self.attributes, self.output_shape, self.parameters, self.precision)
 
     @property
     def _broadcasts(self) -> bool:
@@ -272,13 +281,15 @@ class Operation:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The operation as plain lists and dictionaries; defaults are written out."""
+        """The operation as plain lists and dictionaries; defaults are written out, but for those of refinements."""
+        rows = self.row.attributes
         return {
             "kind": self.kind,
             "input_shapes": [list(shape) for shape in self.input_shapes],
             "attributes": {
                 name: list(value) if isinstance(value, tuple) else value
                 for name, value in sorted(self.attributes.items())
+                if not rows[name].refinement or value != rows[name].default
             },
             "precision": self.precision,
             "mode": self.mode,
@@ -312,15 +323,26 @@ def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, A
     unknown = given.keys() - row.attributes.keys()
     if unknown:
         raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
-    missing = [name for name, default in row.attributes.items() if default is REQUIRED and name not in given]
+    missing = [
+        name for name, attribute in row.attributes.items() if name not in given and attribute.default is REQUIRED
+    ]
     if missing:
         raise InputError(
             f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
         )
     full = {}
-    for name, default in row.attributes.items():
+    for name, attribute in row.attributes.items():
+        default = attribute.default
         value = given[name] if name in given else default(shapes) if callable(default) else default
         full[name] = _one_spelling(name, _plain_value(value))
+        if not attribute.values.holds(full[name]):
+            raise InputError(
+                f"{name} of a {kind} is out of its range",
+                given=repr(value)[:100],
+                allowed=attribute.values.text,
+                hint="give a value in this range"
+                + ("" if default is REQUIRED else ", or leave it out for its default"),
+            )
     return full
 
 

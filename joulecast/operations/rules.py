@@ -66,6 +66,26 @@ def per_input_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
     return lambda shapes, attributes, output: count * size(shapes[0])
 
 
+def dimension_of(shape: Shape, dim: int) -> int:
+    """A dimension counted from the front.
+
+    Raises:
+        InputError: The shape has no such dimension.
+    """
+    rank = max(len(shape), 1)  # PyTorch lets a single number pass for a vector of one.
+    if not -rank <= dim < rank:
+        raise InputError(
+            "the input has no such dimension", given=f"dim={dim} of {shape}", allowed=f"{-rank} to {rank - 1}"
+        )
+    return dim % rank
+
+
+def same_along_dimension(shapes: Shapes, attributes: Attributes) -> Shape:
+    """The output has the shape of the first input, which has the dimension `dim`."""
+    dimension_of(shapes[0], attributes["dim"])
+    return shapes[0]
+
+
 def _check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
     if len(shape) != dimensions + 2:
         raise InputError(
@@ -74,6 +94,14 @@ def _check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
     if shape[1] % divisor:
         raise InputError(
             "the input channels do not divide into the groups", given=f"{shape[1]} channels, {divisor} groups"
+        )
+
+
+def _check_out_channels(attributes: Attributes) -> None:
+    if attributes["out_channels"] % attributes["groups"]:
+        raise InputError(
+            "the output channels do not divide into the groups",
+            given=f"{attributes['out_channels']} channels, {attributes['groups']} groups",
         )
 
 
@@ -100,11 +128,7 @@ def conv_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
 
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         _check_channels(shapes[0], dimensions, attributes["groups"])
-        if attributes["out_channels"] % attributes["groups"]:
-            raise InputError(
-                "the output channels do not divide into the groups",
-                given=f"{attributes['out_channels']} channels, {attributes['groups']} groups",
-            )
+        _check_out_channels(attributes)
         kernel = _tuple(attributes["kernel_size"], dimensions)
         dilation = _tuple(attributes["dilation"], dimensions)
         sizes = shapes[0][2:]
@@ -129,6 +153,7 @@ def conv_transpose_output(dimensions: int) -> Callable[[Shapes, Attributes], Sha
 
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         _check_channels(shapes[0], dimensions, attributes["groups"])
+        _check_out_channels(attributes)
         spatial = tuple(
             (n - 1) * s - 2 * p + d * (k - 1) + extra + 1
             for n, k, s, p, d, extra in zip(
@@ -204,20 +229,34 @@ def matmul_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
 
 
 def attention_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """One value vector per query."""
+    """One value vector per query; several heads of queries may share one of keys and values."""
     q, k, v = shapes
     if min(map(len, shapes)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
         raise InputError(
             "query, key and value do not fit", given=f"{q}, {k}, {v}", allowed="[..., L, E], [..., S, E], [..., S, D]"
         )
+    if min(map(len, shapes)) > 2 and q[-3] % k[-3] and k[-3] % q[-3]:
+        raise InputError(
+            "the heads of queries do not divide into those of keys",
+            given=f"{q[-3]} heads of queries, {k[-3]} of keys",
+            allowed="as many heads of queries for each head of keys and values",
+        )
+    window = attributes["window"]
+    if window is not None and window > k[-2]:
+        raise InputError(
+            "the window of an attention does not fit its keys",
+            given=window,
+            allowed=f"1 to {k[-2]} keys, or None",
+            hint="leave the window out where every query sees all keys",
+        )
     return (*q[:-1], v[-1])
 
 
 def attention_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """Scores and their product with the values; causal masking saves nothing here, as in torch."""
+    """Scores and their product with the values; causal masking saves nothing here, as in torch, but a window does."""
     q, k, v = shapes
     rows = size(q[:-1])
-    return 2 * rows * k[-2] * (q[-1] + v[-1])
+    return 2 * rows * (attributes["window"] or k[-2]) * (q[-1] + v[-1])
 
 
 def pool_output(shapes: Shapes, attributes: Attributes) -> Shape:
@@ -245,7 +284,7 @@ def adaptive_pool_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """Shape rule of pooling to a given size; None keeps a dimension."""
     _check_channels(shapes[0], 2, 1)
     wanted = attributes["output_size"]
-    wanted = (wanted, wanted) if wanted is None or isinstance(wanted, int) else wanted
+    wanted = (wanted, wanted) if wanted is None else _tuple(wanted, 2)
     spatial = (n if want is None else want for n, want in zip(shapes[0][2:], wanted, strict=True))
     return (*shapes[0][:2], *spatial)
 
@@ -255,9 +294,7 @@ def reduction_output(shapes: Shapes, attributes: Attributes) -> Shape:
     rank = len(shapes[0])
     dims = attributes["dim"]
     dims = tuple(range(rank)) if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
-    if any(not -rank <= dim < rank for dim in dims):
-        raise InputError("a reduced dimension does not exist", given=f"dim={dims} of {shapes[0]}")
-    reduced = {dim % rank for dim in dims}
+    reduced = {dimension_of(shapes[0], dim) for dim in dims}
     if attributes["keepdim"]:
         return tuple(1 if i in reduced else n for i, n in enumerate(shapes[0]))
     return tuple(n for i, n in enumerate(shapes[0]) if i not in reduced)
@@ -266,11 +303,7 @@ def reduction_output(shapes: Shapes, attributes: Attributes) -> Shape:
 def cat_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """Inputs side by side along `dim`."""
     first = shapes[0]
-    if not -len(first) <= attributes["dim"] < len(first):
-        raise InputError(
-            "the dimension to concatenate along does not exist", given=f"dim={attributes['dim']} of {first}"
-        )
-    dim = attributes["dim"] % len(first)
+    dim = dimension_of(first, attributes["dim"])
     if any(len(s) != len(first) or s[:dim] + s[dim + 1 :] != first[:dim] + first[dim + 1 :] for s in shapes):
         raise InputError("shapes to concatenate differ in another dimension", given=", ".join(map(str, shapes)))
     return (*first[:dim], sum(shape[dim] for shape in shapes), *first[dim + 1 :])
@@ -279,6 +312,17 @@ def cat_output(shapes: Shapes, attributes: Attributes) -> Shape:
 def embedding_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """One vector per index."""
     return (*shapes[0], attributes["embedding_dim"])
+
+
+def group_norm_output(shapes: Shapes, attributes: Attributes) -> Shape:
+    """The output has the shape of the input, whose channels divide into the groups."""
+    if len(shapes[0]) < 2 or shapes[0][1] % attributes["num_groups"]:
+        raise InputError(
+            "the channels of a group norm do not divide into its groups",
+            given=f"{attributes['num_groups']} groups of {shapes[0]}",
+            allowed="[batch, channels, ...] with channels a multiple of num_groups",
+        )
+    return shapes[0]
 
 
 def channel_parameters(shapes: Shapes, attributes: Attributes) -> int:

@@ -51,7 +51,7 @@ class FallbackPredictor:
     @property
     def coverage(self) -> tuple[str, ...]:
         """What was measured, and what the fallback predicts."""
-        return (*self.own.coverage, f"the rest in {', '.join(self.gpu.peak_flops)} from its data sheet")
+        return (*self.own.coverage, f"the rest in {', '.join(self.gpu.unquantized)} from its data sheet")
 
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operations.operation import PRECISIONS, Operation
+from ..operations.operation import Operation
 from ..operations.operation_list import OperationList
+from ..operations.precisions import PRECISIONS
 from .batches import in_batches
 from .contract import Regressor, require_mode
 from .intervals.calibration import Calibration

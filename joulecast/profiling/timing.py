@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch.utils.benchmark import Timer
 
-from ..operations.operation import ELEMENT_BYTES, Operation
+from ..operations.operation import Operation
+from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
 from .runners import Instance
 
@@ -71,7 +72,7 @@ def block_length(operation: Operation, cache_bytes: int, memory_bytes: int) -> i
     """How many instances to loop over: twice the cache, within half of the memory, 64 at the most."""
     tensors = operation.input_size + size(operation.output_shape) + operation.parameters
     # Training keeps a gradient beside every tensor.
-    bytes_each = ELEMENT_BYTES[operation.precision] * tensors * (2 if operation.mode == "training" else 1)
+    bytes_each = round(ELEMENT_BYTES[operation.precision] * tensors * (2 if operation.mode == "training" else 1))
     wanted = -(-2 * cache_bytes // max(1, bytes_each))
     fitting = memory_bytes // (2 * max(1, bytes_each))
     return max(1, min(wanted, fitting, _MOST_INSTANCES))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ..hardware import GPU
 from ..operations.network import Entry, Network
-from ..operations.operation import ELEMENT_BYTES
+from ..operations.precisions import ELEMENT_BYTES
 from ..operations.rules import size
 
 # A context with the kernels of cuDNN and cuBLAS, and their workspaces: an allowance, not a measurement.
@@ -77,18 +77,18 @@ def saved_bytes(network: Network) -> int:
     Within 10 % of what autograd saves for convolutional networks; tests/queries/test_memory.py holds it to that.
     """
     first = network.entries[0].operation
-    return first.input_size * ELEMENT_BYTES[first.precision] + sum(_kept_bytes(entry) for entry in network)
+    return round(first.input_size * ELEMENT_BYTES[first.precision]) + sum(_kept_bytes(entry) for entry in network)
 
 
 def _weights_bytes(entry: Entry) -> int:
     """A module that is called twice has its weights once; where modules are not known, every call has its own."""
     modules = len(entry.by_module) if entry.module_paths else entry.count
-    return modules * entry.operation.parameters * ELEMENT_BYTES[entry.operation.precision]
+    return round(modules * entry.operation.parameters * ELEMENT_BYTES[entry.operation.precision])
 
 
 def _touched_bytes(entry: Entry) -> int:
     operation = entry.operation
-    return (operation.input_size + size(operation.output_shape)) * ELEMENT_BYTES[operation.precision]
+    return round((operation.input_size + size(operation.output_shape)) * ELEMENT_BYTES[operation.precision])
 
 
 def _kept_bytes(entry: Entry) -> int:
@@ -96,7 +96,7 @@ def _kept_bytes(entry: Entry) -> int:
     if operation.kind in _IN_PLACE or operation.kind in _STEPS:
         return 0
     element = ELEMENT_BYTES[operation.precision] + _INDEX_BYTES * (operation.kind == "max_pool2d")
-    return entry.count * size(operation.output_shape) * element
+    return round(entry.count * size(operation.output_shape) * element)
 
 
 def _cached_bytes(entry: Entry) -> int:
@@ -107,4 +107,5 @@ def _cached_bytes(entry: Entry) -> int:
     queries, keys, values = operation.input_shapes[:3]
     if keys[-2] <= queries[-2]:
         return 0
-    return entry.count * (size(keys) + size(values)) * ELEMENT_BYTES[operation.precision]
+    element = ELEMENT_BYTES[operation.attributes["cache_precision"] or operation.precision]
+    return round(entry.count * (size(keys) + size(values)) * element)

@@ -9,7 +9,8 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
 
 from ..operations.inputs import parse_shapes
-from ..operations.operation import MODES, PRECISIONS, RequestedPrecision
+from ..operations.operation import MODES
+from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..queries.objectives import OBJECTIVES
 
 _LARGEST = 2**31 - 1

@@ -131,7 +131,8 @@ def test_figures_that_stored_predictors_depend_on(row):
     gpu = find_gpu(row[1])
     clocks = (gpu.boost_clock_mhz, gpu.min_clock_mhz, gpu.max_clock_mhz)
     memory = (gpu.memory_bytes, gpu.memory_bandwidth, gpu.l2_bytes)
-    assert (gpu.name, gpu.aliases[0], gpu.sms, *clocks, *memory, gpu.power_limit_w, gpu.peak_flops) == row
+    rates = {precision: gpu.peak_flops[precision] for precision in row[-1]}
+    assert (gpu.name, gpu.aliases[0], gpu.sms, *clocks, *memory, gpu.power_limit_w, rates) == row
 
 
 # Reported by CUDA or printed in the data sheet; GB/s, watts, TFLOP/s of fp32 and of fp16.

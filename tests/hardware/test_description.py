@@ -61,7 +61,7 @@ WRONG = [
     ("truth for a number", changed("sms", "true"), "sms.*given:   True"),
     ("not a number", changed("power_limit_w", "nan"), "power_limit_w.*watts"),
     ("no fp32", changed("peak_flops", "{ fp16 = 1e12 }"), "peak_flops.*fp32"),
-    ("unknown precision", changed("peak_flops", "{ fp32 = 1e12, fp8 = 2e12 }"), "peak_flops.*bf16"),
+    ("unknown precision", changed("peak_flops", "{ fp32 = 1e12, fp3 = 2e12 }"), "peak_flops.*bf16"),
     ("text for a list", EXAMPLE + 'tensor_precisions = "fp16"', "tensor_precisions.*list of precisions"),
     ("list of lists", EXAMPLE + "tensor_precisions = [[]]", "tensor_precisions.*list of precisions"),
     ("clocks the wrong way round", changed("max_clock_mhz", "1500"), "clocks.*contradict.*1710 MHz, 1500 MHz"),

@@ -220,13 +220,17 @@ def test_real_precision(requested, kind, real):
         (("conv2d", [(2, 3, 4)], {"out_channels": 4, "kernel_size": 3}), InputError, "dimensions"),
         (("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 5}), InputError, "larger than"),
         (("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 1, "groups": 2}), InputError, "groups"),
-        (("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 1, "stride": 0}), InputError, "do not make"),
+        (
+            ("conv2d", [(2, 3, 4, 4)], {"out_channels": 4, "kernel_size": 1, "stride": 0}),
+            InputError,
+            "stride of a conv2d is out of its range",
+        ),
         (
             ("linear", [(4, 4)], {"out_features": "x"}),
             InputError,
-            "do not make a linear(.|\n)*out_features=x(.|\n)*next:",
+            "out_features of a linear(.|\n)*given: +'x'(.|\n)*allowed: an integer from 1 to 2147483647(.|\n)*next:",
         ),
-        (("linear", [(4, 4)], {"out_features": -3}), InputError, "do not make a linear"),
+        (("linear", [(4, 4)], {"out_features": -3}), InputError, "out_features of a linear"),
         (("matmul", [(2, 3), (4, 5)]), InputError, "inner dimensions"),
         (("add", [(2, 3), (2, 4)]), InputError, "broadcast"),
         (("cat", [(2, 3), (3, 4)], {"dim": 0}), InputError, "concatenate"),
@@ -236,6 +240,55 @@ def test_real_precision(requested, kind, real):
 def test_impossible_operations_are_refused(arguments, error, says):
     with pytest.raises(error, match=says):
         Operation(*arguments)
+
+
+# What users and files may say instead of a number, a flag or a size.
+HOSTILE = [
+    *(-1_000_000_000, -2, -1, 0, 2**31, 10**400, 0.5, -5.0, 1e308, float("nan"), float("inf"), True, None),
+    *("", "same", "x" * 1000, [], [0], [-1, 3], [None], [[3]], {}, b"3", 1j),
+]
+
+
+@pytest.mark.parametrize(("kind", "shapes", "attributes", "module"), CASES, ids=IDS)
+def test_hostile_attributes_are_refused_or_cost_something_finite(kind, shapes, attributes, module):
+    for name, attribute in KINDS[kind].attributes.items():
+        accepted = 0
+        for value in HOSTILE:
+            try:
+                operation = Operation(kind, shapes, {**attributes, name: value}, mode="training")
+            except InputError:
+                continue
+            accepted += 1
+            assert attribute.values.holds(operation.attributes[name]), (name, value)
+            for amount in (operation.flops, operation.bytes_read, operation.bytes_written, operation.parameters):
+                assert 0 <= amount < 1e30, (name, value)
+        assert accepted < len(HOSTILE) / 2, name
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "attributes"),
+    [
+        ("embedding", [(2, 3)], {"num_embeddings": -(10**9), "embedding_dim": 8}),
+        ("conv2d", [(2, 4, 8, 8)], {"out_channels": 4, "kernel_size": 3, "groups": -2}),
+        ("conv2d", [(2, 4, 8, 8)], {"out_channels": 4, "kernel_size": 0}),
+        ("conv2d", [(2, 4, 8, 8)], {"out_channels": 4, "kernel_size": 3, "dilation": -3}),
+        ("conv_transpose2d", [(2, 4, 8, 8)], {"out_channels": 3, "kernel_size": 3, "groups": 2}),
+        ("max_pool2d", [(2, 4, 8, 8)], {"kernel_size": -1}),
+        ("softmax", [(2, 4)], {"dim": 99}),
+        ("softmax", [(2, 4)], {"dim": 2}),
+        ("mean", [(2, 4)], {"dim": (0, 2)}),
+        ("dropout", [(2, 4)], {"p": -5}),
+        ("dropout", [(2, 4)], {"p": float("nan")}),
+        ("stochastic_depth", [(2, 4)], {"mode": "rows"}),
+        ("group_norm", [(2, 6, 4)], {"num_groups": 4}),
+        ("group_norm", [(6,)], {"num_groups": 1}),
+        ("layer_norm", [(2, 6)], {"affine": 1}),
+    ],
+)
+def test_nonsense_is_refused(kind, shapes, attributes):
+    with pytest.raises(InputError) as caught:
+        Operation(kind, shapes, attributes)
+    assert caught.value.given
 
 
 @pytest.mark.parametrize("value", [None, [], {"kind": "relu"}, {"kind": "relu", "input_shapes": [[1]], "extra": 1}])

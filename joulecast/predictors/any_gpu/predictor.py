@@ -225,8 +225,8 @@ class AnyGpuPredictor:
 
     @property
     def coverage(self) -> tuple[str, ...]:
-        """What is covered: every kind, in the precisions of the GPU."""
-        return tuple(f"all kinds in {precision}" for precision in self.gpu.peak_flops)
+        """What is covered: every kind, in the precisions of the GPU that were learned."""
+        return tuple(f"all kinds in {precision}" for precision in self.gpu.unquantized)
 
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
@@ -252,7 +252,8 @@ class AnyGpuPredictor:
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)
         require_mode(operations, self.mode)
-        has = {"tf32", *self.gpu.peak_flops}
+        # Quantized products have not been learned: another precision would have to stand in for them.
+        has = {"tf32", *self.gpu.unquantized}
         covered = np.array([operation.precision in has for operation in operations], dtype=bool)
         values = np.full((6, len(operations)), np.nan)
         work = None

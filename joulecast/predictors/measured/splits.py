@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ...operations.operation import MODES, PRECISIONS, Operation
+from ...operations.operation import MODES, Operation
 
 _FAMILIES: Mapping[str, str] = {
     "resnext": "resnet",
@@ -42,7 +42,7 @@ def variants(operations: Collection[Operation]) -> frozenset[Operation]:
         operation.replace(mode=mode, precision=precision)
         for operation in {alike(operation) for operation in operations}
         for mode in MODES
-        for precision in PRECISIONS
+        for precision in operation.row.precisions
     )
 
 

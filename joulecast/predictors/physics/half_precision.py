@@ -24,8 +24,9 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations.operation import PRECISIONS, Operation
+from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.precisions import PRECISIONS
 from ..formats.numbers import numbers
 from .operation_numbers import FAMILIES, numbers_of
 

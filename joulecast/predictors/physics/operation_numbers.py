@@ -11,8 +11,9 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...operations.kinds import KINDS
-from ...operations.operation import ELEMENT_BYTES, PRECISIONS, Operation
+from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.precisions import ELEMENT_BYTES, PRECISIONS
 from ...operations.rules import size
 from .tiles import WINOGRAD
 

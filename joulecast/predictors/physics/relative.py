@@ -13,8 +13,9 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-from ...operations.operation import ELEMENT_BYTES, Operation
+from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.precisions import ELEMENT_BYTES
 from .cached import ON_EACH_GPU, cached
 from .convolutions import CONVOLUTION_NAMES
 from .features import FEATURE_NAMES, convolution_features, gpu_features, size_features

@@ -1,0 +1,61 @@
+"""Columns of a Parquet file as arrays, or an error that says what is wrong with the file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import DatasetError, MissingDependencyError
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
+    """Read columns of a Parquet file by name, all of one length.
+
+    Missing numbers are NaN, missing texts are empty.
+
+    Raises:
+        DatasetError: The file is missing or damaged, or lacks columns.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError as error:
+        raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
+    wanted = list(wanted)
+    try:
+        table = parquet.read_table(path, columns=wanted)
+    except (OSError, pyarrow.ArrowException) as error:
+        raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
+    missing = [name for name in wanted if name not in table.schema.names]
+    if missing:
+        raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
+    return {name: _array(table[name], pyarrow) for name in wanted}
+
+
+def _array(column: Any, pyarrow: Any) -> npt.NDArray[Any]:
+    if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):
+        return np.asarray(column.fill_null("").to_pylist(), dtype=object)
+    return np.asarray(column.to_numpy())
+
+
+def codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The place of each value among the sorted distinct ones."""
+    return np.unique(values.astype(str) if values.dtype == object else values, return_inverse=True)[1].reshape(-1)
+
+
+def groups(columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+    """A number for each row, the same for rows that agree in all columns."""
+    found = None
+    for column in columns:
+        place = codes(column)
+        found = place if found is None else codes(found * (int(place.max(initial=0)) + 1) + place)
+    if found is None:
+        raise ValueError("no columns to group by")
+    return found

@@ -1,0 +1,118 @@
+"""Attributes of operations: what each may be, in words and as a check, and what it is where it is left out.
+
+A range concerns one attribute alone. What has to fit the input, such as groups that divide its channels, is for the
+shape rules to say.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+LARGEST = 2**31 - 1
+"""The largest integer that an attribute may be; kernels count with 32 bits."""
+
+REQUIRED = object()
+"""Stands for the default of an attribute that has none."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """The values that an attribute may have.
+
+    Args:
+        text: The values in words, such as "an integer from 1 to 9".
+        holds: Whether a value is one of them. It is called with numbers, texts, truth values, None and tuples of those.
+    """
+
+    text: str
+    holds: Callable[[Any], bool]
+
+    def or_none(self) -> Range:
+        """The same values, and None."""
+        return Range(f"{self.text}, or None", lambda value: value is None or self.holds(value))
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute of a kind of operation.
+
+    Args:
+        values: What it may be.
+        default: What it is where it is left out, or a function from the input shapes to that; REQUIRED where it may
+            not be left out.
+        refinement: It was added later: JSON has it only where it differs from its default, so that what was written
+            before keeps its text and digest.
+    """
+
+    values: Range
+    default: Any = REQUIRED
+    refinement: bool = False
+
+
+def _is_integer(value: Any, least: int) -> bool:
+    return type(value) is int and least <= value <= LARGEST
+
+
+def integer(least: int) -> Range:
+    """Integers from `least` on."""
+    return Range(f"an integer from {least} to {LARGEST}", lambda value: _is_integer(value, least))
+
+
+def sizes(least: int) -> Range:
+    """An integer from `least` on, or one for each spatial dimension."""
+
+    def holds(value: Any) -> bool:
+        return _is_integer(value, least) or (
+            isinstance(value, tuple) and bool(value) and all(_is_integer(item, least) for item in value)
+        )
+
+    return Range(f"an integer from {least} to {LARGEST}, or one for each spatial dimension", holds)
+
+
+def one_of(*values: str) -> Range:
+    """One of these texts."""
+    return Range(" or ".join(map(repr, values)), lambda value: isinstance(value, str) and value in values)
+
+
+def either(first: Range, second: Range) -> Range:
+    """The values of both ranges."""
+    return Range(f"{first.text}, or {second.text}", lambda value: first.holds(value) or second.holds(value))
+
+
+def _is_output_size(value: Any) -> bool:
+    each = value if isinstance(value, tuple) else (value,)
+    return bool(each) and all(item is None or _is_integer(item, 1) for item in each)
+
+
+def _is_dimension(value: Any) -> bool:
+    return type(value) is int and -64 <= value < 64
+
+
+COUNT = integer(1)
+FLAG = Range("True or False", lambda value: isinstance(value, bool))
+PROBABILITY = Range(
+    "a number from 0 to 1",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
+)
+POSITIVE = Range(
+    "a positive number",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf,
+)
+OUTPUT_SIZE = Range(
+    f"an integer from 1 to {LARGEST}, or one for each spatial dimension; None keeps a dimension", _is_output_size
+)
+SHAPE = Range(
+    "a list of positive integers",
+    lambda value: isinstance(value, tuple) and bool(value) and all(_is_integer(item, 1) for item in value),
+)
+# PyTorch's tensors have 64 dimensions at most.
+DIMENSION = Range("a dimension of the input, from -64 to 63", _is_dimension)
+DIMENSIONS = Range(
+    "a dimension of the input, a list of them, or None for all",
+    lambda value: (
+        value is None or _is_dimension(value) or (isinstance(value, tuple) and all(map(_is_dimension, value)))
+    ),
+)

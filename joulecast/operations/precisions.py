@@ -1,0 +1,26 @@
+"""Precisions: their names, and how many bytes of memory an element takes in each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, get_args
+
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"]
+RequestedPrecision = Literal["default", "fp32", "tf32", "fp16", "bf16"]
+
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+
+QUANTIZED: tuple[str, ...] = ("fp8", "nvfp4", "int8")
+"""Precisions of less than 16 bits. Only kinds with kernels for them have them, and their outputs are bf16."""
+
+ELEMENT_BYTES: Mapping[str, float] = {
+    "fp32": 4,
+    "tf32": 4,
+    "fp16": 2,
+    "bf16": 2,
+    "fp8": 1,
+    # Four bits, and a scale of one byte for every 16 elements (NVIDIA, "Introducing NVFP4", 2025).
+    "nvfp4": 0.5 + 1 / 16,
+    "int8": 1,
+}
+"""Precision -> bytes of one element, with its share of the scales that the format itself has."""

@@ -1,0 +1,102 @@
+"""Quantized operations, windows and caches: bytes by hand, what is refused, and what JSON leaves out."""
+
+from __future__ import annotations
+
+import pytest
+
+from joulecast.errors import InputError
+from joulecast.operations.kinds import KINDS
+from joulecast.operations.operation import Operation
+from joulecast.operations.precisions import ELEMENT_BYTES, PRECISIONS, QUANTIZED
+
+M, N, K = 64, 256, 512
+
+
+def linear(precision, **attributes):
+    return Operation("linear", [(M, K)], {"out_features": N, "bias": False, **attributes}, precision=precision)
+
+
+# Inputs and weights in the precision, the output in two bytes; nvfp4 has a byte of scale for 16 elements of half a
+# byte each.
+@pytest.mark.parametrize(
+    ("operation", "read"),
+    [
+        (linear("bf16"), 2 * (M * K + N * K)),
+        (linear("fp8"), M * K + N * K),
+        (linear("int8"), M * K + N * K),
+        (linear("nvfp4"), (M * K + N * K) * 9 // 16),
+        # Four bytes for each 128 elements of a row, and for each 128 x 128 of the weights: 2 x 4 squares.
+        (linear("fp8", block_scaled=True), M * K + N * K + 4 * (M * 4) + 4 * (2 * 4)),
+    ],
+    ids=lambda value: getattr(value, "precision", ""),
+)
+def test_bytes_of_quantized_products(operation, read):
+    assert operation.bytes_read == read
+    assert operation.bytes_written == 2 * M * N
+    assert operation.flops == 2 * M * N * K
+
+
+def attention(queries=1, keys=1024, heads=32, kv_heads=8, **attributes):
+    shapes = [(4, heads, queries, 128), (4, kv_heads, keys, 128), (4, kv_heads, keys, 128)]
+    return Operation("attention", shapes, attributes, precision="bf16")
+
+
+def test_a_step_of_decoding_reads_its_cache_once():
+    q, cache = 4 * 32 * 128, 2 * 4 * 8 * 1024 * 128
+    assert attention().bytes_read == 2 * (q + cache)
+    assert attention(cache_precision="fp8").bytes_read == 2 * q + cache
+    # Of 1024 keys a query sees the last 128.
+    assert attention(window=128).bytes_read == 2 * (q + cache // 8)
+    assert attention().flops == 2 * 4 * 32 * 1024 * (128 + 128)
+    assert attention(window=128).flops == attention().flops // 8
+
+
+def test_a_window_that_moves_over_all_keys_reads_them_all():
+    whole, windowed = attention(1024, causal=True), attention(1024, causal=True, window=128)
+    assert windowed.bytes_read == whole.bytes_read
+    assert windowed.flops == whole.flops // 8
+
+
+@pytest.mark.parametrize("window", [0, -1, 1025, 1.5, True, "all"])
+def test_a_window_that_does_not_fit_the_cache_is_refused(window):
+    with pytest.raises(InputError, match="window"):
+        attention(window=window)
+
+
+def test_heads_that_do_not_divide_are_refused():
+    with pytest.raises(InputError, match="heads"):
+        attention(heads=12, kv_heads=8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes", "attributes"),
+    [("relu", [(4, 4)], {}), ("conv2d", [(1, 8, 8, 8)], {"out_channels": 8, "kernel_size": 3})],
+)
+def test_kinds_without_quantized_kernels_refuse_them(kind, shapes, attributes):
+    with pytest.raises(InputError, match=f"{kind} does not run in fp8") as caught:
+        Operation(kind, shapes, attributes, precision="fp8")
+    assert "bf16" in str(caught.value.allowed)
+
+
+@pytest.mark.parametrize("attributes", [{"implementation": "handmade"}, {"block_scaled": 128}])
+def test_values_outside_the_choices_are_refused(attributes):
+    with pytest.raises(InputError, match="out of its range"):
+        linear("fp8", **attributes)
+
+
+def test_every_precision_has_a_size_and_every_quantized_one_a_kind():
+    assert set(ELEMENT_BYTES) == set(PRECISIONS)
+    assert set(QUANTIZED) == {precision for kind in KINDS.values() for precision in kind.quantized}
+
+
+def test_refinements_are_written_only_where_they_say_something():
+    plain = linear("bf16")
+    assert plain.to_json()["attributes"] == {"bias": False, "out_features": N}
+    # The digest of before there were refinements: stored predictors find their operations by it.
+    assert Operation("linear", [(32, 128)], {"out_features": 64}).digest == "e56b3c69f1a48556"
+    engine = linear("bf16", implementation="vllm")
+    assert engine.to_json()["attributes"]["implementation"] == "vllm"
+    assert engine != plain
+    assert engine.digest != plain.digest
+    for operation in (plain, engine, attention(window=128, cache_precision="fp8")):
+        assert Operation.from_json(operation.to_json()) == operation
