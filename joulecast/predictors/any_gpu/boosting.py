@@ -14,7 +14,6 @@ from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError, MissingDependencyError
 from ..contract import Networks
-from ..families.fit import fit_families, split_families
 from ..measured.device_rows import LEAST_ROWS, DeviceRow, device_rows, launch_times_s, rows_by_gpu
 from ..physics.energy import PRIOR_ENERGY
 from ..physics.least_times import LeastTimes
@@ -102,10 +101,7 @@ def fit_any_gpu(
         rows = [row for dataset in datasets for row in device_rows(dataset)]
     if len(rows) < LEAST_ROWS:
         raise DatasetError("too few device times", given=len(rows), allowed=f"from {LEAST_ROWS}")
-    families = fit_families(rows, recipe)
-    # A GPU of which only such operations were measured says nothing about others.
-    _, others = split_families(rows)
-    ordered, table = _table(others)
+    ordered, table = _table(rows)
     trees = unfitted_trees(recipe, recipe.trees)
     time = BoostedRegressor(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
     few = _thinned(ordered, table, recipe.seed)
@@ -115,9 +111,7 @@ def fit_any_gpu(
     host_s = launch_times_s(datasets)
     chips = frozenset(row.gpu.chip for row in ordered)
     typical = typical_ratios(ordered, table.log_ratio)
-    learned = BoostedResidual(
-        time, unseen_chips, chips, ranges, PRIOR_ENERGY, host_s, typical=typical, families=families
-    )
+    learned = BoostedResidual(time, unseen_chips, chips, ranges, PRIOR_ENERGY, host_s, typical=typical)
     if recipe.perceptron is not None:
         perceptron = _perceptron(table, recipe.perceptron, recipe.seed)
         learned = replace(learned, perceptron=perceptron, share=recipe.perceptron.share)

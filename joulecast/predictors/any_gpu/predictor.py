@@ -23,7 +23,6 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
 from ..contract import Regressor, ResidualModel, host_times, launch_s, require_mode
-from ..families.learned import LearnedFamily
 from ..formats.numbers import number, numbers
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
@@ -33,7 +32,6 @@ from ..physics.baseline import smooth_max
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, seen_as
-from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio, on_fp32_pipes
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.relative import RELATIVE_NAMES, relative_features
@@ -66,7 +64,6 @@ class BoostedResidual:
         perceptron: Says the same as the trees, in its own way, of what runs on fp32 pipes; None: trees alone.
         share: Of the perceptron in the mean of both.
         typical: Kind or family -> the log ratio that is typical of it on fp32 pipes; see `_SHRINKAGE`.
-        families: Operations with physics and trees of their own, which answer in the place of the above.
     """
 
     time: Regressor
@@ -79,7 +76,6 @@ class BoostedResidual:
     perceptron: Regressor | None = None
     share: float = 0.0
     typical: Mapping[str, float] = field(default_factory=dict)
-    families: tuple[LearnedFamily, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Everything but the regressors."""
@@ -92,17 +88,11 @@ class BoostedResidual:
             "half": None if self.half is None else self.half.to_json(),
             "share": self.share,
             "usual": dict(self.typical),
-            "families": {learned.family.name: learned.to_json() for learned in self.families},
         }
 
     @classmethod
     def from_json(
-        cls,
-        value: Mapping[str, Any],
-        time: Regressor,
-        unseen_chips: Regressor,
-        perceptron: Regressor | None = None,
-        families: tuple[LearnedFamily, ...] = (),
+        cls, value: Mapping[str, Any], time: Regressor, unseen_chips: Regressor, perceptron: Regressor | None = None
     ) -> Self:
         """Read what `to_json` wrote.
 
@@ -123,7 +113,6 @@ class BoostedResidual:
             perceptron=perceptron,
             share=share,
             typical=numbers(value.get("usual", {})),
-            families=families,
         )
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
@@ -138,11 +127,7 @@ class BoostedResidual:
             drawn = typical + _SHRINKAGE * (log_ratio - typical)
             log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(typical), drawn, log_ratio)
         ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
-        ratio = ratio if self.half is None else self.half.applied(operations, ratio)
-        for learned in self.families:
-            least = LeastTimes.of(listed, gpu, float(gpu.boost_clock_mhz))
-            ratio = learned.applied(listed, gpu, ratio * least.time_s) / least.time_s
-        return ratio
+        return ratio if self.half is None else self.half.applied(operations, ratio)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""

@@ -10,7 +10,6 @@ from ...predictors.any_gpu.ensemble import Ensemble
 from ...predictors.any_gpu.predictor import BoostedResidual
 from ...predictors.any_gpu.roofline import Roofline
 from ...predictors.contract import ResidualModel
-from ...predictors.families.stored import read_family, write_family
 from ...predictors.physics.relative import RELATIVE_NAMES
 from ...predictors.regressors.perceptron import Perceptron
 from ...predictors.regressors.serving import regressor_files, stored_regressor
@@ -66,8 +65,6 @@ def _write_trees(learned: BoostedResidual) -> tuple[dict[str, Any], dict[str, by
     files = regressor_files("time", learned.time) | regressor_files("elsewhere", learned.unseen_chips)
     if isinstance(learned.perceptron, Perceptron):
         files[PERCEPTRON] = learned.perceptron.to_bytes()
-    for family in learned.families:
-        files |= write_family(family)
     return learned.to_json(), files
 
 
@@ -78,8 +75,7 @@ def _read_trees(facts: Mapping[str, Any], files: Files) -> BoostedResidual:
     perceptron = Perceptron.from_bytes(files[PERCEPTRON]) if PERCEPTRON in files else None
     if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
         raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
-    families = tuple(read_family(name, of_family, files) for name, of_family in facts.get("families", {}).items())
-    return BoostedResidual.from_json(facts, time, unseen_chips, perceptron, families)
+    return BoostedResidual.from_json(facts, time, unseen_chips, perceptron)
 
 
 def _write_nothing(correction: Roofline) -> tuple[dict[str, Any], dict[str, bytes]]:
