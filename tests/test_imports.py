@@ -35,6 +35,7 @@ HEAVY = {
 ROOMS = [
     "arrays",
     "errors",
+    "regular_files",
     "units",
     "notebook",
     "operations",

@@ -76,6 +76,11 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """The entry as plain lists and dictionaries."""
+        return dict(self._json)
+
+    @cached_property
+    def _json(self) -> dict[str, Any]:
+        # Computed once, because a service writes the same networks again and again.
         value = {**self.operation.to_json(), "count": self.count, "module_paths": list(self.module_paths)}
         return {**value, "module_counts": list(self.module_counts)} if self.module_counts else value
 
@@ -92,9 +97,22 @@ class Entry:
         return cls(
             Operation.from_json(bare),
             value.get("count", 1),
-            tuple(value.get("module_paths", ())),
+            tuple(map(_text, value.get("module_paths", ()))),
             tuple(value.get("module_counts", ())),
         )
+
+
+_LONGEST_TEXT = 1000
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+        raise InputError(
+            "a name, a path or a reason in a network is a short text",
+            given=repr(value)[:100],
+            allowed=f"up to {_LONGEST_TEXT} characters",
+        )
+    return value
 
 
 _OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
@@ -310,6 +328,17 @@ class Network:
             value = {"operations": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("operations"), list):
             raise InputError("a network is a list of operations, or an object with a list under 'operations'")
+        try:
+            return cls._read(value, name)
+        except InputError:
+            raise
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise InputError(
+                f"a value of {name} has the wrong type, or is missing", given=f"{type(error).__name__}: {error}"[:200]
+            ) from error
+
+    @classmethod
+    def _read(cls, value: Mapping[str, Any], name: str) -> Self:
         entries = []
         for position, item in enumerate(value["operations"]):
             try:
@@ -323,11 +352,12 @@ class Network:
                 ) from error
         return cls(
             tuple(entries),
-            name=value.get("name", name),
+            name=_text(value.get("name", name)),
             input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
             dropped=tuple(
-                Dropped(d["name"], d["count"], tuple(d["module_paths"]), d["reason"]) for d in value.get("dropped", ())
+                Dropped(_text(d["name"]), int(d["count"]), tuple(map(_text, d["module_paths"])), _text(d["reason"]))
+                for d in value.get("dropped", ())
             ),
         )
 
@@ -345,6 +375,6 @@ class Network:
         path = Path(path)
         try:
             value = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError("this network file cannot be read", given=str(path), hint=str(error)) from error
         return cls.from_json(value, name=path.stem)

@@ -12,7 +12,8 @@ from typing import Any, Literal, get_args
 
 from ..errors import InputError, unknown_name
 from .attributes import REQUIRED
-from .kinds import KINDS, Kind, Traffic
+from .kind import Kind, Traffic
+from .kinds import KINDS
 from .precisions import PRECISIONS, Precision, RequestedPrecision
 from .rules import Shape, Shapes, size
 from .storage import Storage
