@@ -135,6 +135,18 @@ def regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
     return {regressor_file(name): trees_of(regressor).to_bytes()}
 
 
+def trees_file(name: str, regressor: Regressor) -> dict[str, bytes]:
+    """The file of boosted trees that were just fitted, without their native form.
+
+    Raises:
+        MissingDependencyError: The converter is not installed.
+        ZooError: They were not fitted, but read from an entry.
+    """
+    if not isinstance(regressor, BoostedRegressor):
+        raise ZooError("only a predictor that was just trained can be stored", given=type(regressor).__name__)
+    return {regressor_file(name): trees_of(regressor).to_bytes()}
+
+
 def own_regressor(files: Mapping[str, bytes], name: str, share: object, falloff: object = FALLOFF) -> Regressor:
     """What `regressor_files` wrote for one GPU.
 

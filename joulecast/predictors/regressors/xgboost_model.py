@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import MissingDependencyError
+from ..recipes.kernels import KernelTrees
 from ..recipes.recipe import BoostingRecipe
 from ..recipes.xgboost import XGBoostRecipe
 
@@ -32,7 +33,7 @@ class BoostedRegressor:
         return np.asarray(self.model.predict(inputs), dtype=np.float64)
 
 
-def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe, trees: int, **more: Any) -> Any:
+def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: int, **more: Any) -> Any:
     """An XGBRegressor that gives the same trees every time.
 
     Args:
