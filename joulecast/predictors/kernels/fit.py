@@ -88,16 +88,12 @@ def fit_variant(family: Family, tables: Sequence[Measured], recipe: KernelRecipe
     for table in thinned:
         generations[table.gpu.compute_capability].append(table)
     constants = {name: fit_constants(family, some, recipe.seed) for name, some in sorted(generations.items())}
-    examples = {
-        name: [_examples(family, table, constants[name]) for table in generations[name]] for name in constants
-    }
+    examples = {name: [_examples(family, table, constants[name]) for table in generations[name]] for name in constants}
     together = [each for some in examples.values() for each in some]
     return Variant(
         gpus=frozenset(table.gpu.name for table in tables),
         constants={**constants, ALL: fit_constants(family, thinned, recipe.seed)},
-        generations={
-            name: _trees(some, recipe.generation, recipe.quantile) for name, some in examples.items()
-        },
+        generations={name: _trees(some, recipe.generation, recipe.quantile) for name, some in examples.items()},
         elsewhere=_trees(together, recipe.elsewhere, recipe.quantile),
         errors={},
     )

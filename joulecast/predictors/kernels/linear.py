@@ -28,7 +28,6 @@ def _variant(operation: Operation) -> str | None:
     return f"{name} in blocks" if name and operation.attributes.get("block_scaled") else name
 
 
-
 def _sizes(operations: OperationList) -> FloatArray:
     """Rows, columns and reduction of each, shape (3, operations)."""
     found = [

@@ -179,7 +179,9 @@ class _StoredVariants(Mapping[Names, Variant]):
         if names not in self._read:
             with refusing_damage(self._folder):
                 variant = self._variant(names)
-                shown = [row for row in self._manifest["golden"]["variants"] if (row["family"], row["variant"]) == names]
+                shown = [
+                    row for row in self._manifest["golden"]["variants"] if (row["family"], row["variant"]) == names
+                ]
                 pairs = [
                     (_device_s(names[0], variant, row["gpu"], golden_operations(row["operations"])), row["device_s"])
                     for row in shown
