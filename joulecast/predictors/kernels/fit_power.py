@@ -1,0 +1,121 @@
+"""Fitting the power of kernels to readings of boards, at their caps and below."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.operation_list import OperationList
+from ..measured.device_rows import DeviceRow
+from ..recipes.kernels import KernelRecipe, KernelTrees
+from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from .families import FAMILIES
+from .learned import ALL, Kernels, variant_parts
+from .power import PowerDemand, as_pytorch, demand_at_cap_w, power_inputs
+
+LEAST_POWERS = 300
+"""Readings of a variant below which its power is not learned."""
+
+# Boards at their caps read 0.95 (GB200) to 0.99 (H200) of them.
+_AT_CAP = 0.945
+_SLOWEST = 1.4  # Times that are longer under the cap by more than this are those of other kernels.
+_TREES = KernelTrees(trees=150, depth=6, min_child_weight=5.0)
+_ELSEWHERE = KernelTrees(trees=100, depth=3, min_child_weight=20.0)
+
+Names = tuple[str, str]
+
+
+class _Readings(NamedTuple):
+    """Readings of a variant on one GPU: what trees see, and log ratios of demand to the cap."""
+
+    gpu: GPU
+    inputs: NDArray[np.float32]
+    log_demand: FloatArray
+
+
+def fit_power(kernels: Kernels, rows: Sequence[DeviceRow], recipe: KernelRecipe) -> dict[Names, PowerDemand]:
+    """Fit the power of every variant with enough readings.
+
+    Args:
+        kernels: Device times in bursts.
+        rows: Device times with the power that the board drew meanwhile; those without one are left out.
+        recipe: How many of the rows are used, and the seed.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    found: dict[Names, list[_Readings]] = defaultdict(list)
+    by_gpu: dict[GPU, list[DeviceRow]] = defaultdict(list)
+    for row in rows:
+        if row.power_w is not None:
+            by_gpu[row.gpu].append(row)
+    for gpu, mine in sorted(by_gpu.items(), key=lambda item: item[0].name):
+        for part in variant_parts(OperationList(row.operation for row in mine)):
+            names = part[:2]
+            if names in kernels.variants:
+                found[names].append(_readings(kernels, names, gpu, [mine[place] for place in part.places.tolist()]))
+    return {
+        names: _demand(tables, recipe)
+        for names, tables in found.items()
+        if sum(len(table.log_demand) for table in tables) >= LEAST_POWERS
+    }
+
+
+def _readings(kernels: Kernels, names: Names, gpu: GPU, rows: Sequence[DeviceRow]) -> _Readings:
+    operations = OperationList(as_pytorch(row.operation) for row in rows)
+    family, variant = FAMILIES[names[0]], kernels.variants[names]
+    constants = variant.constants.get(gpu.compute_capability, variant.constants[ALL])
+    physics_s = family.physics_s(operations, gpu, constants)
+    burst_s = variant.device_s(family, operations, gpu)
+    inputs = power_inputs(family, operations, gpu, physics_s, burst_s)
+    measured_s = np.array([row.device_s for row in rows])
+    power_w = np.array([row.power_w for row in rows], dtype=float)
+    return _Readings(gpu, inputs, np.log(demand_w(gpu, power_w, measured_s / burst_s) / gpu.power_limit_w))
+
+
+def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArray:
+    """What boards would have drawn without a cap.
+
+    Args:
+        gpu: Where.
+        power_w: Readings.
+        over_burst: Times that the readings were taken over, over those in a burst. An engine's kernel may be quicker or
+            slower than PyTorch's for other reasons than the cap: what the readings below the cap show of that is taken
+            off.
+    """
+    capped = power_w > _AT_CAP * gpu.power_limit_w
+    other = float(np.median(over_burst[~capped])) if (~capped).any() else 1.0
+    slower = np.clip(over_burst / other, 1.0, _SLOWEST)
+    found: FloatArray = np.where(capped, demand_at_cap_w(gpu, slower), power_w)
+    return found
+
+
+def _demand(tables: Sequence[_Readings], recipe: KernelRecipe) -> PowerDemand:
+    generations: dict[str, list[_Readings]] = defaultdict(list)
+    for table in tables:
+        generations[table.gpu.compute_capability].append(_thinned(table, recipe))
+    everything = [table for some in generations.values() for table in some]
+    return PowerDemand(
+        gpus=frozenset(table.gpu.name for table in tables),
+        generations={name: _fitted(some, _TREES) for name, some in sorted(generations.items())},
+        elsewhere=_fitted(everything, _ELSEWHERE),
+    )
+
+
+def _thinned(table: _Readings, recipe: KernelRecipe) -> _Readings:
+    chosen = np.random.default_rng(recipe.seed).permutation(len(table.log_demand))[: recipe.most_rows]
+    return table._replace(inputs=table.inputs[chosen], log_demand=table.log_demand[chosen])
+
+
+def _fitted(tables: Sequence[_Readings], settings: KernelTrees) -> BoostedRegressor:
+    inputs = np.concatenate([table.inputs for table in tables])
+    targets = np.concatenate([table.log_demand for table in tables])
+    # The median: half of some readings are of memory that held zeros.
+    trees = unfitted_trees(settings, settings.trees, objective="reg:absoluteerror")
+    return BoostedRegressor(trees.fit(inputs, targets))
