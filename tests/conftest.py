@@ -59,6 +59,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
+def aiconfigurator2026() -> Path:
+    return _shared("aiconfigurator2026")
+
+
+@pytest.fixture(scope="session")
 def energaizer2026() -> Path:
     return _shared("energaizer2026")
 

@@ -68,6 +68,7 @@ PREDICTOR_ROOMS = [
     CORE,
     "networks",
     "regressors",
+    "kernels",
     "any_gpu",
     "transformer",
     "fitting",

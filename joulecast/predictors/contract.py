@@ -82,6 +82,10 @@ class PredictsOperations(Protocol):
         """
         ...
 
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """What to keep in mind about these operations here, one sentence each."""
+        ...
+
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these it leaves to another predictor, as kinds with their precision; none where it asks no other."""
         ...

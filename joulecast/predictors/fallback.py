@@ -115,6 +115,11 @@ class FallbackPredictor:
     def residual_model(self) -> None:
         """See `PredictsOperations.residual_model`; most of it is the GPU's own."""
 
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.remarks`: those of the fallback about what it predicts."""
+        some = [each for each in operations if not self.own.covers(each)]
+        return self.find_fallback().remarks(some) if some else ()
+
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these operations the fallback predicts, as kinds with their precision."""
         # (kind and precision decide; thousands of operations are of a few dozen)

@@ -215,6 +215,10 @@ class OperationPredictor:
         """See `PredictsOperations.predict_for_network`."""
         return self.predict(operations, None, power_limit_w)
 
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.remarks`; there is nothing."""
+        return ()
+
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.by_fallback`; there is no other."""
         return ()

@@ -27,10 +27,12 @@ from ..formats.numbers import number, numbers
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
 from ..intervals.power_range import power_range_w
+from ..kernels.learned import Kernels
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, seen_as
+from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio, on_fp32_pipes
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
@@ -202,17 +204,21 @@ class AnyGpuPredictor:
         mode: inference or training.
         learned: Shared by all GPUs.
         calibration: Errors on chips that were left out; None where they are not known.
+        kernels: Device times of kernels that were measured by themselves, in half precision and below; for what they
+            cover, they take the place of the residual model. None: there are none.
     """
 
     gpu: GPU
     mode: str
     learned: ResidualModel
     calibration: Calibration | None = None
+    kernels: Kernels | None = None
 
     @property
     def coverage(self) -> tuple[str, ...]:
         """What is covered: every kind, in the precisions of the GPU that were learned."""
-        return tuple(f"all kinds in {precision}" for precision in self.gpu.unquantized)
+        kinds = tuple(f"all kinds in {precision}" for precision in self.gpu.unquantized)
+        return kinds if self.kernels is None else (*kinds, *self.kernels.coverage(self.gpu))
 
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
@@ -236,9 +242,11 @@ class AnyGpuPredictor:
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)
         require_mode(operations, self.mode)
-        # Quantized products have not been learned: another precision would have to stand in for them.
+        # Quantized products are covered where they were measured: another precision must not stand in for them.
         has = {"tf32", *self.gpu.unquantized}
         covered = np.array([operation.precision in has for operation in operations], dtype=bool)
+        if self.kernels is not None:
+            covered |= ~np.isnan(self.kernels.device_s(operations, self.gpu))
         values = np.full((6, len(operations)), np.nan)
         work = None
         if covered.any():
@@ -259,7 +267,7 @@ class AnyGpuPredictor:
             static_power_w=static_power_w(self.gpu, clock),
             held_clock_mhz=held_mhz,
             work=work,
-            spread=None if self.calibration is None else OperationSpread(self.calibration, frozenset(), None),
+            spread=self._spread(operations),
             power_range_w=power_range_w(self.gpu, cap_w),
         )
 
@@ -284,7 +292,21 @@ class AnyGpuPredictor:
         ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
         clock = float(self.gpu.boost_clock_mhz)
+        if self.kernels is not None:
+            device_s = self.kernels.device_s(operations, self.gpu)
+            least_s = LeastTimes.of(operations, self.gpu, clock).time_s
+            ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
         return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
+
+    def _spread(self, operations: OperationList) -> OperationSpread | None:
+        """Errors on chips that were left out; of kernels, errors of what their times rest on."""
+        if self.calibration is None:
+            return None
+        fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
+        for calibration, places in () if self.kernels is None else self.kernels.calibrations(operations, self.gpu):
+            others = places if fallback is None else places | fallback[1]
+            fallback = OperationSpread(calibration, frozenset(), None, fallback), others
+        return OperationSpread(self.calibration, frozenset(), None, fallback)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         held_mhz = work.held_mhz(clock, cap_w)
@@ -309,6 +331,10 @@ class AnyGpuPredictor:
             return predictions
         operations = [*compress(predictions.operations, known)]
         return predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
+
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.remarks`: what the device times of kernels rest on."""
+        return () if self.kernels is None else self.kernels.remarks(OperationList.of(operations), self.gpu)
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.by_fallback`; there is no other."""

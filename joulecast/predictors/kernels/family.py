@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -38,19 +38,23 @@ class Family:
         name: Such as "linear".
         constants: Those of `physics_s`.
         feature_names: One per column of `features`.
-        variant: Which kernels compute an operation, such as "half" or "fp8"; each variant is learned by itself. None
-            where the family says nothing about the operation.
+        variant_precisions: The variants of its kernels, such as "half" or "fp8", each learned by itself -> a precision
+            that a GPU must have for them.
+        variant: Which variant computes an operation; None where the family says nothing about the operation.
         physics_s: Seconds on a GPU at its default clock, from operations of one variant and an array with the value of
             each constant; shape (operations,).
         features: What trees see of operations of one variant on a GPU, from these and the seconds of `physics_s`;
             shape (operations, len(feature_names)). Sizes are relative to the GPU, so that they say the same elsewhere.
         unseen: What is left out together when errors are found, such as the sizes of a layer's weights.
+        learns_from: Whether measurements of an operation are to be learned from.
     """
 
     name: str
     constants: tuple[Constant, ...]
     feature_names: tuple[str, ...]
+    variant_precisions: Mapping[str, str]
     variant: Callable[[Operation], str | None]
     physics_s: Callable[[OperationList, GPU, FloatArray], FloatArray]
     features: Callable[[OperationList, GPU, FloatArray], NDArray[np.float32]]
     unseen: Callable[[Operation], Hashable]
+    learns_from: Callable[[Operation], bool] = lambda operation: True

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...datasets import Dataset
 from ...errors import MissingDependencyError
-from ...hardware import GPU
+from ...hardware import GPU, find_gpu
+from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..measured.device_rows import DeviceRow
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .families import FAMILIES
@@ -49,16 +51,26 @@ class Measured(NamedTuple):
         )
 
 
-def by_variant(rows: Sequence[DeviceRow]) -> dict[Names, list[Measured]]:
-    """Measurements by family and variant, GPU by GPU; those of no family are left out."""
-    gpus: dict[GPU, list[DeviceRow]] = defaultdict(list)
-    for row in rows:
-        gpus[row.gpu].append(row)
+def by_variant(datasets: Iterable[Dataset]) -> dict[Names, list[Measured]]:
+    """What datasets say of device times, by family and variant, GPU by GPU.
+
+    Left out are operations of no family, those that their family does not learn from, and sustained runs: these are
+    slower by what the power cap takes off the clock, and what a cap does to a clock is physics (physics/clock.py).
+    """
+    gpus: dict[GPU, dict[Operation, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for dataset in datasets:
+        times = gpus[find_gpu(dataset.card.gpu)]
+        for m in dataset.measurements:
+            if m.usable and m.device_time_s is not None and not m.sustained:
+                times[m.operation].append(m.device_time_s)
     found: dict[Names, list[Measured]] = defaultdict(list)
-    for gpu, mine in sorted(gpus.items(), key=lambda item: item[0].name):
-        times = np.array([row.device_s for row in mine])
-        for part in variant_parts(OperationList(row.operation for row in mine)):
-            found[part[:2]].append(Measured(gpu, part.operations, times[part.places]))
+    for gpu, times in sorted(gpus.items(), key=lambda item: item[0].name):
+        operations, seconds = OperationList(times), np.array([median(each) for each in times.values()])
+        for part in variant_parts(operations):
+            learned = [FAMILIES[part.family].learns_from(operation) for operation in part.operations]
+            table = Measured(gpu, part.operations, seconds[part.places]).some(np.flatnonzero(learned))
+            if len(table.device_s):
+                found[part[:2]].append(table)
     return dict(found)
 
 
@@ -123,7 +135,8 @@ def fit_constants(family: Family, tables: Sequence[Measured], seed: int) -> Floa
     best = least_squares(
         errors, start, bounds=(low, high), loss="soft_l1", f_scale=_USUAL_ERROR, diff_step=1e-3, max_nfev=_EVALUATIONS
     )
-    return np.exp(best.x)
+    found: FloatArray = np.exp(best.x)
+    return found
 
 
 def _thinned(table: Measured, most: int, seed: int) -> Measured:

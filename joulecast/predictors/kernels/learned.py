@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, find_gpu
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
 from ..contract import Regressor
+from ..intervals.calibration import Calibration
 from ..physics.cached import ON_EACH_GPU, cached
 from .families import FAMILIES
 from .family import Family
 
 Basis = Literal["measured", "same generation", "other generations"]
-"""What a prediction rests on: measurements of this GPU in this variant, of GPUs of its compute capability, of others."""
+"""What a prediction rests on: measurements of this GPU in this variant, of GPUs of its generation, or of others."""
 
 BASES: tuple[Basis, ...] = get_args(Basis)
 
@@ -28,7 +30,7 @@ ALL = ""
 """Stands for all generations together."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Variant:
     """What was learned of a variant of a family.
 
@@ -51,6 +53,33 @@ class Variant:
         if gpu.name in self.gpus:
             return "measured"
         return "same generation" if gpu.compute_capability in self.generations else "other generations"
+
+    def remark(self, gpu: GPU) -> str:
+        """What predictions for a GPU rest on, in words."""
+        match self.basis(gpu):
+            case "measured":
+                return f"measured on {gpu.name}"
+            case "same generation":
+                generation = gpu.compute_capability
+                same = [name for name in sorted(self.gpus) if find_gpu(name).compute_capability == generation]
+                return f"not measured on {gpu.name}, predicted from {', '.join(same)}, which are of its generation"
+            case _:
+                return f"not measured on {gpu.name} nor its generation, predicted from {', '.join(sorted(self.gpus))}"
+
+    def calibration(self, gpu: GPU) -> Calibration | None:
+        """Errors of predictions for a GPU; where those of its basis are not known, of a basis that says less."""
+        for basis in BASES[BASES.index(self.basis(gpu)) :]:
+            if basis in self._calibrations:
+                return self._calibrations[basis]
+        return None
+
+    @cached_property
+    def _calibrations(self) -> Mapping[str, Calibration]:
+        return {
+            basis: Calibration.of_device_errors({"": errors.tolist()})
+            for basis, errors in self.errors.items()
+            if len(errors)
+        }
 
     def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, of operations of this variant; shape (operations,)."""
@@ -119,13 +148,30 @@ class Kernels:
         """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
         return _device_s(operations, self, gpu)
 
-    def bases(self, operations: OperationList, gpu: GPU) -> Sequence[Basis | None]:
-        """What each device time rests on; None where nothing is known."""
-        found: list[Basis | None] = [None] * len(operations)
+    def calibrations(self, operations: OperationList, gpu: GPU) -> list[tuple[Calibration, NDArray[np.bool_]]]:
+        """Errors of what device times rest on, each with a mask of the operations that they are of."""
+        found = []
         for part, variant in self.parts(operations, gpu):
-            for place in part.places.tolist():
-                found[place] = variant.basis(gpu)
+            calibration = variant.calibration(gpu)
+            if calibration is not None:
+                mask = np.zeros(len(operations), dtype=bool)
+                mask[part.places] = True
+                found.append((calibration, mask))
         return found
+
+    def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
+        """What device times rest on, in words, one remark for each variant."""
+        return tuple(
+            f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in self.parts(operations, gpu)
+        )
+
+    def coverage(self, gpu: GPU) -> tuple[str, ...]:
+        """The variants that this knows on a GPU, in words."""
+        return tuple(
+            f"{family} in {variant}"
+            for family, variant in self.variants
+            if FAMILIES[family].variant_precisions[variant] in gpu.peak_flops
+        )
 
 
 @cached(ON_EACH_GPU)

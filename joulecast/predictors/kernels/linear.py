@@ -11,13 +11,12 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.precisions import ELEMENT_BYTES
 from .family import Family
 from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
 
 # fp16 and bf16 are as wide, and tensor cores multiply both at one rate, so that one stands for the other.
 _VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
-# Sixteen numbers of nvfp4 share a scale of one byte.
-_INPUT_BYTES: Mapping[str, float] = {"fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "nvfp4": 0.5 + 1 / 16}
 _ENGINES: tuple[str, ...] = ("sglang", "tensorrt_llm", "vllm")
 
 
@@ -26,6 +25,11 @@ def _variant(operation: Operation) -> str | None:
         return None
     name = _VARIANTS.get(operation.precision)
     return f"{name} in blocks" if name and operation.attributes.get("block_scaled") else name
+
+
+def _is_trusted(operation: Operation) -> bool:
+    """VLLM leaves bf16 weights uninitialized. If they are zero, a GPU draws less power and holds a higher clock."""
+    return _VARIANTS[operation.precision] != "half" or operation.attributes.get("implementation") != "vllm"
 
 
 def _sizes(operations: OperationList) -> FloatArray:
@@ -42,7 +46,7 @@ def _weights_of(operation: Operation) -> tuple[int, int]:
 
 def _products(operations: OperationList) -> Products:
     rows, columns, reduction = operations.derived(_sizes)
-    return Products(rows, columns, reduction, _INPUT_BYTES[operations[0].precision])
+    return Products(rows, columns, reduction, ELEMENT_BYTES[operations[0].precision])
 
 
 def _physics_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
@@ -61,9 +65,11 @@ LINEAR = Family(
     name="linear",
     constants=CONSTANTS,
     feature_names=(*FEATURE_NAMES, *(f"by_{engine}" for engine in _ENGINES)),
+    variant_precisions={"half": "bf16", "fp8": "fp8", "fp8 in blocks": "fp8", "nvfp4": "nvfp4"},
     variant=_variant,
     physics_s=_physics_s,
     features=_features,
     unseen=_weights_of,
+    learns_from=_is_trusted,
 )
 """Of bf16, what PyTorch calls was measured; of fp8 and nvfp4, the kernels of engines for language models."""

@@ -120,6 +120,7 @@ def notes_of(
         more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
         shown = ", ".join(kinds[:_SHOWN_KINDS]) + more
         yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
+    yield from knowledge.operations.remarks(network.operations)
     if not knowledge.host.learned:
         yield "no network was measured on this GPU: host cost taken from the A30"
     if spread is None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any
 
-from ...errors import InputError
+from ...errors import InputError, unknown_name
 from .bounds import require_float, require_integer
 
 
@@ -76,3 +78,29 @@ class KernelRecipe:
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)
+
+
+def load_kernel_recipe(path: str | Path) -> KernelRecipe:
+    """Read a recipe.
+
+    Raises:
+        InputError: The file cannot be read, or a value is out of range.
+        UnknownNameError: A key does not exist.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError("this recipe cannot be read", given=str(path), hint=str(error)) from error
+    for table in ("generation", "elsewhere"):
+        if isinstance(values.get(table), dict):
+            _require_known(values[table], KernelTrees, table)
+            values[table] = KernelTrees(**values[table])
+    _require_known(values, KernelRecipe, "recipe of kernels")
+    return KernelRecipe(**values)
+
+
+def _require_known(values: dict[str, Any], settings: type, what: str) -> None:
+    known = [field.name for field in fields(settings)]
+    for key in values:
+        if key not in known:
+            raise unknown_name(f"key of a {what}", key, known)

@@ -14,6 +14,7 @@ from ...predictors.any_gpu.predictor import AnyGpuPredictor
 from ...predictors.contract import ResidualModel
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
+from ...predictors.kernels.learned import Kernels
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.network_predictor import NetworkPredictor
 from ..rendering import markdown
@@ -77,12 +78,13 @@ class AnyGpuEntry:
     hosts: Mapping[str, HostModel]
     network_errors: Mapping[str, NetworkCalibration]
     calibration: Calibration | None
+    kernels: Kernels | None = None
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
         return NetworkPredictor(
             name=self.name,
-            operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration),
+            operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration, self.kernels),
             host=self.hosts[mode],
             network_errors=self.network_errors.get(mode),
             any_gpu=True,

@@ -98,7 +98,8 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
         card: Its card.
         golden: Operations of the golden prediction.
     """
-    files, facts = {}, []
+    files: dict[str, bytes] = {}
+    facts = []
     for (family, variant), learned in sorted(kernels.variants.items()):
         regressors = {**learned.generations, _ELSEWHERE: learned.elsewhere}
         for name, regressor in regressors.items():
