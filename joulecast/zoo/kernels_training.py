@@ -12,7 +12,9 @@ from ..datasets import Dataset, fingerprint
 from ..errors import DatasetError
 from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, kept_errors, tables, validate_kernels
 from ..predictors.kernels.fit import LEAST_ROWS, Measured, Names, by_variant, fit_kernels
+from ..predictors.kernels.fit_power import fit_power
 from ..predictors.kernels.learned import Kernels
+from ..predictors.measured.device_rows import power_rows
 from ..predictors.recipes.kernels import KernelRecipe
 from .catalogue import KERNELS_ENTRY
 from .entries.golden import GOLDEN_OPERATIONS, golden_sample
@@ -74,7 +76,9 @@ def train_kernels(datasets: Sequence[tuple[Path, Dataset]], recipe: KernelRecipe
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         provenance={"git_commit": git_commit()},
     )
-    return TrainedKernels(Kernels(variants), validation, card, _golden(learned))
+    kernels = Kernels(variants)
+    powers = fit_power(kernels, power_rows([dataset for _, dataset in datasets]), recipe)
+    return TrainedKernels(replace(kernels, powers=powers), validation, card, _golden(learned))
 
 
 def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:

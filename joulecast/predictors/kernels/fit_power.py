@@ -16,8 +16,8 @@ from ..measured.device_rows import DeviceRow
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .families import FAMILIES
-from .learned import ALL, Kernels, variant_parts
-from .power import PowerDemand, as_pytorch, demand_at_cap_w, power_inputs
+from .learned import Kernels, variant_parts, variant_power_inputs
+from .power import PowerDemand, as_pytorch, demand_at_cap_w
 
 LEAST_POWERS = 300
 """Readings of a variant below which its power is not learned."""
@@ -69,11 +69,9 @@ def fit_power(kernels: Kernels, rows: Sequence[DeviceRow], recipe: KernelRecipe)
 
 def _readings(kernels: Kernels, names: Names, gpu: GPU, rows: Sequence[DeviceRow]) -> _Readings:
     operations = OperationList(as_pytorch(row.operation) for row in rows)
-    family, variant = FAMILIES[names[0]], kernels.variants[names]
-    constants = variant.constants.get(gpu.compute_capability, variant.constants[ALL])
-    physics_s = family.physics_s(operations, gpu, constants)
-    burst_s = variant.device_s(family, operations, gpu)
-    inputs = power_inputs(family, operations, gpu, physics_s, burst_s)
+    variant = kernels.variants[names]
+    burst_s = variant.device_s(FAMILIES[names[0]], operations, gpu)
+    inputs = variant_power_inputs(names[0], variant, operations, gpu)
     measured_s = np.array([row.device_s for row in rows])
     power_w = np.array([row.power_w for row in rows], dtype=float)
     return _Readings(gpu, inputs, np.log(demand_w(gpu, power_w, measured_s / burst_s) / gpu.power_limit_w))

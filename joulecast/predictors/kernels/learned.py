@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
@@ -19,6 +19,7 @@ from ..intervals.calibration import Calibration
 from ..physics.cached import ON_EACH_GPU, cached
 from .families import FAMILIES
 from .family import Family
+from .power import PowerDemand, as_pytorch, power_inputs
 
 Basis = Literal["measured", "same generation", "other generations"]
 """What a prediction rests on: measurements of this GPU in this variant, of GPUs of its generation, or of others."""
@@ -81,14 +82,18 @@ class Variant:
             if len(errors)
         }
 
+    def physics_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
+        """What physics says of operations of this variant, with the constants of the GPU's generation."""
+        return family.physics_s(operations, gpu, self.constants.get(gpu.compute_capability, self.constants[ALL]))
+
     def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, of operations of this variant; shape (operations,)."""
-        generation = gpu.compute_capability
-        physics_s = family.physics_s(operations, gpu, self.constants.get(generation, self.constants[ALL]))
+        generation, physics_s = gpu.compute_capability, self.physics_s(family, operations, gpu)
         rows = family.features(operations, gpu, physics_s)
         regressor = self.generations.get(generation, self.elsewhere)
         (log_ratio,) = in_batches(lambda some: (np.asarray(regressor(some)),), rows, [rows[:, 0]])
-        found: FloatArray = np.maximum(physics_s * np.exp(log_ratio), _LEAST_S)
+        trusted = 1.0 if generation in self.generations else family.shrinkage
+        found: FloatArray = np.maximum(physics_s * np.exp(trusted * log_ratio), _LEAST_S)
         return found
 
 
@@ -132,9 +137,11 @@ class Kernels:
 
     Args:
         variants: Family and variant -> what was learned of it.
+        powers: Family and variant -> what was learned of its power; those whose power was not measured are missing.
     """
 
     variants: Mapping[tuple[str, str], Variant]
+    powers: Mapping[tuple[str, str], PowerDemand] = field(default_factory=dict)
 
     def parts(self, operations: OperationList, gpu: GPU) -> list[tuple[Part, Variant]]:
         """The operations that this knows on a GPU, with what it knows of them."""
@@ -147,6 +154,13 @@ class Kernels:
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
         return _device_s(operations, self, gpu)
+
+    def demand_w(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Board power without a cap at the default clock, shape (operations,); NaN where nothing is known.
+
+        To be read only. Where a kernel waits for its launch, the board draws less.
+        """
+        return _demand_w(operations, self, gpu)
 
     def calibrations(self, operations: OperationList, gpu: GPU) -> list[tuple[Calibration, NDArray[np.bool_]]]:
         """Errors of what device times rest on, each with a mask of the operations that they are of."""
@@ -181,3 +195,22 @@ def _device_s(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArr
         found[part.places] = variant.device_s(FAMILIES[part.family], part.operations, gpu)
     found.flags.writeable = False
     return found
+
+
+@cached(ON_EACH_GPU)
+def _demand_w(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArray:
+    found = np.full(len(operations), np.nan)
+    for part, variant in kernels.parts(operations, gpu):
+        power = kernels.powers.get(part[:2])
+        if power is not None and power.covers(gpu):
+            inputs = variant_power_inputs(part.family, variant, part.operations, gpu)
+            found[part.places] = power.demand_w(inputs, gpu)
+    found.flags.writeable = False
+    return found
+
+
+def variant_power_inputs(name: str, variant: Variant, operations: OperationList, gpu: GPU) -> NDArray[np.float32]:
+    """What trees of power see of operations of a variant: of PyTorch's kernels, in a burst."""
+    family, plain = FAMILIES[name], OperationList(map(as_pytorch, operations))
+    burst_s = variant.device_s(family, plain, gpu)
+    return power_inputs(family, plain, gpu, variant.physics_s(family, plain, gpu), burst_s)

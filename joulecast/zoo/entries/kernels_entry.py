@@ -20,6 +20,7 @@ from ...predictors.formats.numbers import errors_to_text, sorted_errors
 from ...predictors.kernels.families import FAMILIES
 from ...predictors.kernels.family import Family
 from ...predictors.kernels.learned import ALL, BASES, Kernels, Variant
+from ...predictors.kernels.power import POWER_NAMES, PowerDemand
 from ...predictors.regressors.serving import StoredTrees, stored_regressor, trees_file
 from ..rendering import markdown
 from .card_values import name_of
@@ -104,6 +105,10 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
         regressors = {**learned.generations, _ELSEWHERE: learned.elsewhere}
         for name, regressor in regressors.items():
             files |= trees_file(_file(family, variant, name), regressor)
+        power = kernels.powers.get((family, variant))
+        if power is not None:
+            for name, regressor in {**power.generations, _ELSEWHERE: power.elsewhere}.items():
+                files |= trees_file(_power_file(family, variant, name), regressor)
         facts.append(
             {
                 "family": family,
@@ -113,6 +118,13 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
                 "constants": {name: values.tolist() for name, values in learned.constants.items()},
                 "generations": sorted(learned.generations),
                 "errors": errors_to_text(learned.errors),
+                "power": None
+                if power is None
+                else {
+                    "inputs": [*FAMILIES[family].feature_names, *POWER_NAMES],
+                    "gpus": sorted(power.gpus),
+                    "generations": sorted(power.generations),
+                },
             }
         )
     everything = {
@@ -148,7 +160,8 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         if not 0 < len(facts) <= _MOST_VARIANTS:
             raise ZooError("a zoo entry has a number of variants that cannot be", given=len(facts))
         by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
-        return KernelsEntry(name, Kernels(_StoredVariants(folder, manifest, files, by_name)))
+        powers = {names: _power(names, fact["power"], files) for names, fact in by_name.items() if fact.get("power")}
+        return KernelsEntry(name, Kernels(_StoredVariants(folder, manifest, files, by_name), powers))
 
 
 def checked_kernels(folder: Path) -> KernelsEntry:
@@ -217,8 +230,10 @@ class _StoredVariants(Mapping[Names, Variant]):
         return Variant(
             gpus=frozenset(str(name) for name in fact["gpus"]),
             constants=constants,
-            generations={name: _LazyTrees(self._files, _file(*names, name), family) for name in generations},
-            elsewhere=_LazyTrees(self._files, _file(*names, _ELSEWHERE), family),
+            generations={
+                name: _LazyTrees(self._files, _file(*names, name), len(family.feature_names)) for name in generations
+            },
+            elsewhere=_LazyTrees(self._files, _file(*names, _ELSEWHERE), len(family.feature_names)),
             errors=errors,
         )
 
@@ -229,11 +244,11 @@ class _LazyTrees:
 
     files: EntryFiles
     name: str
-    family: Family
+    columns: int
 
     @cached_property
     def _trees(self) -> StoredTrees:
-        return stored_regressor(self.files, self.name, len(self.family.feature_names))
+        return stored_regressor(self.files, self.name, self.columns)
 
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """One value per row of inputs.
@@ -242,6 +257,22 @@ class _LazyTrees:
             ZooError: They are missing or damaged.
         """
         return self._trees(inputs)
+
+
+def _power(names: Names, fact: Mapping[str, Any], files: EntryFiles) -> PowerDemand:
+    inputs = [*_family(names[0]).feature_names, *POWER_NAMES]
+    if fact["inputs"] != inputs:
+        raise ZooError("this zoo entry was trained on other features", hint="train it again")
+    generations = [str(name) for name in fact["generations"]]
+    return PowerDemand(
+        gpus=frozenset(str(name) for name in fact["gpus"]),
+        generations={name: _LazyTrees(files, _power_file(*names, name), len(inputs)) for name in generations},
+        elsewhere=_LazyTrees(files, _power_file(*names, _ELSEWHERE), len(inputs)),
+    )
+
+
+def _power_file(family: str, variant: str, name: str) -> str:
+    return f"power-{_file(family, variant, name)}"
 
 
 def _family(name: str) -> Family:

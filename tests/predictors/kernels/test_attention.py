@@ -107,7 +107,7 @@ def test_decoding_reads_its_cache_at_the_bandwidth_of_the_memory():
     [
         (attention(64, 64), "attention", "half"),
         (attention(64, 64, precision="fp16"), "attention", "half"),
-        (attention(64, 64, cache_precision="fp8"), "attention", "half, cache in fp8"),
+        (attention(64, 64, cache_precision="fp8"), "attention", "half with fp8 cache"),
         (attention(64, 64, precision="fp8"), "attention", "fp8"),
         (attention(1, 64), "decoding", "half"),
         (attention(1, 1), "attention", "half"),
