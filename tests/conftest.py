@@ -28,7 +28,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.roofline import tiled_roofline
-from joulecast.predictors.recipes.recipe import ForestRecipe
+from joulecast.predictors.recipes.forest import ForestRecipe
 from joulecast.zoo.training import Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import InputError
-from ..notebook import document, notes, table
+from ..rendering.notebook import document, notes, table
 from ..units import si
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import Operation, operation_text, real_precision

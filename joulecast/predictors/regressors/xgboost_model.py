@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import MissingDependencyError
+from ..recipes.boosting import BoostingRecipe
 from ..recipes.kernels import KernelTrees
-from ..recipes.recipe import BoostingRecipe
 from ..recipes.xgboost import XGBoostRecipe
 
 
