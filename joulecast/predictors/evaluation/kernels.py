@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import conformal_error, conformal_rank
+from ..kernels.basis import BASES, Basis
 from ..kernels.families import FAMILIES
 from ..kernels.family import Family
 from ..kernels.fit import Measured, Names, fit_variant
-from ..kernels.learned import BASES, Basis
 from ..recipes.kernels import KernelRecipe
 
 SPLITS = (

@@ -16,7 +16,7 @@ from ..measured.device_rows import DeviceRow
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .families import FAMILIES
-from .learned import Kernels, variant_parts, variant_power_inputs
+from .learned import Kernels, variant_parts
 from .power import PowerDemand, as_pytorch, demand_at_cap_w
 
 LEAST_POWERS = 300
@@ -71,7 +71,7 @@ def _readings(kernels: Kernels, names: Names, gpu: GPU, rows: Sequence[DeviceRow
     operations = OperationList(as_pytorch(row.operation) for row in rows)
     variant = kernels.variants[names]
     burst_s = variant.device_s(FAMILIES[names[0]], operations, gpu)
-    inputs = variant_power_inputs(names[0], variant, operations, gpu)
+    inputs = variant.power_inputs(FAMILIES[names[0]], operations, gpu)
     measured_s = np.array([row.device_s for row in rows])
     power_w = np.array([row.power_w for row in rows], dtype=float)
     return _Readings(gpu, inputs, np.log(demand_w(gpu, power_w, measured_s / burst_s) / gpu.power_limit_w))

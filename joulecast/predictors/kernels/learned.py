@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,10 @@ from ..batches import in_batches
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
 from ..physics.cached import ON_EACH_GPU, cached
+from .basis import Basis, basis_of, known_basis
 from .families import FAMILIES
 from .family import Family
 from .power import PowerDemand, as_pytorch, power_inputs
-
-Basis = Literal["measured", "same generation", "other generations"]
-"""What a prediction rests on: measurements of this GPU in this variant, of GPUs of its generation, or of others."""
-
-BASES: tuple[Basis, ...] = get_args(Basis)
 
 _LEAST_S = 1e-6  # No kernel takes less.
 ALL = ""
@@ -41,6 +37,7 @@ class Variant:
         generations: Compute capability -> predicts the log ratio of device time to physics there.
         elsewhere: The same for all other GPUs.
         errors: Basis -> sorted absolute log errors on operations, or generations, that were left out.
+        power: What was learned of its power; None where that was not measured.
     """
 
     gpus: frozenset[str]
@@ -48,12 +45,11 @@ class Variant:
     generations: Mapping[str, Regressor]
     elsewhere: Regressor
     errors: Mapping[str, FloatArray]
+    power: PowerDemand | None = None
 
     def basis(self, gpu: GPU) -> Basis:
         """What predictions for a GPU rest on."""
-        if gpu.name in self.gpus:
-            return "measured"
-        return "same generation" if gpu.compute_capability in self.generations else "other generations"
+        return basis_of(gpu, self.gpus, self.generations)
 
     def remark(self, gpu: GPU) -> str:
         """What predictions for a GPU rest on, in words."""
@@ -69,18 +65,23 @@ class Variant:
 
     def calibration(self, gpu: GPU) -> Calibration | None:
         """Errors of predictions for a GPU; where those of its basis are not known, of a basis that says less."""
-        for basis in BASES[BASES.index(self.basis(gpu)) :]:
-            if basis in self._calibrations:
-                return self._calibrations[basis]
-        return None
+        basis = known_basis(self.basis(gpu), self.errors)
+        of_power = None if self.power is None else known_basis(self.power.basis(gpu), self.power.errors)
+        return None if basis is None else self._calibration(basis, of_power)
 
     @cached_property
-    def _calibrations(self) -> Mapping[str, Calibration]:
-        return {
-            basis: Calibration.of_device_errors({"": errors.tolist()})
-            for basis, errors in self.errors.items()
-            if len(errors)
-        }
+    def _calibrations(self) -> dict[tuple[Basis, Basis | None], Calibration]:
+        return {}
+
+    def _calibration(self, basis: Basis, of_power: Basis | None) -> Calibration:
+        # (intervals remember what they found in a calibration, so it has to be the same one every time)
+        if (basis, of_power) not in self._calibrations:
+            power = {} if self.power is None or of_power is None else self.power.errors[of_power]
+            self._calibrations[basis, of_power] = Calibration.of_device_errors(
+                {"": self.errors[basis].tolist()},
+                {quantity: {"": errors.tolist()} for quantity, errors in power.items()},
+            )
+        return self._calibrations[basis, of_power]
 
     def physics_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """What physics says of operations of this variant, with the constants of the GPU's generation."""
@@ -95,6 +96,18 @@ class Variant:
         trusted = 1.0 if generation in self.generations else family.shrinkage
         found: FloatArray = np.maximum(physics_s * np.exp(trusted * log_ratio), _LEAST_S)
         return found
+
+    def demand_w(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray | None:
+        """Board power without a cap at the default clock, of operations of this variant; None where it is not known."""
+        if self.power is None or not self.power.covers(gpu):
+            return None
+        return self.power.demand_w(self.power_inputs(family, operations, gpu), gpu)
+
+    def power_inputs(self, family: Family, operations: OperationList, gpu: GPU) -> NDArray[np.float32]:
+        """What trees of power see of operations of this variant: of PyTorch's kernels, in a burst."""
+        plain = OperationList(map(as_pytorch, operations))
+        burst_s = self.device_s(family, plain, gpu)
+        return power_inputs(family, plain, gpu, self.physics_s(family, plain, gpu), burst_s)
 
 
 class Part(NamedTuple):
@@ -137,11 +150,9 @@ class Kernels:
 
     Args:
         variants: Family and variant -> what was learned of it.
-        powers: Family and variant -> what was learned of its power; those whose power was not measured are missing.
     """
 
     variants: Mapping[tuple[str, str], Variant]
-    powers: Mapping[tuple[str, str], PowerDemand] = field(default_factory=dict)
 
     def parts(self, operations: OperationList, gpu: GPU) -> list[tuple[Part, Variant]]:
         """The operations that this knows on a GPU, with what it knows of them."""
@@ -201,16 +212,8 @@ def _device_s(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArr
 def _demand_w(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArray:
     found = np.full(len(operations), np.nan)
     for part, variant in kernels.parts(operations, gpu):
-        power = kernels.powers.get(part[:2])
-        if power is not None and power.covers(gpu):
-            inputs = variant_power_inputs(part.family, variant, part.operations, gpu)
-            found[part.places] = power.demand_w(inputs, gpu)
+        demand_w = variant.demand_w(FAMILIES[part.family], part.operations, gpu)
+        if demand_w is not None:
+            found[part.places] = demand_w
     found.flags.writeable = False
     return found
-
-
-def variant_power_inputs(name: str, variant: Variant, operations: OperationList, gpu: GPU) -> NDArray[np.float32]:
-    """What trees of power see of operations of a variant: of PyTorch's kernels, in a burst."""
-    family, plain = FAMILIES[name], OperationList(map(as_pytorch, operations))
-    burst_s = variant.device_s(family, plain, gpu)
-    return power_inputs(family, plain, gpu, variant.physics_s(family, plain, gpu), burst_s)

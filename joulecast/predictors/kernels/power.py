@@ -11,7 +11,7 @@ the clock, so that the same product takes longer than in a burst.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from ...operations.operation_list import OperationList
 from ..batches import in_batches
 from ..contract import Regressor
 from ..physics.energy import relative_voltage, static_power_w
+from .basis import Basis, basis_of
 from .family import Family
 
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
@@ -42,11 +43,17 @@ class PowerDemand:
         gpus: Names of the GPUs whose power was measured.
         generations: Compute capability -> predicts the log ratio of demand to the board's cap there.
         elsewhere: The same for other generations.
+        errors: Basis -> "power" and "energy" -> sorted absolute log errors on what was left out.
     """
 
     gpus: frozenset[str]
     generations: Mapping[str, Regressor]
     elsewhere: Regressor
+    errors: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
+
+    def basis(self, gpu: GPU) -> Basis:
+        """What predictions for a GPU rest on."""
+        return basis_of(gpu, self.gpus, self.generations)
 
     def covers(self, gpu: GPU) -> bool:
         """Whether this says something about a GPU."""

@@ -17,9 +17,10 @@ from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...predictors.formats.numbers import errors_to_text, sorted_errors
+from ...predictors.kernels.basis import BASES
 from ...predictors.kernels.families import FAMILIES
 from ...predictors.kernels.family import Family
-from ...predictors.kernels.learned import ALL, BASES, Kernels, Variant
+from ...predictors.kernels.learned import ALL, Kernels, Variant
 from ...predictors.kernels.power import POWER_NAMES, PowerDemand
 from ...predictors.regressors.serving import StoredTrees, stored_regressor, trees_file
 from ..rendering import markdown
@@ -105,7 +106,7 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
         regressors = {**learned.generations, _ELSEWHERE: learned.elsewhere}
         for name, regressor in regressors.items():
             files |= trees_file(_file(family, variant, name), regressor)
-        power = kernels.powers.get((family, variant))
+        power = learned.power
         if power is not None:
             for name, regressor in {**power.generations, _ELSEWHERE: power.elsewhere}.items():
                 files |= trees_file(_power_file(family, variant, name), regressor)
@@ -124,6 +125,7 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
                     "inputs": [*FAMILIES[family].feature_names, *POWER_NAMES],
                     "gpus": sorted(power.gpus),
                     "generations": sorted(power.generations),
+                    "errors": {basis: errors_to_text(errors) for basis, errors in power.errors.items()},
                 },
             }
         )
@@ -160,8 +162,7 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         if not 0 < len(facts) <= _MOST_VARIANTS:
             raise ZooError("a zoo entry has a number of variants that cannot be", given=len(facts))
         by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
-        powers = {names: _power(names, fact["power"], files) for names, fact in by_name.items() if fact.get("power")}
-        return KernelsEntry(name, Kernels(_StoredVariants(folder, manifest, files, by_name), powers))
+        return KernelsEntry(name, Kernels(_StoredVariants(folder, manifest, files, by_name)))
 
 
 def checked_kernels(folder: Path) -> KernelsEntry:
@@ -224,9 +225,7 @@ class _StoredVariants(Mapping[Names, Variant]):
             for values in constants.values()
         ):
             raise ZooError("a zoo entry lacks constants of a family", given=names[0], hint="pull it again")
-        errors = {name: sorted_errors(values) for name, values in fact["errors"].items()}
-        if errors.keys() - set(BASES):
-            raise ZooError("a zoo entry has errors of another basis", given=", ".join(errors), allowed=", ".join(BASES))
+        errors = {_known(name): sorted_errors(values) for name, values in fact["errors"].items()}
         return Variant(
             gpus=frozenset(str(name) for name in fact["gpus"]),
             constants=constants,
@@ -235,6 +234,7 @@ class _StoredVariants(Mapping[Names, Variant]):
             },
             elsewhere=_LazyTrees(self._files, _file(*names, _ELSEWHERE), len(family.feature_names)),
             errors=errors,
+            power=_power(names, fact["power"], self._files) if fact.get("power") else None,
         )
 
 
@@ -268,7 +268,17 @@ def _power(names: Names, fact: Mapping[str, Any], files: EntryFiles) -> PowerDem
         gpus=frozenset(str(name) for name in fact["gpus"]),
         generations={name: _LazyTrees(files, _power_file(*names, name), len(inputs)) for name in generations},
         elsewhere=_LazyTrees(files, _power_file(*names, _ELSEWHERE), len(inputs)),
+        errors={
+            _known(basis): {quantity: sorted_errors(errors[quantity]) for quantity in ("power", "energy")}
+            for basis, errors in fact["errors"].items()
+        },
     )
+
+
+def _known(basis: str) -> str:
+    if basis not in BASES:
+        raise ZooError("a zoo entry has errors of another basis", given=basis, allowed=", ".join(BASES))
+    return basis
 
 
 def _power_file(family: str, variant: str, name: str) -> str:
