@@ -123,8 +123,8 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
     lines = [
         f"# {card['name']}",
         "",
-        "Predicts device times of kernels in half precision and below. The predictors for any GPU ask it for these, "
-        f"and take power, energy and everything else from themselves. Made {card['created']}, licence {card['licence']}.",
+        "Predicts device times of kernels in half precision and below. The predictors for any GPU ask it for them; "
+        f"everything else they know themselves. Made {card['created']}, licence {card['licence']}.",
         "",
         "## Data",
         "",
