@@ -10,10 +10,12 @@ from typing import Any
 
 from ..datasets import Dataset, fingerprint
 from ..errors import DatasetError
+from ..predictors.evaluation.kernel_power import PowerErrors, kept_power_errors, power_tables, validate_power
 from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, kept_errors, tables, validate_kernels
 from ..predictors.kernels.fit import LEAST_ROWS, Measured, Names, by_variant, fit_kernels
-from ..predictors.kernels.fit_power import fit_power
+from ..predictors.kernels.fit_power import Readings, fit_power, readings
 from ..predictors.kernels.learned import Kernels
+from ..predictors.kernels.power import PowerDemand
 from ..predictors.measured.device_rows import power_rows
 from ..predictors.recipes.kernels import KernelRecipe
 from .catalogue import KERNELS_ENTRY
@@ -22,7 +24,9 @@ from .entries.kernels_entry import Golden, KernelsCard, save_kernels
 from .entries.provenance import git_commit
 
 LIMITS = (
-    "Device times at the default clock and cap; power and energy, other clocks and caps are physics.",
+    "Device times at the default clock and cap, and power there; other clocks and caps are physics.",
+    "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied; some engines left "
+    "theirs zero.",
     "fp16 is taken to run as bf16 does, at the same rate of tensor cores: linear layers were measured in bf16.",
     "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
     "A GPU of a generation that was not measured has more error than the tables of left-out generations say, if it is "
@@ -61,8 +65,15 @@ def train_kernels(datasets: Sequence[tuple[Path, Dataset]], recipe: KernelRecipe
         raise DatasetError("too few device times of kernels", allowed=f"from {LEAST_ROWS} of a variant")
     learned = {names: measured[names] for names in fitted.variants}
     validation = validate_kernels(learned, recipe)
+    powered = readings(fitted, power_rows([dataset for _, dataset in datasets]))
+    power_validation = validate_power(powered, recipe)
     variants = {
-        names: replace(variant, errors=kept_errors(validation, names)) for names, variant in fitted.variants.items()
+        names: replace(
+            variant,
+            errors=kept_errors(validation, names),
+            power=_power(powered[names], power_validation, names, recipe) if names in powered else None,
+        )
+        for names, variant in fitted.variants.items()
     }
     card = KernelsCard(
         name=KERNELS_ENTRY,
@@ -72,13 +83,18 @@ def train_kernels(datasets: Sequence[tuple[Path, Dataset]], recipe: KernelRecipe
         splits=SPLITS,
         errors=tables(validation),
         coverage=coverage(validation),
+        power_errors=power_tables(power_validation),
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         provenance={"git_commit": git_commit()},
     )
-    kernels = Kernels(variants)
-    powers = fit_power(kernels, power_rows([dataset for _, dataset in datasets]), recipe)
-    return TrainedKernels(replace(kernels, powers=powers), validation, card, _golden(learned))
+    return TrainedKernels(Kernels(variants), validation, card, _golden(learned))
+
+
+def _power(
+    tables: Sequence[Readings], validation: Sequence[PowerErrors], names: Names, recipe: KernelRecipe
+) -> PowerDemand:
+    return replace(fit_power(tables, recipe), errors=kept_power_errors(validation, names))
 
 
 def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:

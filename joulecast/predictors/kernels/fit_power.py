@@ -16,7 +16,9 @@ from ..measured.device_rows import DeviceRow
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .families import FAMILIES
-from .learned import Kernels, variant_parts
+from .family import Family
+from .fit import Names
+from .learned import Kernels, Variant, variant_parts
 from .power import PowerDemand, as_pytorch, demand_at_cap_w
 
 LEAST_POWERS = 300
@@ -28,53 +30,69 @@ _SLOWEST = 1.4  # Times that are longer under the cap by more than this are thos
 _TREES = KernelTrees(trees=150, depth=6, min_child_weight=5.0)
 _ELSEWHERE = KernelTrees(trees=100, depth=3, min_child_weight=20.0)
 
-Names = tuple[str, str]
 
+class Readings(NamedTuple):
+    """Readings of a variant on one GPU, one value each.
 
-class _Readings(NamedTuple):
-    """Readings of a variant on one GPU: what trees see, and log ratios of demand to the cap."""
+    Args:
+        gpu: Where.
+        operations: What ran, as PyTorch would compute it.
+        inputs: What trees see.
+        log_demand: Log ratio of what the board would have drawn without a cap to the cap.
+        power_w: What it drew.
+        measured_s, burst_s: What it took, and what it is predicted to take in a burst.
+    """
 
     gpu: GPU
+    operations: OperationList
     inputs: NDArray[np.float32]
     log_demand: FloatArray
+    power_w: FloatArray
+    measured_s: FloatArray
+    burst_s: FloatArray
+
+    def some(self, places: NDArray[np.int64]) -> Readings:
+        """The readings at these places."""
+        return Readings(
+            gpu=self.gpu,
+            operations=OperationList(self.operations[place] for place in places.tolist()),
+            inputs=self.inputs[places],
+            log_demand=self.log_demand[places],
+            power_w=self.power_w[places],
+            measured_s=self.measured_s[places],
+            burst_s=self.burst_s[places],
+        )
 
 
-def fit_power(kernels: Kernels, rows: Sequence[DeviceRow], recipe: KernelRecipe) -> dict[Names, PowerDemand]:
-    """Fit the power of every variant with enough readings.
+def readings(kernels: Kernels, rows: Sequence[DeviceRow]) -> dict[Names, list[Readings]]:
+    """Readings by family and variant, GPU by GPU, of variants with enough of them.
 
     Args:
         kernels: Device times in bursts.
         rows: Device times with the power that the board drew meanwhile; those without one are left out.
-        recipe: How many of the rows are used, and the seed.
-
-    Raises:
-        MissingDependencyError: xgboost is not installed.
     """
-    found: dict[Names, list[_Readings]] = defaultdict(list)
+    found: dict[Names, list[Readings]] = defaultdict(list)
     by_gpu: dict[GPU, list[DeviceRow]] = defaultdict(list)
     for row in rows:
         if row.power_w is not None:
             by_gpu[row.gpu].append(row)
     for gpu, mine in sorted(by_gpu.items(), key=lambda item: item[0].name):
         for part in variant_parts(OperationList(row.operation for row in mine)):
-            names = part[:2]
+            names = (part.family, part.variant)
             if names in kernels.variants:
-                found[names].append(_readings(kernels, names, gpu, [mine[place] for place in part.places.tolist()]))
-    return {
-        names: _demand(tables, recipe)
-        for names, tables in found.items()
-        if sum(len(table.log_demand) for table in tables) >= LEAST_POWERS
-    }
+                some = [mine[place] for place in part.places.tolist()]
+                found[names].append(_readings(FAMILIES[part.family], kernels.variants[names], gpu, some))
+    return {names: tables for names, tables in found.items() if sum(len(t.power_w) for t in tables) >= LEAST_POWERS}
 
 
-def _readings(kernels: Kernels, names: Names, gpu: GPU, rows: Sequence[DeviceRow]) -> _Readings:
+def _readings(family: Family, variant: Variant, gpu: GPU, rows: Sequence[DeviceRow]) -> Readings:
     operations = OperationList(as_pytorch(row.operation) for row in rows)
-    variant = kernels.variants[names]
-    burst_s = variant.device_s(FAMILIES[names[0]], operations, gpu)
-    inputs = variant.power_inputs(FAMILIES[names[0]], operations, gpu)
+    burst_s = variant.device_s(family, operations, gpu)
     measured_s = np.array([row.device_s for row in rows])
     power_w = np.array([row.power_w for row in rows], dtype=float)
-    return _Readings(gpu, inputs, np.log(demand_w(gpu, power_w, measured_s / burst_s) / gpu.power_limit_w))
+    log_demand = np.log(demand_w(gpu, power_w, measured_s / burst_s) / gpu.power_limit_w)
+    inputs = variant.power_inputs(family, operations, gpu)
+    return Readings(gpu, operations, inputs, log_demand, power_w, measured_s, burst_s)
 
 
 def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArray:
@@ -94,8 +112,17 @@ def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArra
     return found
 
 
-def _demand(tables: Sequence[_Readings], recipe: KernelRecipe) -> PowerDemand:
-    generations: dict[str, list[_Readings]] = defaultdict(list)
+def fit_power(tables: Sequence[Readings], recipe: KernelRecipe) -> PowerDemand:
+    """Fit the power of a variant; errors are not known yet.
+
+    Args:
+        tables: Readings of this variant.
+        recipe: How many of a GPU are used, and the seed.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    generations: dict[str, list[Readings]] = defaultdict(list)
     for table in tables:
         generations[table.gpu.compute_capability].append(_thinned(table, recipe))
     everything = [table for some in generations.values() for table in some]
@@ -106,14 +133,13 @@ def _demand(tables: Sequence[_Readings], recipe: KernelRecipe) -> PowerDemand:
     )
 
 
-def _thinned(table: _Readings, recipe: KernelRecipe) -> _Readings:
-    chosen = np.random.default_rng(recipe.seed).permutation(len(table.log_demand))[: recipe.most_rows]
-    return table._replace(inputs=table.inputs[chosen], log_demand=table.log_demand[chosen])
+def _thinned(table: Readings, recipe: KernelRecipe) -> Readings:
+    return table.some(np.random.default_rng(recipe.seed).permutation(len(table.power_w))[: recipe.most_rows])
 
 
-def _fitted(tables: Sequence[_Readings], settings: KernelTrees) -> BoostedRegressor:
+def _fitted(tables: Sequence[Readings], settings: KernelTrees) -> BoostedRegressor:
     inputs = np.concatenate([table.inputs for table in tables])
     targets = np.concatenate([table.log_demand for table in tables])
-    # The median: half of some readings are of memory that held zeros.
+    # The median: some readings are of memory that held zeros.
     trees = unfitted_trees(settings, settings.trees, objective="reg:absoluteerror")
     return BoostedRegressor(trees.fit(inputs, targets))

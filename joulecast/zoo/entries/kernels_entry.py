@@ -50,6 +50,7 @@ class KernelsCard:
         splits: How the errors below were found.
         errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
+        power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         limits: What it cannot do.
         created: Date.
         licence: Of the entry.
@@ -63,6 +64,7 @@ class KernelsCard:
     splits: str
     errors: Mapping[str, Mapping[str, tuple[int, float, float]]]
     coverage: Mapping[str, Mapping[str, float]]
+    power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
