@@ -71,6 +71,16 @@ def energaizer2026() -> Path:
 
 
 @pytest.fixture(scope="session")
+def miopen2024() -> Path:
+    return _shared("miopen2024")
+
+
+@pytest.fixture(scope="session")
+def vidur2024() -> Path:
+    return _shared("vidur2024")
+
+
+@pytest.fixture(scope="session")
 def neusight2025() -> Path:
     return _shared("neusight2025")
 

@@ -9,7 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import best, catalogue, collect, datasets, explain, extract, kernels, predict, serve, sweep, train, zoo
+from . import best, catalogue, collect, datasets, explain, extract, kernels, measure, predict, serve, sweep, train, zoo
 
 app = typer.Typer(
     name="joulecast",
@@ -32,6 +32,7 @@ app.command("gpus")(catalogue.list_gpus)
 app.command("serve")(serve.serve)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(zoo.app, name="zoo")
+app.add_typer(measure.app, name="measure")
 
 
 def _print_version(wanted: bool) -> None:

@@ -146,6 +146,13 @@ class Operation:
             allowed = str(least) if least == most else f"{least} to {most}"
             raise InputError(f"a {kind} takes another number of inputs", given=len(shapes), allowed=allowed)
         full = _full_attributes(kind, row, shapes, attributes or {})
+        if mode == "training" and full.get("direction", "forward") != "forward":
+            raise InputError(
+                "a training operation is forward and backward together",
+                given=f"direction={full['direction']!r}",
+                allowed="direction='forward'",
+                hint="a gradient alone has mode='inference'",
+            )
         for name, value in (
             ("kind", kind),
             ("input_shapes", shapes),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import rules, windows
+from . import rules, storage, windows
 from .attributes import (
     COUNT,
     DIMENSIONS,
@@ -33,6 +33,8 @@ CONV_ATTRIBUTES = {
     "dilation": Attribute(sizes(1), 1),
     "groups": Attribute(COUNT, 1),
     "bias": Attribute(FLAG, True),
+    # One kernel of it: the forward, or one of the gradients. A training operation is all three.
+    "direction": Attribute(one_of("forward", "input_gradient", "weight_gradient"), "forward", refinement=True),
 }
 POOL_ATTRIBUTES = {
     "kernel_size": Attribute(sizes(1)),
@@ -57,6 +59,7 @@ def convolution(dimensions: int) -> Kind:
         output=windows.conv_output(dimensions),
         flops=windows.conv_flops,
         parameters=windows.conv_parameters,
+        storage=storage.convolution,
         tensor_cores=True,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
@@ -70,6 +73,7 @@ def transposed_convolution(dimensions: int) -> Kind:
         output=windows.conv_transpose_output(dimensions),
         flops=windows.conv_transpose_flops,
         parameters=windows.conv_parameters,
+        storage=storage.convolution,
         tensor_cores=True,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
