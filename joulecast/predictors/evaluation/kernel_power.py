@@ -10,7 +10,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ..kernels.basis import BASES, Basis
 from ..kernels.families import FAMILIES
-from ..kernels.fit import Names
+from ..kernels.family import Names
 from ..kernels.fit_power import Readings, fit_power
 from ..recipes.kernels import KernelRecipe
 from .kernels import drawn_by_size, few

@@ -13,8 +13,8 @@ from ...operations.operation_list import OperationList
 from ..intervals.conformal import conformal_error, conformal_rank
 from ..kernels.basis import BASES, Basis
 from ..kernels.families import FAMILIES
-from ..kernels.family import Family
-from ..kernels.fit import Measured, Names, fit_variant
+from ..kernels.family import Family, Names
+from ..kernels.fit import Measured, fit_variant
 from ..recipes.kernels import KernelRecipe
 
 SPLITS = (

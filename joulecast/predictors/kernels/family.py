@@ -14,6 +14,9 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 
+Names = tuple[str, str]
+"""A family and one of its variants."""
+
 
 class Constant(NamedTuple):
     """A positive number in the physics of a family, to be fitted to measurements.

@@ -19,7 +19,7 @@ from ...operations.operation_list import OperationList
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .families import FAMILIES
-from .family import Family
+from .family import Family, Names
 from .learned import ALL, Kernels, Variant, variant_parts
 
 _CONSTANTS_ROWS = 1500  # Of each GPU; more change the constants by less than they differ between GPUs.
@@ -27,8 +27,6 @@ _USUAL_ERROR = 0.1  # Log errors beyond this count less and less, so that outlie
 _EVALUATIONS = 25
 LEAST_ROWS = 300
 """Measurements of a variant below which it is not learned."""
-
-Names = tuple[str, str]
 
 
 class Measured(NamedTuple):

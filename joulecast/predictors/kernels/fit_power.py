@@ -16,8 +16,7 @@ from ..measured.device_rows import DeviceRow
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .families import FAMILIES
-from .family import Family
-from .fit import Names
+from .family import Family, Names
 from .learned import Kernels, Variant, variant_parts
 from .power import PowerDemand, as_pytorch, demand_at_cap_w
 
