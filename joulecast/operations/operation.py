@@ -140,7 +140,8 @@ class Operation:
                 allowed=", ".join(row.precisions),
                 hint="quantize the matrix products, and leave the rest in bf16",
             )
-        shapes = tuple(normalized_shape(shape) for shape in input_shapes)
+        # A tensor without dimensions holds one number.
+        shapes = tuple(normalized_shape(shape) or (1,) for shape in input_shapes)
         least, most = row.inputs
         if not least <= len(shapes) <= most:
             allowed = str(least) if least == most else f"{least} to {most}"

@@ -29,8 +29,24 @@ Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
 """Measured networks: where, what came out, and their operations."""
 
 
-Regressor = Callable[[NDArray[np.float32]], FloatArray]
-"""Maps a matrix of shape (operations, inputs) to one value per operation."""
+Files = Mapping[str, bytes]
+"""Contents of files by their names."""
+
+
+class Regressor(Protocol):
+    """Predicts one number for each operation."""
+
+    def __call__(self, inputs: NDArray[np.float32], /) -> FloatArray:
+        """Map a matrix of shape (operations, inputs) to one value per operation."""
+        ...
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """How it is stored: files whose names begin with `name`, without code, to be read by its form's `from_files`.
+
+        Raises:
+            ZooError: It was not trained, but read from files.
+        """
+        ...
 
 
 class PredictsOperations(Protocol):
@@ -97,6 +113,15 @@ class PredictsOperations(Protocol):
         """
         ...
 
+    def covers(self, operation: Operation) -> bool:
+        """Whether it predicts this operation by itself."""
+        ...
+
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """Kind -> seconds that launching it takes in a loop, for the kinds that were measured on this GPU."""
+        ...
+
     @property
     def residual_model(self) -> ResidualModel | None:
         """What it shares with predictors of other GPUs, so that it can look at many of them at once; None: nothing."""
@@ -135,6 +160,14 @@ class ResidualModel(Protocol):
         Args:
             operations: In precisions that all these GPUs have; the list remembers for `factors`.
             gpus: Where they will be asked for.
+        """
+        ...
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files.
+
+        Raises:
+            ZooError: It was not trained, but read from files.
         """
         ...
 

@@ -17,12 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...errors import ZooError
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
-from ..contract import Regressor, ResidualModel, host_times, launch_s, require_mode
+from ..contract import Files, Regressor, ResidualModel, host_times, launch_s, require_mode
 from ..formats.numbers import number, numbers
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
@@ -38,8 +39,15 @@ from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.precisions import tf32_in_fp32, without_tf32
 from ..physics.relative import RELATIVE_NAMES, relative_features
+from ..regressors.perceptron import Perceptron
+from ..regressors.serving import stored_trees
 
 Range = tuple[float, float]
+LogRatios = Callable[[NDArray[np.float32]], FloatArray]
+"""Maps features of operations to the log ratio of each."""
+
+_NAME = "boosting"  # As recipes and files call it.
+_PERCEPTRON = "perceptron"
 
 # How far log ratios on a chip that was not measured are trusted, beside what is typical of a kind: part of what is
 # learned of chips is their own. With each of NeuSight's five left out, 0.5 to 0.8 were closer than 1 and much alike.
@@ -118,6 +126,33 @@ class BoostedResidual:
             typical=numbers(value.get("usual", {})),
         )
 
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`."""
+        files = self.time.to_files("time") | self.unseen_chips.to_files("elsewhere")
+        if self.perceptron is not None:
+            files |= self.perceptron.to_files(_PERCEPTRON)
+        return {"predictor": _NAME, **self.to_json()}, files
+
+    @classmethod
+    def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
+        """Read what `to_files` wrote.
+
+        Raises:
+            ZooError, KeyError, TypeError, ValueError: It is something else.
+        """
+        if facts["inputs"] != list(RELATIVE_NAMES):
+            raise ZooError("this zoo entry was trained on other features", hint="train it again")
+        time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
+        perceptron = Perceptron.from_files(files, _PERCEPTRON)
+        if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
+            raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
+        return cls.from_json(facts, time, unseen_chips, perceptron)
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {"time": self.time, "elsewhere": self.unseen_chips}
+
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
         """Device time over least time, one value per operation; see `ResidualModel.factors`."""
         listed = OperationList.of(operations)
@@ -135,7 +170,7 @@ class BoostedResidual:
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""
         found = operations.derived(_prefetched)
-        by_regressor: dict[Regressor, list[GPU]] = {}
+        by_regressor: dict[LogRatios, list[GPU]] = {}
         for gpu in gpus:
             if (self._regressor(gpu), gpu) not in found:
                 by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
@@ -145,13 +180,13 @@ class BoostedResidual:
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
             found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
 
-    def _regressor(self, gpu: GPU) -> Regressor:
+    def _regressor(self, gpu: GPU) -> LogRatios:
         """Which of those that are kept; the same one every time."""
         measured, unseen_chips = self._regressors
         return measured if gpu.chip in self.chips else unseen_chips
 
     @cached_property
-    def _regressors(self) -> tuple[Regressor, Regressor]:
+    def _regressors(self) -> tuple[LogRatios, LogRatios]:
         if self.perceptron is None:
             return self.time, self.unseen_chips
         return _mean(self.time, self.perceptron, self.share), _mean(self.unseen_chips, self.perceptron, self.share)
@@ -177,7 +212,7 @@ class BoostedResidual:
         return 1.0, 1.0
 
 
-def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
+def _mean(trees: LogRatios, perceptron: LogRatios, share: float) -> LogRatios:
     def mean(rows: NDArray[np.float32]) -> FloatArray:
         found = np.array(trees(rows))
         plain = (rows[:, _NO_PLAIN_FP32] == 0).all(axis=1)
@@ -187,11 +222,11 @@ def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
     return mean
 
 
-def _alone(regressor: Regressor) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
+def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
     return lambda rows: (regressor(rows),)
 
 
-def _prefetched(operations: OperationList) -> dict[tuple[Regressor, GPU], FloatArray]:
+def _prefetched(operations: OperationList) -> dict[tuple[LogRatios, GPU], FloatArray]:
     return {}
 
 
@@ -355,6 +390,15 @@ class AnyGpuPredictor:
 
     def regressor_inputs(self, operation: Operation) -> None:
         """See `PredictsOperations.regressor_inputs`; it has none of a GPU's own."""
+
+    def covers(self, operation: Operation) -> bool:
+        """See `PredictsOperations.covers`: every kind, in the precisions of the GPU."""
+        return operation.precision in {"tf32", *self.gpu.unquantized}
+
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """See `PredictsOperations.measured_launch_s`; nothing was."""
+        return {}
 
     @property
     def residual_model(self) -> ResidualModel:

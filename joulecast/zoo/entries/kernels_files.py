@@ -19,7 +19,8 @@ from ...predictors.kernels.families import FAMILIES
 from ...predictors.kernels.family import Family, Names
 from ...predictors.kernels.learned import ALL, Variant
 from ...predictors.kernels.power import POWER_NAMES, PowerDemand
-from ...predictors.regressors.serving import StoredTrees, regressor_file, stored_regressor, trees_file
+from ...predictors.regressors.serving import StoredTrees, stored_trees
+from ...predictors.regressors.trees import trees_file
 from .files import EntryFiles
 
 _ELSEWHERE = "elsewhere"
@@ -42,7 +43,7 @@ class LazyTrees:
 
     @cached_property
     def _trees(self) -> StoredTrees:
-        return stored_regressor(self.files, self.name, self.columns)
+        return stored_trees(self.files, self.name, self.columns)
 
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """One value per row of inputs.
@@ -51,6 +52,10 @@ class LazyTrees:
             ZooError: They are missing or damaged.
         """
         return self._trees(inputs)
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """The file that they were read from, for an entry in which they stay as they are."""
+        return {trees_file(name): self.files[trees_file(self.name)]}
 
 
 def family_named(name: str) -> Family:
@@ -135,13 +140,11 @@ def _read_power(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> Po
 
 
 def _trees_files(names: Names, regressors: Mapping[str, Regressor], prefix: str = "") -> dict[str, bytes]:
-    files: dict[str, bytes] = {}
+    files = {}
     for name, regressor in regressors.items():
-        file = _file(names, name, prefix)
-        if isinstance(regressor, LazyTrees):
-            files[regressor_file(file)] = regressor.files[regressor_file(regressor.name)]
-        else:
-            files |= trees_file(file, regressor)
+        # The native form is left out: there are many regressors, and nothing trains on from one or explains it.
+        trees = trees_file(_file(names, name, prefix))
+        files[trees] = regressor.to_files(_file(names, name, prefix))[trees]
     return files
 
 
