@@ -11,12 +11,11 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ..physics.attention_sizes import AttentionSizes, attention_sizes
 from .attention_physics import (
     CONTEXT_CONSTANTS,
     DECODING_CONSTANTS,
     TILE,
-    AttentionSizes,
-    attention_sizes,
     context_s,
     decoding_s,
     split_keys,

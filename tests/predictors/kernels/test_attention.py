@@ -9,12 +9,12 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.kernels.attention import ATTENTION, DECODING
 from joulecast.predictors.kernels.attention_physics import (
     CONTEXT_CONSTANTS,
-    attention_sizes,
     context_s,
     decoding_s,
     split_keys,
 )
 from joulecast.predictors.kernels.products import Machine
+from joulecast.predictors.physics.attention_sizes import attention_sizes
 
 MACHINE = Machine(sms=1, clock_hz=1e9, flops_per_cycle=1024.0, bandwidth=1e12, l2_bytes=1e6)
 
