@@ -33,7 +33,7 @@ class KernelsCard:
     """What a user should know about device times of kernels.
 
     Args:
-        name: Of the entry.
+        name: Name of the entry.
         kernels: Family and variant -> the GPUs that it was measured on.
         recipe: Its settings.
         data: What it was trained on: one description per dataset.
@@ -43,7 +43,7 @@ class KernelsCard:
         power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         limits: What it cannot do.
         created: Date.
-        licence: Of the entry.
+        licence: Licence of the entry.
         provenance: The commit that it was trained at.
     """
 
@@ -66,7 +66,7 @@ class KernelsEntry:
     """A loaded entry.
 
     Args:
-        name: Of the entry.
+        name: Name of the entry.
         kernels: What it knows; each variant is read and checked when it is first asked for.
         golden: Operations of its golden prediction.
         card: Its card, as a dictionary.
