@@ -76,11 +76,9 @@ class HostModel:
         calls_s: FloatArray = np.maximum(predictions.host_time_s + self.offset_s, LEAST_HOST_S)
         return calls_s
 
-    def network_s(self, counts: FloatArray, predictions: OperationPredictions) -> tuple[float, float, float]:
-        """Seconds of a network, of its device part and of its host part; what is missing is left out."""
-        device = float(np.nansum(counts * predictions.device_time_s))
-        host = float(np.nansum(counts * self.calls_s(predictions)))
-        return float(smooth_max(device, host)), device, host
+    def host_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
+        """Seconds that the host needs for all calls of a network; what is missing is left out."""
+        return float(np.nansum(counts * self.calls_s(predictions)))
 
     def to_json(self) -> dict[str, Any]:
         """The model as a dictionary."""
@@ -113,14 +111,29 @@ def counts_of(network: Network) -> FloatArray:
     return np.array([entry.count for entry in network], dtype=float)
 
 
+def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_limit_w: float) -> tuple[Any, Any]:
+    """Seconds and joules of a network whose host and device work at the same time; numbers, or arrays over clocks.
+
+    Args:
+        device_s: Sum of the device times of its operations.
+        host_s: Sum of what the host needs for their calls.
+        dynamic_j: Sum of their dynamic energies.
+        static_w: Board power while the GPU waits.
+        power_limit_w: The cap, which holds for the mean power.
+    """
+    time_s = smooth_max(device_s, host_s)
+    return time_s, np.minimum(dynamic_j + static_w * time_s, power_limit_w * time_s)
+
+
 def compose(counts: FloatArray, predictions: OperationPredictions, host: HostModel, power_limit_w: float) -> Totals:
     """Overlap host and device; add dynamic energies and static power. The default.
 
     Missing operations are left out; the caller lists them.
     """
-    time_s, device_s, host_s = host.network_s(counts, predictions)
-    energy_j = float(np.nansum(counts * predictions.dynamic_energy_j)) + predictions.static_power_w * time_s
-    return Totals(time_s, min(energy_j, power_limit_w * time_s), device_s, host_s)
+    device_s, host_s = float(np.nansum(counts * predictions.device_time_s)), host.host_s(counts, predictions)
+    dynamic_j = float(np.nansum(counts * predictions.dynamic_energy_j))
+    time_s, energy_j = overlap(device_s, host_s, dynamic_j, predictions.static_power_w, power_limit_w)
+    return Totals(float(time_s), float(energy_j), device_s, host_s)
 
 
 def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:
