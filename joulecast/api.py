@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from .errors import InputError
 from .extraction import WHITELIST, network_of
 from .hardware import GPU, find_gpu
+from .hardware.host import Host, find_host
 from .operations.network import Network
 from .operations.operation import Operation, checked_operations
 from .predictors import operation_html
 from .predictors.explanation import Explanation, explain_operation
 from .predictors.networks import prediction_html
+from .predictors.networks.execution import EAGER, Execution
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .predictors.operation_predictions import OperationPredictions
@@ -102,6 +104,8 @@ def predict(
     predictor: str | Path | None = None,
     composition: str | None = None,
     strict: bool = False,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
 ) -> Prediction:
     """Predict time, power and energy of one iteration of a model on a GPU.
 
@@ -117,6 +121,9 @@ def predict(
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         strict: Raise where an operation is not covered, instead of listing it.
+        execution: "eager", as PyTorch runs by itself, or "graph": recorded once and replayed as a CUDA graph.
+        host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
+            (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote.
 
     Returns:
         Totals in seconds, watts and joules, with each operation's share.
@@ -136,25 +143,31 @@ def predict(
     found = find_gpu(gpu)
     found.checked_clock_mhz(clock)
     found.checked_power_limit_w(power_limit_w)
+    run = Execution.of(execution, find_host(host))
     network = network_of(model, input_shape, mode=mode, precision=precision, cache_length=cache_length)
-    return prepare(network, found, power_limit_w, predictor).at(clock, composition=composition, strict=strict)
+    return prepare(network, found, power_limit_w, predictor, run).at(clock, composition=composition, strict=strict)
 
 
 def prepare(
-    network: Network, gpu: GPU, power_limit_w: float | None = None, predictor: str | Path | None = None
+    network: Network,
+    gpu: GPU,
+    power_limit_w: float | None = None,
+    predictor: str | Path | None = None,
+    execution: Execution = EAGER,
 ) -> PreparedNetwork:
     """A network with everything found out that no clock changes; for who asks for many clocks, such as a service.
 
     Args:
         network: As `extract` makes it.
-        gpu: Where.
-        power_limit_w: See `predict`.
-        predictor: The same.
+        gpu: The GPU to predict for.
+        power_limit_w: Power cap in watts; None for the board's default.
+        predictor: Name or folder of a predictor, as in `predict`.
+        execution: How the network is run, and on which host.
 
     Raises:
         InputError, UnknownNameError, ZooError: See `predict`.
     """
-    network_predictor = find_predictor(gpu, network.mode, predictor)
+    network_predictor = find_predictor(gpu, network.mode, predictor).under(execution)
     _refuse_precisions(gpu, network.operations)
     prepared = network_predictor.prepared(network, power_limit_w)
     # (a list of operations is no job: nobody says that they are there together)
@@ -207,6 +220,8 @@ def best(
     batch_sizes: Iterable[int] | None = None,
     cache_length: int | None = None,
     predictor: str | Path | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
     max_time_s: float | None = None,
     max_power_w: float | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
@@ -230,6 +245,8 @@ def best(
             whatever the objective; the deadline and the power budget stay those of an iteration.
         cache_length: Tokens that a transformer has cached.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
+        execution: How it is run; see `predict`.
+        host: The machine that launches operations; see `predict`.
         max_time_s: Deadline of an iteration.
         max_power_w: Mean board power over an iteration.
         price_per_hour: Of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
@@ -258,6 +275,7 @@ def best(
         cache_length=cache_length,
         power_limit_w=power_limit_w,
         predictor=predictor,
+        execution=Execution.of(execution, find_host(host)),
     )
     return best_of(question, objective, tariff, Constraints(max_time_s, max_power_w))
 
@@ -275,6 +293,8 @@ def sweep(
     batch_sizes: Iterable[int] | None = None,
     cache_length: int | None = None,
     predictor: str | Path | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
@@ -293,8 +313,10 @@ def sweep(
         batch_sizes: First sizes of the input instead of its own.
         cache_length: Tokens that a transformer has cached.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
+        execution: How it is run; see `predict`.
+        host: The machine that launches operations; see `predict`.
         price_per_hour: Of any GPU, or a mapping from GPU to price.
-        price_per_kwh: Of electricity.
+        price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
 
     Raises:
@@ -316,6 +338,7 @@ def sweep(
         cache_length=cache_length,
         power_limit_w=power_limit_w,
         predictor=predictor,
+        execution=Execution.of(execution, find_host(host)),
     )
     return sweep_of(question, objective, tariff)
 

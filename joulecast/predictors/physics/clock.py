@@ -38,7 +38,7 @@ class Work:
     """Operations as they run at one clock, one value each; NaN where nothing is known.
 
     Args:
-        gpu: Where.
+        gpu: The GPU that they run on.
         clock_mhz: The clock that the rest holds at, one for each operation.
         parts: Seconds of computing, memory and caches, such that their p-norm is the device time.
         switching_j: Joules of computing.
@@ -72,7 +72,7 @@ class Work:
 
         Args:
             operations: What runs.
-            gpu: Where.
+            gpu: The GPU that they run on.
             clock_mhz: One clock, or one for each operation.
             ratio: Device time over the least that physics allows.
             constants: What work costs.
@@ -288,7 +288,7 @@ def measured_work(
 
     Args:
         operations: What ran.
-        gpu: Where.
+        gpu: The GPU that they run on.
         device_s: What each took.
         dynamic_energy_j: What each drew above static power.
         power_w: Board power while each ran.

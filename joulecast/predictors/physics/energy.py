@@ -120,7 +120,7 @@ class EnergyConstants:
         Args:
             operations: What runs.
             device_s: What it really takes at this clock.
-            gpu: Where.
+            gpu: The GPU that they run on.
             clock_mhz: One clock, or one for each operation.
         """
         parts = self.parts(operations, device_s, gpu, clock_mhz)
