@@ -124,7 +124,7 @@ class PredictsOperations(Protocol):
 
     @property
     def residual_model(self) -> ResidualModel | None:
-        """The residual model that it shares with predictors of other GPUs, to prefetch for all; None where it has none."""
+        """The residual model that it shares with predictors of other GPUs; None where it has none."""
         ...
 
 
