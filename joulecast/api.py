@@ -27,6 +27,7 @@ from .queries.objectives import Tariff
 from .zoo import find_background, find_predictor
 
 if TYPE_CHECKING:
+    from .extraction.assumptions import Assume
     from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
 
@@ -44,6 +45,8 @@ def extract(
     optimizer: str | None = None,
     whitelist: Collection[str] = WHITELIST,
     operators: CustomOperators | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, object] | None = None,
 ) -> Network:
     """List the operations of a model without running it: no weights, no activations, no GPU.
 
@@ -67,6 +70,9 @@ def extract(
         whitelist: Operation kinds to keep; what it drops is listed in `Network.dropped`.
         operators: Operators of your own: "namespace.name", as `Network.dropped` lists it, and its kind, or a function
             from its arguments by name to kind, input shapes and attributes.
+        assume: What stands in for values that only the input has: {"experts": "uniform"} gives each expert of a mixture
+            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates. Answers carry it.
+        model_options: Arguments of a model that is given by name, such as {"image_size": 384}.
 
     Raises:
         UnknownNameError: No such model, mode, precision or kind; close names are suggested.
@@ -86,6 +92,8 @@ def extract(
         operators=operators,
         cache_length=cache_length,
         optimizer=optimizer,
+        assume=assume,
+        model_options=model_options,
     )
 
 
@@ -102,6 +110,8 @@ def predict(
     predictor: str | Path | None = None,
     composition: str | None = None,
     strict: bool = False,
+    assume: Assume | None = None,
+    model_options: Mapping[str, object] | None = None,
 ) -> Prediction:
     """Predict time, power and energy of one iteration of a model on a GPU.
 
@@ -117,6 +127,8 @@ def predict(
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         strict: Raise where an operation is not covered, instead of listing it.
+        assume: See `extract`.
+        model_options: The same.
 
     Returns:
         Totals in seconds, watts and joules, with each operation's share.
@@ -136,7 +148,15 @@ def predict(
     found = find_gpu(gpu)
     found.checked_clock_mhz(clock)
     found.checked_power_limit_w(power_limit_w)
-    network = network_of(model, input_shape, mode=mode, precision=precision, cache_length=cache_length)
+    network = network_of(
+        model,
+        input_shape,
+        mode=mode,
+        precision=precision,
+        cache_length=cache_length,
+        assume=assume,
+        model_options=model_options,
+    )
     return prepare(network, found, power_limit_w, predictor).at(clock, composition=composition, strict=strict)
 
 
@@ -212,6 +232,8 @@ def best(
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, object] | None = None,
 ) -> Choices:
     """Choose the GPU and the clock for a job: the best clock of each GPU, precision and batch size, best first.
 
@@ -235,6 +257,8 @@ def best(
         price_per_hour: Of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
         price_per_kwh: Of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+        assume: See `extract`.
+        model_options: The same.
 
     Raises:
         UnknownNameError: No such model, GPU, mode, precision, objective, country or predictor.
@@ -258,6 +282,8 @@ def best(
         cache_length=cache_length,
         power_limit_w=power_limit_w,
         predictor=predictor,
+        assume=assume,
+        model_options=model_options,
     )
     return best_of(question, objective, tariff, Constraints(max_time_s, max_power_w))
 
@@ -278,6 +304,8 @@ def sweep(
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, object] | None = None,
 ) -> Sweep:
     """Predict a job on GPUs over their clocks: a table, its Pareto front, and plots.
 
@@ -296,6 +324,8 @@ def sweep(
         price_per_hour: Of any GPU, or a mapping from GPU to price.
         price_per_kwh: Of electricity.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
+        assume: See `extract`.
+        model_options: The same.
 
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.
@@ -316,6 +346,8 @@ def sweep(
         cache_length=cache_length,
         power_limit_w=power_limit_w,
         predictor=predictor,
+        assume=assume,
+        model_options=model_options,
     )
     return sweep_of(question, objective, tariff)
 

@@ -25,6 +25,7 @@ from .arguments import (
     refuse_both,
     table,
 )
+from .models import Assumed, ModelOptions, assumed, model_and_options
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import OperationCost, Prediction
@@ -45,6 +46,8 @@ def predict(
     training: Training = False,
     precision: Precision = "default",
     cache_length: CacheLength = None,
+    model_option: ModelOptions = None,
+    assume: Assumed = None,
     predictor: Predictor = None,
     composition: Annotated[str | None, typer.Option(help="overlap or sum; the better one if left out.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail where an operation is not covered.")] = False,
@@ -63,8 +66,9 @@ def predict(
             allowed="such as --gpu A30",
             hint="`joulecast gpus` lists them",
         )
+    network, options = model_and_options(model, model_option)
     prediction = predict_network(
-        model,
+        network,
         parse_shapes(input_shape),
         gpu,
         clock,
@@ -72,6 +76,8 @@ def predict(
         mode="training" if training else "inference",
         precision=precision,
         cache_length=cache_length,
+        assume=assumed(assume),
+        model_options=options,
         predictor=predictor,
         composition=composition,
         strict=strict,

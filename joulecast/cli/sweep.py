@@ -11,6 +11,7 @@ import typer
 from ..operations.inputs import parse_shapes
 from ..units import si
 from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, refuse_both, table
+from .models import Assumed, ModelOptions, assumed, model_and_options
 from .queries import (
     BatchSizes,
     Carbon,
@@ -44,6 +45,8 @@ def sweep(
     precision: Precisions = None,
     batches: BatchSizes = None,
     cache_length: CacheLength = None,
+    model_option: ModelOptions = None,
+    assume: Assumed = None,
     price: PricePerHour = None,
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
@@ -61,8 +64,9 @@ def sweep(
     from ..api import sweep as sweep_of
 
     refuse_both(as_json, as_csv)
+    network, options = model_and_options(model, model_option)
     found = sweep_of(
-        model,
+        network,
         parse_shapes(input_shape),
         objective=objective,
         gpus=names(gpu),
@@ -72,6 +76,8 @@ def sweep(
         precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
+        assume=assumed(assume),
+        model_options=options,
         predictor=predictor,
         price_per_hour=price_per_hour(price),
         price_per_kwh=kwh_price,
