@@ -35,6 +35,7 @@ HEAVY = {
 ROOMS = [
     "arrays",
     "errors",
+    "damage",
     "regular_files",
     "units",
     "rendering",
@@ -49,6 +50,7 @@ ROOMS = [
     "predictors",
     "zoo",
     "queries",
+    "single_operations",
     "api",
     "wire",
     "client",

@@ -10,7 +10,18 @@ import typer
 
 from ..operations.inputs import parse_shapes
 from ..units import si
-from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, refuse_both, table
+from .arguments import (
+    AsJson,
+    CacheLength,
+    Execution,
+    HostOption,
+    Model,
+    Predictor,
+    Shapes,
+    Training,
+    refuse_both,
+    table,
+)
 from .models import Assumed, ModelOptions, assumed, model_and_options
 from .queries import (
     BatchSizes,
@@ -51,6 +62,8 @@ def sweep(
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
     predictor: Predictor = None,
+    execution: Execution = "eager",
+    host: HostOption = None,
     plot: Annotated[
         list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML; repeat for several.")
     ] = None,
@@ -79,6 +92,8 @@ def sweep(
         assume=assumed(assume),
         model_options=options,
         predictor=predictor,
+        execution=execution,
+        host=host,
         price_per_hour=price_per_hour(price),
         price_per_kwh=kwh_price,
         carbon=carbon,

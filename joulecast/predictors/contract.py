@@ -29,8 +29,24 @@ Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
 """Measured networks: where, what came out, and their operations."""
 
 
-Regressor = Callable[[NDArray[np.float32]], FloatArray]
-"""Maps a matrix of shape (operations, inputs) to one value per operation."""
+Files = Mapping[str, bytes]
+"""Contents of files by their names."""
+
+
+class Regressor(Protocol):
+    """Predicts one number for each operation."""
+
+    def __call__(self, inputs: NDArray[np.float32], /) -> FloatArray:
+        """Map a matrix of shape (operations, inputs) to one value per operation."""
+        ...
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """How it is stored: files whose names begin with `name`, without code, to be read by its form's `from_files`.
+
+        Raises:
+            ZooError: It was not trained, but read from files.
+        """
+        ...
 
 
 class PredictsOperations(Protocol):
@@ -97,6 +113,15 @@ class PredictsOperations(Protocol):
         """
         ...
 
+    def covers(self, operation: Operation) -> bool:
+        """Whether it predicts this operation by itself."""
+        ...
+
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """Kind -> seconds that launching it takes in a loop, for the kinds that were measured on this GPU."""
+        ...
+
     @property
     def residual_model(self) -> ResidualModel | None:
         """What it shares with predictors of other GPUs, so that it can look at many of them at once; None: nothing."""
@@ -123,7 +148,7 @@ class ResidualModel(Protocol):
 
         Args:
             operations: What runs, each in a loop of its own.
-            gpu: Where.
+            gpu: The GPU that they run on.
             capped: With what the default power cap is known to cost in such a loop; without it, whoever asks lets the
                 clock fall for that.
         """
@@ -138,13 +163,21 @@ class ResidualModel(Protocol):
         """
         ...
 
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files.
+
+        Raises:
+            ZooError: It was not trained, but read from files.
+        """
+        ...
+
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """By which factors device times and dynamic energies of operations are off inside a network of them.
 
         Args:
             operations: Of one network; of one mode, and in precisions of the GPU.
             counts: Calls of each.
-            gpu: Where.
+            gpu: The GPU that they run on.
         """
         ...
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -169,9 +169,15 @@ class OperationPredictor:
                 (costs.dynamic_energy_j, learned_costs.dynamic_energy_j),
             ):
                 whole[own] = part
+        # (what the board would draw beyond its cap, or below what it draws without work, nothing can)
+        static_w, default_cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
+        loops = replace(loops, power_w=np.clip(loops.power_w, static_w, default_cap_w))
         active_w = self.baseline.static_power_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST_S)
         work = measured_work(operations, self.gpu, costs.time_s, costs.dynamic_energy_j, active_w, PRIOR_ENERGY)
-        held_mhz = work.held_mhz(clock, cap_w)
+        device_s = work.device_s
+        costs = DeviceCosts(device_s, np.minimum(costs.dynamic_energy_j, (default_cap_w - static_w) * device_s))
+        loops = replace(loops, time_s=np.maximum(loops.time_s, device_s))
+        held_mhz = work.held_mhz(clock, cap_w, host_s)
         if clock != default or cap_w != self.gpu.power_limit_w:
             costs, before = DeviceCosts(*work.at(held_mhz)), costs
             loops = self._loops_at_clock(loops, before, costs, host_s, held_mhz, cap_w)
@@ -235,6 +241,17 @@ class OperationPredictor:
     def residual_model(self) -> None:
         """See `PredictsOperations.residual_model`; its regressors are of one GPU."""
 
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """See `PredictsOperations.measured_launch_s`."""
+        method = self.baseline.method
+        return {group.split()[0]: row.host_s[method] for group, row in self.baseline.groups.items()}
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {"time": self.time, "power": self.power}
+
     def facts(self) -> dict[str, Any]:
         """What is stored of the predictor beside its regressors."""
         return {
@@ -245,7 +262,4 @@ class OperationPredictor:
             "measured": sorted(self.measured),
             "transferred": list(self.transferred),
             "calibration": None if self.calibration is None else self.calibration.to_json(),
-            # (trees alone have none)
-            "process_shares": {name: getattr(getattr(self, name), "share", 0.0) for name in ("time", "power")},
-            "process_falloffs": {name: getattr(getattr(self, name), "falloff", 0.0) for name in ("time", "power")},
         }

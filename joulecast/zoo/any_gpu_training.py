@@ -21,8 +21,8 @@ from ..predictors.evaluation.any_gpu import (
     validate_any_gpu,
 )
 from ..predictors.fitting.any_gpu import fit_on_all
+from ..predictors.fitting.recipes import predictor_of
 from ..predictors.measured.device_rows import DeviceRow, device_rows
-from ..predictors.recipes.recipe import predictor_of
 from ..predictors.recipes.settings import Recipe
 from .entries.any_gpu_entry import AnyGpuCard, save_any_gpu
 from .entries.golden import golden_sample
@@ -61,7 +61,7 @@ def train_any_gpu(
         datasets: With the folders that they were loaded from.
         networks: The operations of each measured network.
         recipe: Settings.
-        quick: See `validate_any_gpu`.
+        quick: Whether to test on one fold and few chips only, see `validate_any_gpu`.
 
     Raises:
         DatasetError: Too few device times.

@@ -10,21 +10,21 @@ from pathlib import Path
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
 from ..predictors.fallback import FallbackPredictor
+from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
 from ..predictors.kernels.learned import Kernels
 from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.predictor import OperationPredictor
+from ..predictors.regressors.forms import ONE_GPU_FORMS
 from ..resources import shipped
 from .entries.any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .entries.entry import Background, load_background, load_entry
 from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
 from .entries.kernels_entry import PREDICTOR as KERNELS
 from .entries.kernels_entry import KernelsEntry, checked_kernels, load_kernels
-from .entries.residual_models import FORMS
 from .store import NAME, pulled, pulled_folder
 
 LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry | KernelsEntry]] = {
-    **dict.fromkeys(("blend", "forest", "xgboost"), load_entry),
-    **dict.fromkeys(FORMS, load_any_gpu),
+    **dict.fromkeys(ONE_GPU_FORMS, load_entry),
+    **dict.fromkeys(ANY_GPU_FORMS, load_any_gpu),
     KERNELS: checked_kernels,
 }
 """What a manifest names as its predictor -> what reads such an entry."""
@@ -183,8 +183,14 @@ def _loaded_kernels(folder: Path, stamp: int) -> Kernels:
 def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
     """A GPU's own predictor with the one for any GPU as its fallback, where there is one."""
     own = found.operations
-    if not isinstance(own, OperationPredictor) or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
+    if found.any_gpu or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
         return found
+
+    def fallback() -> NetworkPredictor:
+        return find_predictor(own.gpu, own.mode, ANY_GPU)
+
     return replace(
-        found, operations=FallbackPredictor(own, lambda: find_predictor(own.gpu, own.mode, ANY_GPU).operations)
+        found,
+        operations=FallbackPredictor(own, lambda: fallback().operations),
+        find_fallback_errors=lambda: fallback().network_errors,
     )

@@ -16,12 +16,12 @@ from ..predictors.evaluation.networks import NetworkError, fit_host
 from ..predictors.evaluation.one_gpu import SPLITS, Validation, validate
 from ..predictors.evaluation.operations import OperationErrors, errors_on_repeats
 from ..predictors.fitting.one_gpu import fit_own
+from ..predictors.fitting.recipes import predictor_of
 from ..predictors.intervals.closeness import Closeness
 from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipes.recipe import predictor_of
 from ..predictors.recipes.settings import Recipe
 from .catalogue import entry_name
 from .entries.entry import ModelCard, save_entry
@@ -66,10 +66,10 @@ def train(
     """Validate a recipe on a dataset, then fit it on everything.
 
     Args:
-        dataset: Of one GPU.
+        dataset: Measurements of one GPU.
         dataset_folder: Where it was loaded from, for its digest.
         mode: inference or training.
-        recipe: See `fit_own`.
+        recipe: Settings of the predictor, see `fit_own`.
         networks: The operations of each measured network of this mode.
         borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU of which none was measured.
 

@@ -17,18 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...errors import ZooError
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
-from ..contract import Regressor, ResidualModel, host_times, launch_s, require_mode
+from ..contract import Files, Regressor, ResidualModel, host_times, launch_s, require_mode
 from ..formats.numbers import number, numbers
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
 from ..intervals.power_range import power_range_w
 from ..kernels.learned import Kernels
 from ..operation_predictions import OperationPredictions
+from ..physics.baseline import STAND_INS
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, seen_as
@@ -38,8 +40,15 @@ from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.precisions import tf32_in_fp32, without_tf32
 from ..physics.relative import RELATIVE_NAMES, relative_features
+from ..regressors.perceptron import Perceptron
+from ..regressors.serving import stored_trees
 
 Range = tuple[float, float]
+LogRatios = Callable[[NDArray[np.float32]], FloatArray]
+"""Maps features of operations to the log ratio of each."""
+
+_NAME = "boosting"  # As recipes and files call it.
+_PERCEPTRON = "perceptron"
 
 # How far log ratios on a chip that was not measured are trusted, beside what is typical of a kind: part of what is
 # learned of chips is their own. With each of NeuSight's five left out, 0.5 to 0.8 were closer than 1 and much alike.
@@ -118,6 +127,33 @@ class BoostedResidual:
             typical=numbers(value.get("usual", {})),
         )
 
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`."""
+        files = self.time.to_files("time") | self.unseen_chips.to_files("elsewhere")
+        if self.perceptron is not None:
+            files |= self.perceptron.to_files(_PERCEPTRON)
+        return {"predictor": _NAME, **self.to_json()}, files
+
+    @classmethod
+    def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
+        """Read what `to_files` wrote.
+
+        Raises:
+            ZooError, KeyError, TypeError, ValueError: It is something else.
+        """
+        if facts["inputs"] != list(RELATIVE_NAMES):
+            raise ZooError("this zoo entry was trained on other features", hint="train it again")
+        time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
+        perceptron = Perceptron.from_files(files, _PERCEPTRON)
+        if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
+            raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
+        return cls.from_json(facts, time, unseen_chips, perceptron)
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {"time": self.time, "elsewhere": self.unseen_chips}
+
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
         """Device time over least time, one value per operation; see `ResidualModel.factors`."""
         listed = OperationList.of(operations)
@@ -135,7 +171,7 @@ class BoostedResidual:
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""
         found = operations.derived(_prefetched)
-        by_regressor: dict[Regressor, list[GPU]] = {}
+        by_regressor: dict[LogRatios, list[GPU]] = {}
         for gpu in gpus:
             if (self._regressor(gpu), gpu) not in found:
                 by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
@@ -145,13 +181,13 @@ class BoostedResidual:
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
             found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
 
-    def _regressor(self, gpu: GPU) -> Regressor:
+    def _regressor(self, gpu: GPU) -> LogRatios:
         """Which of those that are kept; the same one every time."""
         measured, unseen_chips = self._regressors
         return measured if gpu.chip in self.chips else unseen_chips
 
     @cached_property
-    def _regressors(self) -> tuple[Regressor, Regressor]:
+    def _regressors(self) -> tuple[LogRatios, LogRatios]:
         if self.perceptron is None:
             return self.time, self.unseen_chips
         return _mean(self.time, self.perceptron, self.share), _mean(self.unseen_chips, self.perceptron, self.share)
@@ -162,7 +198,9 @@ class BoostedResidual:
         found = np.empty((3, len(KIND_PLACES)))
         for kind, place in KIND_PLACES.items():
             family = KINDS[kind].family
-            lowest, highest = self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
+            # What trees say of a family that nobody measured is chance: it stays within what its stand-in showed.
+            known = (self.ranges.get(name) for name in (kind, family, *STAND_INS[family]))
+            lowest, highest = next((each for each in known if each), (-np.inf, np.inf))
             found[:, place] = lowest, highest, self.typical.get(kind, self.typical.get(family, np.nan))
         return found
 
@@ -177,7 +215,7 @@ class BoostedResidual:
         return 1.0, 1.0
 
 
-def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
+def _mean(trees: LogRatios, perceptron: LogRatios, share: float) -> LogRatios:
     def mean(rows: NDArray[np.float32]) -> FloatArray:
         found = np.array(trees(rows))
         plain = (rows[:, _NO_PLAIN_FP32] == 0).all(axis=1)
@@ -187,11 +225,11 @@ def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
     return mean
 
 
-def _alone(regressor: Regressor) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
+def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
     return lambda rows: (regressor(rows),)
 
 
-def _prefetched(operations: OperationList) -> dict[tuple[Regressor, GPU], FloatArray]:
+def _prefetched(operations: OperationList) -> dict[tuple[LogRatios, GPU], FloatArray]:
     return {}
 
 
@@ -244,7 +282,7 @@ class AnyGpuPredictor:
         require_mode(operations, self.mode)
         # Quantized products are covered where they were measured: another precision must not stand in for them.
         has = {"tf32", *self.gpu.unquantized}
-        covered = np.array([operation.precision in has for operation in operations], dtype=bool)
+        covered = np.array([o.precision in has and not o.row.measured_only for o in operations], dtype=bool)
         if self.kernels is not None:
             covered |= ~np.isnan(self.kernels.device_s(operations, self.gpu))
         values = np.full((6, len(operations)), np.nan)
@@ -285,7 +323,7 @@ class AnyGpuPredictor:
         if not plain:
             return work
         in_fp32 = self._work(plain, capped).scatter(places)
-        quicker = places & (np.nan_to_num(in_fp32.parts.time_s, nan=np.inf) < work.parts.time_s)
+        quicker = places & (np.nan_to_num(in_fp32.device_s, nan=np.inf) < work.device_s)
         return work.with_others(in_fp32, quicker)
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
@@ -296,7 +334,8 @@ class AnyGpuPredictor:
             device_s = self.kernels.device_s(operations, self.gpu)
             least_s = LeastTimes.of(operations, self.gpu, clock).time_s
             ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
-        return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
+        work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
+        return work.scaled_by(1.0, energy_ratio).bounded(operations)
 
     def _spread(self, operations: OperationList) -> OperationSpread | None:
         """Errors on chips that were left out; of kernels, errors of what their times rest on."""
@@ -309,17 +348,18 @@ class AnyGpuPredictor:
         return OperationSpread(self.calibration, frozenset(), None, fallback)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
-        held_mhz = work.held_mhz(clock, cap_w)
+        host_s = launch_s(operations, self.mode, self.learned.host_s)
+        held_mhz = work.held_mhz(clock, cap_w, host_s)
         # The loops that were learned from ran under their caps, and too shortly to throttle as networks do: what
         # the default clock and cap let each hold counts as that clock.
         device_s, dynamic_j = work.at(held_mhz)
         if np.isfinite(cap_w):  # (no cap times no time is no number)
             default = float(self.gpu.boost_clock_mhz)
-            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0)
+            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w, host_s), 1.0)
             device_s, _ = work.at(default * held_mhz / top_mhz)
+            device_s = work.bounds.applied(device_s, default / clock)
             allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
             dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
-        host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s
         return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])
@@ -342,6 +382,15 @@ class AnyGpuPredictor:
 
     def regressor_inputs(self, operation: Operation) -> None:
         """See `PredictsOperations.regressor_inputs`; it has none of a GPU's own."""
+
+    def covers(self, operation: Operation) -> bool:
+        """See `PredictsOperations.covers`: every kind, in the precisions of the GPU."""
+        return operation.precision in {"tf32", *self.gpu.unquantized}
+
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """See `PredictsOperations.measured_launch_s`; nothing was."""
+        return {}
 
     @property
     def residual_model(self) -> ResidualModel:

@@ -29,7 +29,7 @@ class OperationCost:
     Args:
         entry: The operation, how often it is called in an iteration, and in which modules of the model.
         device_time_s: Seconds that the GPU works on it.
-        power_w: Board power while it does. Above the cap where others draw less: the cap holds for the network.
+        power_w: Board power while it does, at most the cap.
         energy_j: Joules, with its share of static energy; these sum up to the network's.
         source: measured, modelled or missing.
         bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
@@ -146,6 +146,8 @@ class Prediction:
         notes: What to keep in mind about this prediction.
         coverage: What of the network is in no total, and how much that is.
         idle_power_w: What the board draws without any work; 0 where nobody knows.
+        execution: How the network is run: "eager" or "graph".
+        host: Name of the host that launches it.
     """
 
     network: str
@@ -166,6 +168,8 @@ class Prediction:
     notes: tuple[str, ...] = ()
     coverage: Coverage = Coverage()
     idle_power_w: float = 0.0
+    execution: str = "eager"
+    host: str = "reference"
 
     def __str__(self) -> str:
         interval = self.interval() if self.supports(0.9) else None
@@ -245,6 +249,8 @@ class Prediction:
             "power_limit_w": self.power_limit_w,
             "predictor": self.predictor,
             "composition": self.composition,
+            "execution": self.execution,
+            "host": self.host,
             "time_s": self.time_s,
             "power_w": self.power_w,
             "energy_j": self.energy_j,

@@ -14,6 +14,8 @@ from ...errors import MissingDependencyError
 from ..recipes.boosting import BoostingRecipe
 from ..recipes.kernels import KernelTrees
 from ..recipes.xgboost import XGBoostRecipe
+from .trees import Trees, trees_file
+from .trees_fitted import trees_of_boosting
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class BoostedRegressor:
 
     Args:
         model: The trees.
-        curves: See `curves_of`.
+        curves: Learning curves by name, see `curves_of`.
     """
 
     model: Any
@@ -31,6 +33,23 @@ class BoostedRegressor:
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """One value per row of inputs."""
         return np.asarray(self.model.predict(inputs), dtype=np.float64)
+
+    def trees(self) -> Trees:
+        """The trees as arrays.
+
+        Raises:
+            MissingDependencyError: The converter is not installed.
+        """
+        return trees_of_boosting(self.model)
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """See `Regressor.to_files`: the trees as arrays, and XGBoost's own form to explain with and to train on from.
+
+        Raises:
+            MissingDependencyError: The converter is not installed.
+        """
+        native = bytes(self.model.get_booster().save_raw("ubj"))
+        return {trees_file(name): self.trees().to_bytes(), f"{name}.ubj": native}
 
 
 def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: int, **more: Any) -> Any:

@@ -12,6 +12,7 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ...predictors.any_gpu.predictor import AnyGpuPredictor
 from ...predictors.contract import ResidualModel
+from ...predictors.fitting.any_gpu import read_residual_model
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.kernels.learned import Kernels
@@ -21,7 +22,6 @@ from ..rendering import markdown
 from .card_values import host_of, name_of
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
-from .residual_models import read_residual_model, write_residual_model
 
 _FILES = ("card.json", "predictor.json")
 _MOST_GOLDEN_GPUS = 64
@@ -48,7 +48,7 @@ class AnyGpuCard:
         power_errors: The same of power and energy, of loops that are bound by the GPU; empty where too few chips tell.
         limits: What it cannot do.
         created: Date.
-        licence: Of the predictor.
+        licence: Licence of the predictor.
         provenance: The commit that it was trained at.
     """
 
@@ -115,7 +115,7 @@ def save_any_gpu(
         card: Its card.
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
-    facts, of_learned = write_residual_model(learned)
+    facts, of_learned = learned.to_files()
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),

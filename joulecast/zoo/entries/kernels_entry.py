@@ -20,7 +20,8 @@ from ...predictors.formats.numbers import errors_to_text, sorted_errors
 from ...predictors.kernels.families import FAMILIES
 from ...predictors.kernels.family import Family
 from ...predictors.kernels.learned import ALL, BASES, Kernels, Variant
-from ...predictors.regressors.serving import StoredTrees, stored_regressor, trees_file
+from ...predictors.regressors.serving import StoredTrees, stored_trees
+from ...predictors.regressors.trees import trees_file
 from ..rendering import markdown
 from .card_values import name_of
 from .files import EntryFiles, checked_files, json_bytes, parsed_json, write_files
@@ -41,7 +42,7 @@ class KernelsCard:
     """What a user should know about device times of kernels.
 
     Args:
-        name: Of the entry.
+        name: Name of the entry.
         kernels: Family and variant -> the GPUs that it was measured on.
         recipe: Its settings.
         data: What it was trained on: one description per dataset.
@@ -50,7 +51,7 @@ class KernelsCard:
         coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
         limits: What it cannot do.
         created: Date.
-        licence: Of the entry.
+        licence: Licence of the entry.
         provenance: The commit that it was trained at.
     """
 
@@ -72,7 +73,7 @@ class KernelsEntry:
     """A loaded entry.
 
     Args:
-        name: Of the entry.
+        name: Name of the entry.
         kernels: What it knows; each variant is read and checked when it is first asked for.
     """
 
@@ -103,7 +104,9 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
     for (family, variant), learned in sorted(kernels.variants.items()):
         regressors = {**learned.generations, _ELSEWHERE: learned.elsewhere}
         for name, regressor in regressors.items():
-            files |= trees_file(_file(family, variant, name), regressor)
+            # The native form is left out: there are many regressors, and nothing trains on from one or explains it.
+            trees = trees_file(_file(family, variant, name))
+            files[trees] = regressor.to_files(_file(family, variant, name))[trees]
         facts.append(
             {
                 "family": family,
@@ -233,7 +236,7 @@ class _LazyTrees:
 
     @cached_property
     def _trees(self) -> StoredTrees:
-        return stored_regressor(self.files, self.name, len(self.family.feature_names))
+        return stored_trees(self.files, self.name, len(self.family.feature_names))
 
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
         """One value per row of inputs.
@@ -242,6 +245,14 @@ class _LazyTrees:
             ZooError: They are missing or damaged.
         """
         return self._trees(inputs)
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """See `StoredTrees.to_files`.
+
+        Raises:
+            ZooError: Always.
+        """
+        return self._trees.to_files(name)
 
 
 def _family(name: str) -> Family:
