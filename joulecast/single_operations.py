@@ -65,7 +65,7 @@ def explain(
         MissingDependencyError: The predictor is boosted trees, and xgboost is not installed.
 
     Example:
-        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by  # doctest: +SKIP
+        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by
         'memory'
     """
     (operation,) = checked_operations([operation])

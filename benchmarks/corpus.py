@@ -1,4 +1,4 @@
-"""How much of 240 models extraction covers: `python benchmarks/coverage.py`, about ten minutes. Writes COVERAGE.md.
+"""How much of 240 models extraction covers: `python benchmarks/corpus.py`, about ten minutes. Writes CORPUS.md.
 
 torchvision's models, more than 40 families of timm, and more than 40 of transformers with two layers each, in inference
 and in training. Covered is the share of FLOPs and bytes that operations stand for; the rest is listed as dropped.
@@ -28,7 +28,7 @@ from joulecast.operations.kinds import KINDS
 from joulecast.operations.network import Network
 from joulecast.predictors.networks.uncovered import Coverage
 
-OUT = Path(__file__).with_name("COVERAGE.md")
+OUT = Path(__file__).with_name("CORPUS.md")
 LIBRARIES = ("torchvision", "timm", "transformers")
 MODES = ("inference", "training")
 IMAGE, VIDEO, TOKENS, SOUND = (2, 3, 224, 224), (1, 3, 16, 224, 224), (2, 64), (2, 16000)
@@ -47,15 +47,15 @@ mobilenetv4_conv_small mobileone_s0 mobilevit_xxs mvitv2_tiny nest_tiny pit_ti_2
 repvgg_a0 res2net50_26w_4s resmlp_12_224 resnetv2_50 rexnet_100 selecsls42b sequencer2d_s skresnet18
 swin_tiny_patch4_window7_224 swinv2_tiny_window8_256 tf_efficientnet_b0 tiny_vit_5m_224 tnt_s_patch16_224 tresnet_m
 twins_pcpvt_small visformer_tiny vit_tiny_patch16_224 volo_d1_224 xcit_nano_12_p16_224
-""".split()
+""".split()  # noqa: SIM905 (one name per line would hide what they have in common)
 TRANSFORMERS = """
 albert bart bert big_bird blenderbot bloom clip_text_model clip_vision_model ctrl convbert convnext convnextv2 cvt
-data2vec-text deberta deberta-v2 deepseek_v3 deit dinov2 distilbert electra ernie falcon gemma gemma2 gemma3_text glm4_moe
-gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe layoutlm led llama longformer mamba mamba2 mbart mistral
-mixtral mobilebert modernbert mpnet mpt nystromformer olmo2 olmoe opt pegasus phi phi3 pvt_v2 qwen2 qwen2_moe qwen3
+data2vec-text deberta deberta-v2 deepseek_v3 deit dinov2 distilbert electra ernie falcon gemma gemma2 gemma3_text
+glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe layoutlm led llama longformer mamba mamba2 mbart
+mistral mixtral mobilebert modernbert mpnet mpt nystromformer olmo2 olmoe opt pegasus phi phi3 pvt_v2 qwen2 qwen2_moe qwen3
 qwen3_moe regnet rembert resnet roberta roformer rwkv segformer squeezebert stablelm starcoder2 swin switch_transformers
 t5 vit vit_mae wav2vec2 xglm xlnet yolos
-""".split()
+""".split()  # noqa: SIM905
 LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
 
@@ -151,7 +151,7 @@ def _counted_flops(model: torch.nn.Module, shape: Any) -> int | None:
     try:
         with torch.no_grad(), counter:
             model.eval().to("meta")(*inputs, **given)
-    except Exception:  # whatever a model raises on the meta device by itself
+    except Exception:  # noqa: BLE001 (whatever a model raises on the meta device by itself)
         return None
     return counter.get_total_flops()
 
@@ -216,7 +216,7 @@ def main(libraries: list[str]) -> None:
                 print(
                     case.library, case.name, case.mode, results[-1].error or results[-1].coverage.share_text, flush=True
                 )
-    lines = ["# How much of 240 models is covered", "", "Made by `python benchmarks/coverage.py`.", "", *table(results)]
+    lines = ["# How much of 240 models is covered", "", "Made by `python benchmarks/corpus.py`.", "", *table(results)]
     if not libraries:
         OUT.write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
