@@ -38,6 +38,11 @@ SHAPES: dict[str, Any] = {
     **dict.fromkeys(("inception", "quantized_inception"), (2, 3, 299, 299)),
     "raft": [(1, 3, 256, 256)] * 2,
 }
+DETECTORS = """
+fasterrcnn_mobilenet_v3_large_320_fpn fasterrcnn_mobilenet_v3_large_fpn fasterrcnn_resnet50_fpn
+fasterrcnn_resnet50_fpn_v2 fcos_resnet50_fpn keypointrcnn_resnet50_fpn maskrcnn_resnet50_fpn maskrcnn_resnet50_fpn_v2
+retinanet_resnet50_fpn retinanet_resnet50_fpn_v2 ssd300_vgg16 ssdlite320_mobilenet_v3_large
+""".split()  # noqa: SIM905 (one name per line would hide what they have in common)
 TIMM = """
 beit_base_patch16_224 cait_xxs24_224 coat_tiny coatnet_0_rw_224 convmixer_768_32 convnext_atto convnextv2_atto
 crossvit_tiny_240 cspresnet50 davit_tiny deit_tiny_patch16_224 densenet121 dla34 dm_nfnet_f0 dpn68 edgenext_xx_small
@@ -51,11 +56,15 @@ twins_pcpvt_small visformer_tiny vit_tiny_patch16_224 volo_d1_224 xcit_nano_12_p
 TRANSFORMERS = """
 albert bart bert big_bird blenderbot bloom clip_text_model clip_vision_model ctrl convbert convnext convnextv2 cvt
 data2vec-text deberta deberta-v2 deepseek_v3 deit dinov2 distilbert electra ernie falcon gemma gemma2 gemma3_text
-glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe layoutlm led llama longformer mamba mamba2 mbart
-mistral mixtral mobilebert modernbert mpnet mpt nystromformer olmo2 olmoe opt pegasus phi phi3 pvt_v2 qwen2 qwen2_moe qwen3
-qwen3_moe regnet rembert resnet roberta roformer rwkv segformer squeezebert stablelm starcoder2 swin switch_transformers
-t5 vit vit_mae wav2vec2 xglm xlnet yolos
+glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe layoutlm led llama longformer mamba mamba2
+mbart mistral mixtral mobilebert modernbert mpnet mpt nystromformer olmo2 olmoe opt pegasus phi phi3 pvt_v2 qwen2 qwen2_moe
+qwen3 qwen3_moe regnet rembert resnet roberta roformer rwkv segformer squeezebert stablelm starcoder2 swin
+switch_transformers t5 vit vit_mae wav2vec2 xglm xlnet yolos
 """.split()  # noqa: SIM905
+EXPERTS = ("glm4_moe", "gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v3")
+"""Mixtures of experts whose products PyTorch has in bf16 only."""
+ASSUMED = {"switch_transformers": {"experts": "uniform"}, **dict.fromkeys(DETECTORS, {"boxes": 100})}
+"""What is assumed of models that decide by values."""
 LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
 
@@ -83,7 +92,7 @@ class Case:
             return model, (2, *model.default_cfg["input_size"])
         config = transformers_models.import_transformers().CONFIG_MAPPING[self.name]()
         for layers in LAYERS:
-            if isinstance(getattr(config, layers, None), int):
+            if isinstance(getattr(config, layers, None), int) and not hasattr(config, "depths"):
                 setattr(config, layers, 2)
         model = transformers_models.from_config(config)
         if model.main_input_name == "pixel_values":
@@ -130,7 +139,8 @@ def cases(library: str) -> Iterator[Case]:
 
 def result_of(case: Case) -> Result:
     """Extract one model."""
-    options = {"mode": case.mode, "precision": "default", "whitelist": WHITELIST, "operators": None, "optimizer": None}
+    precision = "bf16" if case.name in EXPERTS else "default"
+    options = {"mode": case.mode, "precision": precision, "whitelist": WHITELIST, "assume": ASSUMED.get(case.name)}
     try:
         model, shape = case.built()
         network = traced(model, Inputs.of(shape), None, options, name=case.name)
