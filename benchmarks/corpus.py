@@ -57,13 +57,13 @@ TRANSFORMERS = """
 albert bart bert big_bird blenderbot bloom clip_text_model clip_vision_model ctrl convbert convnext convnextv2 cvt
 data2vec-text deberta deberta-v2 deepseek_v3 deit dinov2 distilbert electra ernie falcon gemma gemma2 gemma3_text
 glm4_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe layoutlm led llama longformer mamba mamba2
-mbart mistral mixtral mobilebert modernbert mpnet mpt nystromformer olmo2 olmoe opt pegasus phi phi3 pvt_v2 qwen2 qwen2_moe
-qwen3 qwen3_moe regnet rembert resnet roberta roformer rwkv segformer squeezebert stablelm starcoder2 swin
+mbart mistral mixtral mobilebert modernbert mpnet mpt nystromformer olmo2 olmoe opt pegasus phi phi3 pvt_v2 qwen2
+qwen2_moe qwen3 qwen3_moe regnet rembert resnet roberta roformer rwkv segformer squeezebert stablelm starcoder2 swin
 switch_transformers t5 vit vit_mae wav2vec2 xglm xlnet yolos
 """.split()  # noqa: SIM905
 EXPERTS = ("glm4_moe", "gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v3")
 """Mixtures of experts whose products PyTorch has in bf16 only."""
-ASSUMED = {"switch_transformers": {"experts": "uniform"}, **dict.fromkeys(DETECTORS, {"boxes": 100})}
+ASSUMED = {"switch_transformers": {"experts": "uniform"}, **{name: {"boxes": 100} for name in DETECTORS}}
 """What is assumed of models that decide by values."""
 LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 
