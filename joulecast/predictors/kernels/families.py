@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .convolution import CONVOLUTION
 from .family import Family
 from .linear import LINEAR
+from .pointwise import POINTWISE
 
-FAMILIES: Mapping[str, Family] = {family.name: family for family in (LINEAR,)}
+FAMILIES: Mapping[str, Family] = {family.name: family for family in (LINEAR, CONVOLUTION, POINTWISE)}
 """Name -> family. An operation belongs to the first one that has a variant for it."""
