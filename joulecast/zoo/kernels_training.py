@@ -6,14 +6,14 @@ import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ..datasets import Dataset, fingerprint
+from ..datasets import Dataset
 from ..errors import DatasetError
 from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, kept_errors, tables, validate_kernels
 from ..predictors.kernels.fit import LEAST_ROWS, Measured, Names, by_variant, fit_kernels
 from ..predictors.kernels.learned import Kernels
 from ..predictors.recipes.kernels import KernelRecipe
+from .any_gpu_training import described
 from .catalogue import KERNELS_ENTRY
 from .entries.golden import GOLDEN_OPERATIONS, golden_sample
 from .entries.kernels_entry import Golden, KernelsCard, save_kernels
@@ -66,7 +66,7 @@ def train_kernels(datasets: Sequence[tuple[Path, Dataset]], recipe: KernelRecipe
         name=KERNELS_ENTRY,
         kernels={", ".join(names): tuple(sorted(variant.gpus)) for names, variant in variants.items()},
         recipe=recipe.to_json(),
-        data=tuple(_described(folder, dataset) for folder, dataset in datasets),
+        data=tuple(described(folder, dataset) for folder, dataset in datasets),
         splits=SPLITS,
         errors=tables(validation),
         coverage=coverage(validation),
@@ -81,15 +81,4 @@ def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:
     return {
         names: (tables[0].gpu.name, golden_sample(set(tables[0].operations))[:GOLDEN_OPERATIONS])
         for names, tables in measured.items()
-    }
-
-
-def _described(folder: Path, dataset: Dataset) -> dict[str, Any]:
-    card = dataset.card
-    return {
-        "gpu": card.gpu,
-        "source": card.source,
-        "licence": card.licence,
-        "operations": len({m.operation for m in dataset.measurements}),
-        "sha256": fingerprint(folder),
     }

@@ -36,8 +36,11 @@ def _covers(gpu: GPU) -> bool:
 def _numbers(operations: OperationList) -> FloatArray:
     """Tokens, hidden size and the attributes of _SIZES, shape (2 + sizes, operations)."""
     rows = [
-        (operation.input_size // operation.input_shapes[0][-1], operation.input_shapes[0][-1])
-        + tuple(operation.attributes[name] for name in _SIZES)
+        (
+            operation.input_size // operation.input_shapes[0][-1],
+            operation.input_shapes[0][-1],
+            *(operation.attributes[name] for name in _SIZES),
+        )
         for operation in operations
     ]
     return np.array(rows, dtype=float).T
