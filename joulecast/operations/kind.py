@@ -48,6 +48,8 @@ class Kind:
         is_noise: The operation does nothing in inference, nor where its attribute p is zero (dropout).
         quantized: Precisions of less than 16 bits that there are kernels for.
         storage: Bytes of inputs, output and parameters in memory, as far as they are needed.
+        measured_only: A data sheet says too little of it, and no other kind may stand in for it: it is covered only
+            where it was measured.
     """
 
     family: Family
@@ -67,6 +69,7 @@ class Kind:
     is_noise: bool = False
     quantized: tuple[str, ...] = ()
     storage: Callable[[Shapes, Attributes, Shape, int, str], Storage] = storage.plain
+    measured_only: bool = False
 
     @cached_property
     def precisions(self) -> tuple[str, ...]:

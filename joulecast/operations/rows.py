@@ -9,6 +9,7 @@ from .attributes import (
     COUNT,
     DIMENSIONS,
     FLAG,
+    IMPLEMENTATIONS,
     OUTPUT_SIZE,
     PROBABILITY,
     Attribute,
@@ -76,6 +77,26 @@ def transposed_convolution(dimensions: int) -> Kind:
         storage=storage.convolution,
         tensor_cores=True,
         **GEMM_TRAINING,  # type: ignore[arg-type]
+    )
+
+
+def collective(
+    output: Callable[[Shapes, Attributes], Shape], flops: Callable[[Shapes, Attributes, Shape], int]
+) -> Kind:
+    """What the GPUs of a group do together over their link; an operation is one GPU's part of it."""
+    return Kind(
+        family="movement",
+        attributes={
+            "gpus": Attribute(COUNT),
+            "link": Attribute(one_of("nvlink", "pcie"), "nvlink"),
+            "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),
+        },
+        output=output,
+        flops=flops,
+        backward_flops=0.0,
+        training_reads=Traffic(inputs=1),
+        training_writes=Traffic(output=1),
+        measured_only=True,
     )
 
 

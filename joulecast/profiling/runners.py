@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
+from ..errors import InputError
 from ..operations.operation import Operation
 
 Run = Callable[..., torch.Tensor]
@@ -28,9 +29,38 @@ POSITIVE_INPUTS = frozenset({"log", "sqrt", "rsqrt", "pow"})
 """Kinds that make NaN of negative numbers, which draw another power."""
 
 
+def _arguments(operation: Operation) -> dict[str, Any]:
+    """The attributes that PyTorch's module takes; refinements have the values by which it is meant alone."""
+    rows = operation.row.attributes
+    return {name: value for name, value in operation.attributes.items() if not rows[name].refinement}
+
+
+def runner(operation: Operation) -> Run:
+    """What runs an operation.
+
+    Raises:
+        InputError: It is no call of PyTorch's: an engine's kernel, a quantized product, one gradient of a convolution,
+            attention with a window, or what several GPUs do together.
+    """
+    rows = operation.row.attributes
+    others = [
+        f"{name}={value!r}"
+        for name, value in operation.attributes.items()
+        if rows[name].refinement and value != rows[name].default
+    ]
+    if operation.kind not in RUNNERS or operation.precision not in DTYPES or others:
+        raise InputError(
+            "this operation cannot be run here",
+            given=", ".join([operation.kind, operation.precision, *others]),
+            allowed=f"calls of PyTorch in {', '.join(DTYPES)}",
+            hint="import measurements of it: `joulecast datasets import`",
+        )
+    return RUNNERS[operation.kind](operation)
+
+
 def _convolution(module: type[nn.Module]) -> Runner:
     def run(operation: Operation) -> Run:
-        return module(operation.input_shapes[0][1], **operation.attributes)
+        return module(operation.input_shapes[0][1], **_arguments(operation))
 
     return run
 
@@ -55,7 +85,7 @@ def _group_norm(operation: Operation) -> Run:
 
 
 def _linear(operation: Operation) -> Run:
-    return nn.Linear(operation.input_shapes[0][-1], **operation.attributes)
+    return nn.Linear(operation.input_shapes[0][-1], **_arguments(operation))
 
 
 def _attention(operation: Operation) -> Run:
@@ -194,7 +224,7 @@ RUNNERS: Mapping[str, Runner] = {
     "copy": _plain(torch.clone),
     "embedding": _embedding,
 }
-"""Operation kind -> how to run it. Every kind has a row; a test holds it to that."""
+"""Operation kind -> how to run it. Every kind that one GPU can run by itself has a row; a test holds it to that."""
 
 
 class WholeNetwork:
@@ -241,8 +271,8 @@ class Instance:
     """
 
     def __init__(self, operation: Operation, device: torch.device, generator: torch.Generator) -> None:
+        run = runner(operation)
         dtype = DTYPES[operation.precision]
-        run = RUNNERS[operation.kind](operation)
         if isinstance(run, nn.Module):
             run = run.to(device=device, dtype=dtype).train(operation.mode == "training")
         self._run = run

@@ -282,7 +282,7 @@ class AnyGpuPredictor:
         require_mode(operations, self.mode)
         # Quantized products are covered where they were measured: another precision must not stand in for them.
         has = {"tf32", *self.gpu.unquantized}
-        covered = np.array([operation.precision in has for operation in operations], dtype=bool)
+        covered = np.array([o.precision in has and not o.row.measured_only for o in operations], dtype=bool)
         if self.kernels is not None:
             covered |= ~np.isnan(self.kernels.device_s(operations, self.gpu))
         values = np.full((6, len(operations)), np.nan)

@@ -26,6 +26,7 @@ from ...operations.network import Network
 from ..formats.numbers import number
 from ..operation_predictions import OperationPredictions
 from ..physics.norms import smooth_max
+from .execution import EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN_TRAINING, Execution
 
 LEAST_HOST_S = 5e-6
 """What a kernel launch alone takes, about; no call inside a network costs the host less."""
@@ -42,10 +43,12 @@ class HostModel:
     Args:
         offset_s: Seconds per call, negative where a network is cheaper.
         learned: Whether it comes from measured networks; otherwise it is a prior.
+        execution: How networks are run, and on which host; everything was learned from eager runs on the reference.
     """
 
     offset_s: float
     learned: bool = False
+    execution: Execution = EAGER
 
     @classmethod
     def prior(cls, mode: str) -> Self:
@@ -72,14 +75,32 @@ class HostModel:
         return cls(float(_OFFSETS_S[best].mean()), learned=True)
 
     def calls_s(self, predictions: OperationPredictions) -> FloatArray:
-        """Seconds that the host needs for a call of each inside a network."""
+        """Seconds that the host needs for a call of each operation inside a network, shape (operations,)."""
+        if self.execution.name == "graph":
+            return np.zeros(len(predictions.operations))
         calls_s: FloatArray = np.maximum(predictions.host_time_s + self.offset_s, LEAST_HOST_S)
-        return calls_s
+        return calls_s * self.execution.host.factor
+
+    def total_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
+        """Seconds that the host needs for an iteration of a network; what is missing is left out."""
+        if self.execution.name == "graph":
+            return GRAPH_LAUNCH_S * self.execution.host.factor
+        return float(np.nansum(counts * self.calls_s(predictions)))
+
+    def gaps_s(self, counts: FloatArray, mode: str) -> float:
+        """Seconds of an iteration in which the device waits between the kernels of a graph.
+
+        Eager loops hold such gaps already: device times were measured in them.
+        """
+        if self.execution.name != "graph":
+            return 0.0
+        return GAP_S * float(counts.sum()) * (KERNELS_IN_TRAINING if mode == "training" else 1)
 
     def network_s(self, counts: FloatArray, predictions: OperationPredictions) -> tuple[float, float, float]:
         """Seconds of a network, of its device part and of its host part; what is missing is left out."""
-        device = float(np.nansum(counts * predictions.device_time_s))
-        host = float(np.nansum(counts * self.calls_s(predictions)))
+        mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
+        device = float(np.nansum(counts * predictions.device_time_s)) + self.gaps_s(counts, mode)
+        host = self.total_s(counts, predictions)
         return float(smooth_max(device, host)), device, host
 
     def to_json(self) -> dict[str, Any]:

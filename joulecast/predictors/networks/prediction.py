@@ -146,6 +146,8 @@ class Prediction:
         notes: What to keep in mind about this prediction.
         coverage: What of the network is in no total, and how much that is.
         idle_power_w: What the board draws without any work; 0 where nobody knows.
+        execution: How the network is run: "eager" or "graph".
+        host: Name of the host that launches it.
     """
 
     network: str
@@ -166,6 +168,8 @@ class Prediction:
     notes: tuple[str, ...] = ()
     coverage: Coverage = Coverage()
     idle_power_w: float = 0.0
+    execution: str = "eager"
+    host: str = "reference"
 
     def __str__(self) -> str:
         interval = self.interval() if self.supports(0.9) else None
@@ -245,6 +249,8 @@ class Prediction:
             "power_limit_w": self.power_limit_w,
             "predictor": self.predictor,
             "composition": self.composition,
+            "execution": self.execution,
+            "host": self.host,
             "time_s": self.time_s,
             "power_w": self.power_w,
             "energy_j": self.energy_j,
