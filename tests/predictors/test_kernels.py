@@ -15,6 +15,7 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import Roofline
 from joulecast.predictors.evaluation.kernels import coverage, kept_errors, tables, validate_kernels
+from joulecast.predictors.kernels.experts import EXPERTS
 from joulecast.predictors.kernels.families import FAMILIES
 from joulecast.predictors.kernels.fit import by_variant, fit_kernels
 from joulecast.predictors.kernels.linear import LINEAR
@@ -194,3 +195,23 @@ def test_features_have_their_names():
             matrix = family.features(operations, H100, physics_s)
             assert matrix.shape == (2, len(family.feature_names))
             assert np.isfinite(matrix).all()
+
+
+def experts(tokens, **attributes):
+    attributes = {"intermediate": 2048, "top_k": 8, "experts": 256, **attributes}
+    return Operation("experts", [(tokens, 7168)], attributes, precision="bf16")
+
+
+@pytest.mark.parametrize(("tokens", "busy", "each"), [(1, 8, 1), (65_536, 256, 2048)])
+def test_few_tokens_keep_few_experts_busy(tokens, busy, each):
+    features = EXPERTS.features(OperationList([experts(tokens)]), H100, np.array([1e-3]))[0]
+    names = EXPERTS.feature_names
+    assert 2 ** features[names.index("log_busy_experts")] == pytest.approx(busy, rel=1e-3)
+    assert 2 ** features[names.index("log_tokens_each")] == pytest.approx(each, rel=1e-3)
+
+
+def test_experts_pass_the_memory_once():
+    # Of one token, eight experts of three matrices each are read, and next to nothing is computed.
+    constants = np.array([500.0, 50.0, 1e-9, 1e12, 1.0, 1.0, 8.0, 1e12, 1e9])
+    seconds = EXPERTS.physics_s(OperationList([experts(1)]), H100, constants)[0]
+    assert seconds == pytest.approx(8 * 3 * 2048 * 7168 * 2 / H100.memory_bandwidth, rel=0.05)
