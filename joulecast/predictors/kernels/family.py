@@ -14,6 +14,9 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 
+Names = tuple[str, str]
+"""A family and one of its variants."""
+
 
 class Constant(NamedTuple):
     """A positive number in the physics of a family, to be fitted to measurements.
@@ -48,6 +51,8 @@ class Family:
         unseen: What is left out together when errors are found, such as the sizes of a layer's weights.
         learns_from: Whether measurements of an operation are to be learned from.
         covers: Whether the family knows anything about a GPU.
+        shrinkage: How far trees are trusted on other generations than those that were measured, from 0 (physics alone)
+            to 1.
     """
 
     name: str
@@ -60,3 +65,4 @@ class Family:
     unseen: Callable[[Operation], Hashable]
     learns_from: Callable[[Operation], bool] = lambda operation: True
     covers: Callable[[GPU], bool] = lambda gpu: True
+    shrinkage: float = 1.0
