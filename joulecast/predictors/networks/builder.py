@@ -135,6 +135,7 @@ def notes_of(
     """Warnings that a prediction carries: what is in none of its numbers, and where they come from."""
     if coverage:
         yield str(coverage)
+    yield from (f"assumed: {assumption}" for assumption in network.assumptions)
     gpu = knowledge.operations.gpu
     if knowledge.any_gpu:
         yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
@@ -183,7 +184,7 @@ def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float)
 def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions: OperationPredictions) -> bool:
     """Whether the device needs twice as long as an eager run on the reference host would make it wait."""
     eager = replace(knowledge.host, execution=EAGER)
-    _, device_s, host_s = eager.network_s(counts, predictions)
+    device_s, host_s = eager.device_s(counts, predictions), eager.total_s(counts, predictions)
     return device_s > 2 * max(host_s, host_s * knowledge.host.execution.host.factor)
 
 
