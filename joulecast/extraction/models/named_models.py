@@ -8,7 +8,8 @@ import torch
 
 from ...errors import unknown_name
 from ..exclusive import exclusive
-from . import timm_models, torchvision_models, transformers_models
+from . import eager_transformers, timm_models, torchvision_models, transformers_models
+from .eager_transformers import EAGER_TRANSFORMERS
 from .plain_transformers import PLAIN_TRANSFORMERS
 from .transformers_configs import ARCHITECTURES
 
@@ -28,6 +29,8 @@ def build(name: str) -> torch.nn.Module:
             return PLAIN_TRANSFORMERS[name]()
     if name in ARCHITECTURES:
         return transformers_models.build(name)
+    if name in EAGER_TRANSFORMERS:
+        return eager_transformers.build(name)
     if name.startswith(timm_models.PREFIX):
         return timm_models.build(name)
     if find_spec("torchvision") is None and timm_models.installed():
@@ -38,7 +41,7 @@ def build(name: str) -> torch.nn.Module:
     if timm_models.installed() and timm_models.is_known(name):
         return timm_models.build(name)
     hint = "or give a name of timm (joulecast[timm]), a torch.nn.Module, or a file: network, config.json, .pt2, .onnx"
-    raise unknown_name("model", name, [*known, *ARCHITECTURES, *PLAIN_TRANSFORMERS], hint=hint)
+    raise unknown_name("model", name, [*known, *ARCHITECTURES, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS], hint=hint)
 
 
 @exclusive
