@@ -77,7 +77,9 @@ def extract(
         MissingDependencyError: The model needs a library that is not installed.
 
     Example:
-        >>> network = extract("resnet50", (32, 3, 224, 224))  # doctest: +SKIP
+        >>> network = extract("resnet50", (32, 3, 224, 224))
+        >>> f"{len(network)} operations, {network.flops / 1e9:.0f} GFLOP"
+        '54 operations, 264 GFLOP'
     """
     return network_of(
         model,
@@ -136,9 +138,9 @@ def predict(
         ExtractionError, MissingDependencyError: See `extract`.
 
     Example:
-        >>> prediction = predict("resnet50", (32, 3, 224, 224), "A30")  # doctest: +SKIP
-        >>> prediction.energy_j  # doctest: +SKIP
-        3.6
+        >>> prediction = predict("resnet50", (32, 3, 224, 224), "A30")
+        >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
+        3.6 J, 22 ms, 163 W
     """
     found = find_gpu(gpu)
     found.checked_clock_mhz(clock)
@@ -260,7 +262,7 @@ def best(
         ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
     Example:
-        >>> best("resnet50", (32, 3, 224, 224), gpus=["A30", "T4"])[0].gpu  # doctest: +SKIP
+        >>> best("resnet50", (32, 3, 224, 224), gpus=["A30", "T4"])[0].gpu
         'NVIDIA A30'
     """
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
@@ -323,7 +325,7 @@ def sweep(
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.
 
     Example:
-        >>> sweep("resnet50", (32, 3, 224, 224), gpus="A30").best().clock_mhz  # doctest: +SKIP
+        >>> sweep("resnet50", (32, 3, 224, 224), gpus="A30").best().clock_mhz
         990.0
     """
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
@@ -363,7 +365,7 @@ def explain(
         MissingDependencyError: The predictor is boosted trees, and xgboost is not installed.
 
     Example:
-        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by  # doctest: +SKIP
+        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by
         'memory'
     """
     (operation,) = checked_operations([operation])

@@ -94,7 +94,7 @@ def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
 
     Args:
         path: The file.
-        factor: See `Host`.
+        factor: How much longer launches take than on the A30's machine, see `Host`.
         facts: What was measured, and on what.
 
     Raises:
