@@ -327,5 +327,5 @@ def _subject(model: Any, input_shape: Any, mode: str, cache_length: int | None) 
             )
         model = Network.of(model)
     content = model.to_json()
-    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped")}
+    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
     return {**described, "mode": mode}

@@ -27,8 +27,8 @@ EAGER_TRANSFORMERS: Mapping[str, Architecture] = {
 """Name -> class and sizes."""
 
 
-def build(name: str) -> torch.nn.Module:
-    """Build one of these models on the meta device.
+def build(name: str, **options: Any) -> torch.nn.Module:
+    """Build one of these models on the meta device; options are further settings of its configuration.
 
     Raises:
         UnknownNameError: There is no such name.
@@ -37,7 +37,7 @@ def build(name: str) -> torch.nn.Module:
     if name not in EAGER_TRANSFORMERS:
         raise unknown_name("transformer with eager attention", name, EAGER_TRANSFORMERS)
     row = EAGER_TRANSFORMERS[name]
-    model = without_weights(row, attn_implementation="eager", use_cache=False)
+    model = without_weights(row, **{"use_cache": False, **options, "attn_implementation": "eager"})
     if row.class_name == "BertModel":
         model.register_forward_pre_hook(_with_mask, with_kwargs=True)
     return model

@@ -135,6 +135,7 @@ def notes_of(
     """Warnings that a prediction carries: what is in none of its numbers, and where they come from."""
     if coverage:
         yield str(coverage)
+    yield from (f"assumed: {assumption}" for assumption in network.assumptions)
     gpu = knowledge.operations.gpu
     if knowledge.any_gpu:
         yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"

@@ -62,7 +62,7 @@ def forward_fraction(operation: Operation, by_memory: bool) -> float:
     gradients a third, of a ReLU two of five passes over memory.
 
     Args:
-        operation: Of training.
+        operation: An operation in training mode.
         by_memory: Whether bytes decide its time rather than arithmetic.
     """
     forward = operation.replace(mode="inference")
