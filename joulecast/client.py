@@ -30,9 +30,9 @@ class Client:
     Safe to use from several threads. Connections are not kept.
 
     Args:
-        url: Of the service, with the path that a proxy puts before it.
-        token: That the service knows; None where it asks for none.
-        timeout_s: For an answer.
+        url: URL of the service, with the path that a proxy puts before it.
+        token: Token that the service accepts; None where it asks for none.
+        timeout_s: Seconds to wait for an answer.
 
     Raises:
         InputError: Not the URL of a service.

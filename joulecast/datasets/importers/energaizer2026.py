@@ -64,7 +64,7 @@ class _Model(NamedTuple):
 
     Args:
         name: What to call it.
-        tokens: Of an image; None where the rows say the sequence.
+        tokens: Tokens of an image; None where the rows give the length of the sequence.
         not_listed: What its public definition does and its list lacks, with counts.
         extracted: The name is torchvision's and its own extraction is more complete than the list.
     """
@@ -90,7 +90,7 @@ def import_energaizer2026(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset of networks per GPU and clock that was set.
 
     Args:
-        folder: Where networks.csv and workloads lie.
+        folder: The folder with networks.csv and workloads.
 
     Raises:
         DatasetError: A file is missing or damaged, or lines are impossible or of unknown networks; names the lines.

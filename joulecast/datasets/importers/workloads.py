@@ -171,9 +171,9 @@ def network_of_workload(
     Args:
         queries: What the JSON file holds.
         name: Name of the network.
-        input_shape: Of the network at `wanted`.
+        input_shape: Input shape of the network at `wanted`.
         listed: Batch and sequence that the list was made at.
-        wanted: Those of the network; the list is scaled.
+        wanted: Samples and tokens of the network; the list is scaled to these.
         precision: "fp32" for what PyTorch does by default, else that of the list.
         not_listed: What the network is known to do and the source's tracer does not list.
 
