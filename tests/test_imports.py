@@ -52,6 +52,7 @@ ROOMS = [
     "predictors",
     "zoo",
     "queries",
+    "single_operations",
     "api",
     "wire",
     "client",

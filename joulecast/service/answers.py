@@ -261,6 +261,7 @@ class Answers:
             input_shape=shape_from_json(subject.input_shape),
             mode=items[0].mode,
             dropped=tuple(Dropped.from_json(item.model_dump()) for item in subject.dropped or ()),
+            assumptions=tuple(subject.assumptions),
         )
         return network_of(network, None, mode=subject.mode, precision=precision)
 

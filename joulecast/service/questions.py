@@ -90,6 +90,9 @@ class Subject(_Strict):
     dropped: Annotated[list[DroppedItem], Field(max_length=1000)] | None = Field(
         None, description="What the extraction of the operations left out."
     )
+    assumptions: Annotated[list[Name], Field(max_length=10)] = Field(
+        [], description="What the extraction of the operations assumed, to be repeated in the answer."
+    )
     input_shape: InputShape | None = Field(
         None,
         description="Shape of the input of a model, batch first; a list of shapes; or shapes by name. Beside "
