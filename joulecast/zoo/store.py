@@ -25,7 +25,7 @@ from ..errors import InputError, ZooError
 from ..extraction.cache import cache_folder
 from ..hardware import find_gpu
 from ..operations.operation import MODES
-from ..predictors.recipes.recipe import RECIPES
+from ..predictors.fitting.recipes import RECIPES
 from ..resources import shipped
 from .entries.files import (
     MANIFEST,
