@@ -41,7 +41,7 @@ def variants(operations: Collection[Operation]) -> frozenset[Operation]:
     return frozenset(
         operation.replace(mode=mode, precision=precision)
         for operation in {alike(operation) for operation in operations}
-        for mode in MODES
+        for mode in (MODES if operation.attributes.get("direction", "forward") == "forward" else ("inference",))
         for precision in operation.row.precisions
     )
 
