@@ -88,7 +88,7 @@ def fit_any_gpu(
     """Fit time and energy over the measurements of many GPUs.
 
     Args:
-        datasets: Of any GPUs; what each says of device times is used.
+        datasets: Measurements of several GPUs, for the device times in them.
         networks: Measured networks with power, for the energies; their times are not learned from.
         recipe: Settings.
         rows: Device times to learn from instead of all that the datasets hold.

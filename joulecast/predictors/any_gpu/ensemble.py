@@ -24,9 +24,9 @@ class Ensemble:
     factors are averaged apart, so that the law of clock and power cap stays the same for all.
 
     Args:
-        members: At least one.
-        weights: One each; they sum up to one.
-        energy: What work costs.
+        members: Residual models, at least one.
+        weights: Weight of each member; they sum up to one.
+        energy: Energy constants, the geometric mean of the members'.
         host_s: Mode -> kind -> seconds that launching it takes, see `ResidualModel.host_s`.
     """
 
@@ -72,8 +72,8 @@ class Ensemble:
         """Read what `to_files` wrote.
 
         Args:
-            facts: As it wrote them.
-            files: As it wrote them.
+            facts: Facts, as `to_files` wrote them.
+            files: Files, as `to_files` wrote them.
             read: Reads a member.
 
         Raises:

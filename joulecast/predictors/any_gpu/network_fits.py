@@ -37,8 +37,8 @@ def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], net
     """Fit half precision, unless operations were measured in it, and energies.
 
     Args:
-        learned: From operations.
-        rows: Those operations.
+        learned: What was learned from operations.
+        rows: The measurements of those operations.
         networks: Measured networks with power.
     """
     if any(row.operation.precision in ("fp16", "bf16") for row in rows):

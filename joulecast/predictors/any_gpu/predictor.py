@@ -65,16 +65,16 @@ class BoostedResidual:
     Args:
         time: Predicts the log ratio of device time to what libraries let expect (library.py), on chips that were
             measured.
-        unseen_chips: The same on all others. It saw as much of every kind on every GPU and cannot follow one of them
-            closely, so that it is worse where operations were measured and better where none was.
-        chips: Those that were measured.
+        unseen_chips: Predicts the same ratio on all other chips. It was trained on equally many rows of every kind and
+            GPU and follows none of them closely, so it is worse on measured chips and better on others.
+        chips: The chips that were measured.
         ranges: Kind or family -> lowest and highest ratio that was seen; a tree that is led astray by sizes that
             nobody measured stays within.
-        energy: What work costs.
+        energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
         half: What networks showed of half precision; None where operations showed more.
         perceptron: Says the same as the trees, in its own way, of what runs on fp32 pipes; None: trees alone.
-        share: Of the perceptron in the mean of both.
+        share: Weight of the perceptron in the mean of both.
         typical: Kind or family -> the log ratio that is typical of it on fp32 pipes; see `_SHRINKAGE`.
     """
 
@@ -241,7 +241,7 @@ class AnyGpuPredictor:
     """What was learned, on one GPU and in one mode.
 
     Args:
-        gpu: Any that the catalogue or a file describes.
+        gpu: Any GPU of the catalogue, or one that a file describes.
         mode: inference or training.
         learned: Shared by all GPUs.
         calibration: Errors on chips that were left out; None where they are not known.

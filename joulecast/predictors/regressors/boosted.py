@@ -52,10 +52,10 @@ def fit_boosted(
     side. So many are then fitted to everything.
 
     Args:
-        operations: What was measured.
-        inputs: Of shape (operations, len(INPUT_NAMES)).
-        targets: One value each.
-        recipe: Its settings.
+        operations: The measured operations.
+        inputs: Inputs, shape (operations, len(INPUT_NAMES)).
+        targets: What to predict, shape (operations,).
+        recipe: Settings of the trees.
         quantity: "time" is monotone in the work; "power" is not: a larger operation may wait for memory.
 
     Raises:

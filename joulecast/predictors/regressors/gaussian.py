@@ -37,7 +37,7 @@ class GaussianProcess:
 
     Args:
         shift: Taken off each input.
-        scale: By what each input is multiplied then; 0 for one that never varied.
+        scale: Factor of each input after that; 0 for an input that never varied.
         points: Measured inputs, shifted and scaled, of shape (points, inputs).
         weights: What each point adds, times the correlation with it.
         mean: Far from all points.
@@ -72,7 +72,7 @@ class GaussianProcess:
         """Values, and closeness: the correlation with the nearest point, 1 at a point and 0 far from all.
 
         Args:
-            inputs: Of shape (operations, columns).
+            inputs: Inputs, shape (operations, columns).
         """
         values, closeness = np.empty(len(inputs)), np.empty(len(inputs))
         norms, points = self._norms, self._columns
@@ -151,9 +151,9 @@ def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> Gaussi
     """Fit a process.
 
     Args:
-        inputs: Of shape (measurements, columns).
+        inputs: Inputs, shape (measurements, columns).
         targets: One value each.
-        seed: Which measurements the length scales are found on, where there are many.
+        seed: Seed of the draw of measurements that length scales are found on, where there are many.
 
     Raises:
         MissingDependencyError: scipy is not installed.

@@ -33,7 +33,7 @@ class Perceptron:
     Smooth ones, because rectified ones were farther off on a GPU that was left out (operations on the A100).
 
     Args:
-        lowest, highest: Of each input in training; inputs are held within. Shape (columns,).
+        lowest, highest: Range of each input in training, shape (columns,); inputs are clipped to it.
         first: Shape (columns, width), and `first_bias` (width,).
         layers: Shape (layers, 2, width, width), and `layers_bias` (layers, 2, width).
         head: Shape (width,), and `head_bias` (1,).

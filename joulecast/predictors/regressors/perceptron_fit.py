@@ -21,7 +21,7 @@ class Columns(NamedTuple):
     """Inputs that are disturbed in training.
 
     Args:
-        blurred: By noise: the few numbers that say what a GPU is, so that predictions change slowly between GPUs.
+        blurred: Inputs that get noise: the few that describe the GPU, so that predictions change slowly between GPUs.
         hidden: All of them at once, now and then: those that tell kinds apart, because more kinds exist than were
             measured.
     """
@@ -82,10 +82,10 @@ def fit_perceptron(
     Args:
         inputs: One row per measurement.
         targets: What should come out.
-        weights: Of each measurement; 1 in the mean.
+        weights: Weight of each measurement, 1 in the mean.
         recipe: Settings.
-        columns: Which inputs are disturbed.
-        seed: Of everything that is drawn.
+        columns: The inputs that noise is added to, and those that are hidden.
+        seed: Makes everything that is drawn repeatable.
     """
     lowest, highest = inputs.min(axis=0), inputs.max(axis=0)
     centre, spread = inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64)

@@ -25,8 +25,8 @@ class StoredTrees:
     Loading an entry, or a command that predicts one network, would take longer to get that ready than to do without.
 
     Args:
-        trees: As they were stored.
-        columns: How many numbers they must want per operation.
+        trees: Trees as they were stored.
+        columns: Number of inputs per operation that they must have.
 
     Raises:
         ZooError: They want another number.
@@ -97,7 +97,7 @@ def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> St
     Args:
         files: Contents of an entry, checked against its manifest.
         name: Name of the regressor, such as "time" or "power".
-        columns: How many numbers they must want per operation.
+        columns: Number of inputs per operation that they must have.
 
     Raises:
         ZooError: There are none, they are damaged, or they want other inputs.

@@ -1,9 +1,9 @@
 """Trees: a regressor made of decision trees, as the few arrays that say all about it.
 
-Nodes stand in preorder: a node, all below where its condition holds, all below where it does not. So which nodes are
-leaves is all there is to know of the structure, and whatever bits a file holds, no tree can have a cycle or a child
-that is not there. That is what is stored, a fourteenth of the bytes of the same forest as ONNX; ONNX Runtime gets a
-model that is written from it (trees_onnx.py).
+Nodes are stored in preorder: a node, then all nodes below it where its condition holds, then all where it does not. So
+the structure follows from which nodes are leaves, and no file, however damaged, can describe a cycle or a missing
+child. This takes a fourteenth of the bytes of the same forest as ONNX. ONNX Runtime gets a model that is written from
+the arrays (trees_onnx.py).
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Trees:
         columns: How many inputs there are.
         below: Whether a condition is input < threshold; otherwise input <= threshold.
         base: Added to the sum.
-        is_leaf: One per node, in preorder, tree after tree.
-        inputs: Which input each inner node looks at.
-        thresholds: What it compares it with.
-        values: What each leaf adds.
+        is_leaf: Whether each node is a leaf, in preorder, tree after tree.
+        inputs: Index of the input that each inner node looks at.
+        thresholds: Threshold that each inner node compares it with.
+        values: Value of each leaf.
 
     Raises:
         ZooError: They do not make trees, or trees deeper or larger than any can be.
