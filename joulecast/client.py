@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from .errors import ERRORS_BY_PROBLEM, PROBLEM_PREFIX, InputError, JoulecastError, ServiceError
 from .hardware import GPU, find_gpu
+from .hardware.host import Host, find_host, hosts
 from .operations.inputs import Inputs, InputShape, shape_to_json
 from .operations.network import Network
 from .operations.operation import Operation, checked_operations
@@ -65,6 +67,8 @@ class Client:
         predictor: str | None = None,
         composition: str | None = None,
         strict: bool = False,
+        execution: str = "eager",
+        host: str | float | Path | Host | None = None,
     ) -> Prediction:
         """See `joulecast.predict`.
 
@@ -80,6 +84,7 @@ class Client:
             "predictor": predictor,
             "composition": composition,
             "strict": strict,
+            **_run(execution, host),
         }
         found: Prediction = self._ask("predict", question)
         return found
@@ -161,6 +166,8 @@ class Client:
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
         predictor: str | None = None,
+        execution: str = "eager",
+        host: str | float | Path | Host | None = None,
         max_time_s: float | None = None,
         max_power_w: float | None = None,
         price_per_hour: float | Mapping[str, float] | None = None,
@@ -178,6 +185,7 @@ class Client:
             **_choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
             "predictor": predictor,
+            **_run(execution, host),
             "max_time_s": max_time_s,
             "max_power_w": max_power_w,
             "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
@@ -201,6 +209,8 @@ class Client:
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
         predictor: str | None = None,
+        execution: str = "eager",
+        host: str | float | Path | Host | None = None,
         price_per_hour: float | Mapping[str, float] | None = None,
         price_per_kwh: float | None = None,
         carbon: float | str | None = None,
@@ -216,6 +226,7 @@ class Client:
             **_choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
             "predictor": predictor,
+            **_run(execution, host),
             "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
@@ -297,6 +308,12 @@ def _gpu_name(gpu: str | GPU) -> str:
     return gpu.name
 
 
+def _run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:
+    """How a job is run. A profile is read here, and its factor is sent."""
+    found = find_host(host)
+    return {"execution": execution, "host": found.name if found.name in hosts() else found.factor}
+
+
 def _choices(
     gpus: str | GPU | Iterable[str | GPU] | None,
     clocks: float | Iterable[float] | None,
@@ -327,5 +344,5 @@ def _subject(model: Any, input_shape: Any, mode: str, cache_length: int | None) 
             )
         model = Network.of(model)
     content = model.to_json()
-    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped")}
+    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
     return {**described, "mode": mode}

@@ -96,3 +96,18 @@ def test_example_programs_run(program, capsys):
         pytest.importorskip("torch")
     runpy.run_path(str(program), run_name="__main__")
     assert any(unit in capsys.readouterr().out for unit in (" J", " mJ"))
+
+
+TEXTS = [
+    PACKAGE.parent / "CONTRIBUTING.md",
+    PACKAGE.parent / "README.md",
+    *sorted((PACKAGE.parent / "docs").glob("*.md")),
+]
+NAMED_FILE = re.compile(r"`((?:\w+/)+[\w.*-]+\.(?:py|toml))`")
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.name)
+def test_files_that_texts_name_exist(text):
+    places = (PACKAGE.parent, PACKAGE, PACKAGE / "predictors")
+    named = NAMED_FILE.findall(text.read_text())
+    assert [name for name in named if not any(list(place.glob(name)) for place in places)] == []

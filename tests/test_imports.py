@@ -51,6 +51,7 @@ ROOMS = [
     "predictors",
     "zoo",
     "queries",
+    "single_operations",
     "api",
     "wire",
     "client",

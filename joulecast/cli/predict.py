@@ -27,6 +27,7 @@ from .arguments import (
     refuse_both,
     table,
 )
+from .models import Assumed, ModelOptions, assumed, model_and_options
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import OperationCost, Prediction
@@ -47,12 +48,16 @@ def predict(
     training: Training = False,
     precision: Precision = "default",
     cache_length: CacheLength = None,
+    model_option: ModelOptions = None,
+    assume: Assumed = None,
     predictor: Predictor = None,
     execution: Execution = "eager",
     host: HostOption = None,
     composition: Annotated[str | None, typer.Option(help="overlap or sum; the better one if left out.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail where an operation is not covered.")] = False,
     top: Top = 10,
+    tree: Annotated[bool, typer.Option("--tree", help="Show the joules of modules instead of operations.")] = False,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -67,8 +72,9 @@ def predict(
             allowed="such as --gpu A30",
             hint="`joulecast gpus` lists them",
         )
+    network, options = model_and_options(model, model_option)
     prediction = predict_network(
-        model,
+        network,
         parse_shapes(input_shape),
         gpu,
         clock,
@@ -76,6 +82,8 @@ def predict(
         mode="training" if training else "inference",
         precision=precision,
         cache_length=cache_length,
+        assume=assumed(assume),
+        model_options=options,
         predictor=predictor,
         execution=execution,
         host=host,
@@ -86,6 +94,8 @@ def predict(
         typer.echo(json.dumps(prediction.to_json(), indent=1))
     elif as_csv:
         typer.echo(prediction.to_csv(), nl=False)
+    elif tree:
+        typer.echo(prediction.tree().to_text(depth))
     else:
         typer.echo(_prediction_text(prediction, top))
 

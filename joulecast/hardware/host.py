@@ -94,7 +94,7 @@ def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
 
     Args:
         path: The file.
-        factor: See `Host`.
+        factor: Seconds of a launch over those of the reference host, see `Host`.
         facts: What was measured, and on what.
 
     Raises:

@@ -84,7 +84,7 @@ def all_names() -> list[str]:
     return list(import_torchvision().models.list_models())
 
 
-def build(name: str, *, weights: bool = False) -> torch.nn.Module:
+def build(name: str, *, weights: bool = False, **options: Any) -> torch.nn.Module:
     """Build a model by name.
 
     A quantized_ model is what torchvision builds where nothing is quantized yet: a float model with stubs.
@@ -92,6 +92,7 @@ def build(name: str, *, weights: bool = False) -> torch.nn.Module:
     Args:
         name: As `all_names` lists it.
         weights: Whether to allocate its weights, with random values; without, it is on the meta device.
+        options: Arguments of the function that builds it, such as image_size.
 
     Raises:
         UnknownNameError: torchvision has no such model.
@@ -106,7 +107,7 @@ def build(name: str, *, weights: bool = False) -> torch.nn.Module:
     if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
         settings["weights_backbone"] = None  # or it is downloaded
     with nullcontext() if weights else WithoutMemory(), torch.random.fork_rng(devices=[]):
-        model: torch.nn.Module = models.get_model(name, weights=None, **settings)
+        model: torch.nn.Module = models.get_model(name, weights=None, **{**settings, **options})
     return model
 
 

@@ -135,6 +135,7 @@ def notes_of(
     """Warnings that a prediction carries: what is in none of its numbers, and where they come from."""
     if coverage:
         yield str(coverage)
+    yield from (f"assumed: {assumption}" for assumption in network.assumptions)
     gpu = knowledge.operations.gpu
     if knowledge.any_gpu:
         yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
@@ -183,7 +184,7 @@ def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float)
 def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions: OperationPredictions) -> bool:
     """Whether the device needs twice as long as an eager run on the reference host would make it wait."""
     eager = replace(knowledge.host, execution=EAGER)
-    _, device_s, host_s = eager.network_s(counts, predictions)
+    device_s, host_s = eager.device_s(counts, predictions), eager.total_s(counts, predictions)
     return device_s > 2 * max(host_s, host_s * knowledge.host.execution.host.factor)
 
 
@@ -239,11 +240,11 @@ def _costs(
     scale = min(1.0, totals.energy_j / max(dynamic_sum_j, _LEAST))
     shared_j = totals.energy_j - scale * dynamic_sum_j
     energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
-    columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist())
+    columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist(), (scale * dynamic_j).tolist())
     bounds = _bounds(knowledge, predictions, conditions.clock_mhz)
     for entry, *values, source, bound in zip(network, *columns, predictions.source, bounds, strict=True):
-        time, power, energy = (None, None, None) if source == "missing" else values
-        yield OperationCost(entry, time, power, energy, source, bound)
+        time, power, energy, dynamic = (None, None, None, None) if source == "missing" else values
+        yield OperationCost(entry, time, power, energy, source, bound, dynamic)
 
 
 def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:

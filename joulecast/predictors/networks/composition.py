@@ -96,12 +96,10 @@ class HostModel:
             return 0.0
         return GAP_S * float(counts.sum()) * (KERNELS_IN_TRAINING if mode == "training" else 1)
 
-    def network_s(self, counts: FloatArray, predictions: OperationPredictions) -> tuple[float, float, float]:
-        """Seconds of a network, of its device part and of its host part; what is missing is left out."""
+    def device_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
+        """Seconds that the device needs for an iteration of a network; what is missing is left out."""
         mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
-        device = float(np.nansum(counts * predictions.device_time_s)) + self.gaps_s(counts, mode)
-        host = self.total_s(counts, predictions)
-        return float(smooth_max(device, host)), device, host
+        return float(np.nansum(counts * predictions.device_time_s)) + self.gaps_s(counts, mode)
 
     def to_json(self) -> dict[str, Any]:
         """The model as a dictionary."""
@@ -134,14 +132,29 @@ def counts_of(network: Network) -> FloatArray:
     return np.array([entry.count for entry in network], dtype=float)
 
 
+def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_limit_w: float) -> tuple[Any, Any]:
+    """Seconds and joules of a network whose host and device work at the same time; numbers, or arrays over clocks.
+
+    Args:
+        device_s: Sum of the device times of its operations.
+        host_s: Sum of what the host needs for their calls.
+        dynamic_j: Sum of their dynamic energies.
+        static_w: Board power while the GPU waits.
+        power_limit_w: The cap, which holds for the mean power.
+    """
+    time_s = smooth_max(device_s, host_s)
+    return time_s, np.minimum(dynamic_j + static_w * time_s, power_limit_w * time_s)
+
+
 def compose(counts: FloatArray, predictions: OperationPredictions, host: HostModel, power_limit_w: float) -> Totals:
     """Overlap host and device; add dynamic energies and static power. The default.
 
     Missing operations are left out; the caller lists them.
     """
-    time_s, device_s, host_s = host.network_s(counts, predictions)
-    energy_j = float(np.nansum(counts * predictions.dynamic_energy_j)) + predictions.static_power_w * time_s
-    return Totals(time_s, min(energy_j, power_limit_w * time_s), device_s, host_s)
+    device_s, host_s = host.device_s(counts, predictions), host.total_s(counts, predictions)
+    dynamic_j = float(np.nansum(counts * predictions.dynamic_energy_j))
+    time_s, energy_j = overlap(device_s, host_s, dynamic_j, predictions.static_power_w, power_limit_w)
+    return Totals(float(time_s), float(energy_j), device_s, host_s)
 
 
 def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:

@@ -15,8 +15,8 @@ from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
-from ..physics.norms import smooth_max
 from .builder import Conditions, execution_notes, notes_of, spread_of
+from .composition import overlap
 from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
 from .prediction import Interval, interval_around
@@ -167,17 +167,17 @@ def _composed(
     clocks_mhz: FloatArray,
     cap_w: float,
 ) -> FloatArray:
-    """Shared and held clock, seconds, joules, device seconds; as `OperationPredictions.together` and `compose` do."""
+    """Shared and held clock, seconds, joules, device seconds at each clock; see `OperationPredictions.together`."""
     shared_mhz = work.held_together_mhz(counts, clocks_mhz, cap_w, host_s, static)
     by_operation_s, by_operation_j = work.at(shared_mhz[:, None])
     device_s, dynamic_j = np.nansum(counts * by_operation_s, axis=1), np.nansum(counts * by_operation_j, axis=1)
     busy_s, device_s = device_s, device_s + gaps_s
-    time_s = smooth_max(device_s, host_s)
-    energy_j = dynamic_j + static * static_power_w(work.gpu, shared_mhz) * time_s
+    static_w = static * static_power_w(work.gpu, shared_mhz)
+    time_s, energy_j = overlap(device_s, host_s, dynamic_j, static_w, cap_w)
     held = shared_mhz
     if np.any(np.asarray(work.most_mhz) < shared_mhz.max()):
         each_mhz = np.minimum(shared_mhz[:, None], work.most_mhz)
         held = np.nansum(counts * by_operation_s * each_mhz, axis=1) / np.maximum(busy_s, 1e-300)
     # (rounded, or an average of equal clocks would not be that clock)
     held = np.where(busy_s > 0, np.round(held, 6), clocks_mhz)
-    return np.array([shared_mhz, held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])
+    return np.array([shared_mhz, held, time_s, energy_j, device_s])
