@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import ERRORS_BY_PROBLEM, PROBLEM_PREFIX, InputError, JoulecastError, ServiceError
 from .hardware import GPU, find_gpu
@@ -18,7 +18,10 @@ from .predictors.networks.prediction import Prediction
 from .predictors.operation_predictions import OperationPredictions
 from .queries import Choices, Sweep
 
+_MOST_BYTES = 256 << 20  # of an answer; a batch with all its operations has a tenth
 _LOCAL = "http://127.0.0.1:8000"
+
+Answer = TypeVar("Answer")
 
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """What a service can be asked about: a name, a Network, or operations with their counts."""
@@ -32,7 +35,7 @@ class Client:
     Args:
         url: Of the service, with the path that a proxy puts before it.
         token: That the service knows; None where it asks for none.
-        timeout_s: For an answer.
+        timeout_s: For a whole answer.
 
     Raises:
         InputError: Not the URL of a service.
@@ -86,8 +89,7 @@ class Client:
             "strict": strict,
             **_run(execution, host),
         }
-        found: Prediction = self._ask("predict", question)
-        return found
+        return self._ask("predict", question, Prediction)
 
     def predict_operations(
         self,
@@ -113,8 +115,7 @@ class Client:
             "power_limit_w": power_limit_w,
             "predictor": predictor,
         }
-        found: OperationPredictions = self._ask("predict_operations", question)
-        return found
+        return self._ask("predict_operations", question, OperationPredictions)
 
     def explain(
         self, operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | None = None
@@ -130,8 +131,7 @@ class Client:
             "clock_mhz": clock,
             "predictor": predictor,
         }
-        found: Explanation = self._ask("explain", question)
-        return found
+        return self._ask("explain", question, Explanation)
 
     def extract(
         self,
@@ -149,8 +149,7 @@ class Client:
             JoulecastError: What `joulecast.extract` would raise; or ServiceError.
         """
         subject = _subject(model, input_shape, mode, cache_length)
-        found: Network = self._ask("extract", {**subject, "precision": precision, "optimizer": optimizer})
-        return found
+        return self._ask("extract", {**subject, "precision": precision, "optimizer": optimizer}, Network)
 
     def best(
         self,
@@ -192,8 +191,7 @@ class Client:
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }
-        found: Choices = self._ask("best", question)
-        return found
+        return self._ask("best", question, Choices)
 
     def sweep(
         self,
@@ -231,8 +229,7 @@ class Client:
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }
-        found: Sweep = self._ask("sweep", question)
-        return found
+        return self._ask("sweep", question, Sweep)
 
     def gpus(self) -> list[dict[str, Any]]:
         """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
@@ -252,17 +249,26 @@ class Client:
         found: dict[str, str] = self._request("version", None, "application/json")
         return found
 
-    def _ask(self, path: str, question: Mapping[str, Any]) -> Any:
+    def _ask(self, path: str, question: Mapping[str, Any], kind: type[Answer]) -> Answer:
         from . import wire
 
         given = {name: value for name, value in question.items() if value is not None}
-        return wire.unpack(self._request(path, given, wire.MEDIA_TYPE))
+        answer = self._request(path, given, wire.MEDIA_TYPE)
+        try:
+            found = wire.unpack(answer)
+            if not isinstance(found, kind):
+                raise TypeError(f"{type(found).__name__}, where {kind.__name__} was asked for")
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            hint = f"{type(error).__name__}: {error}"[:200]
+            raise ServiceError("this is no answer of a joulecast service", given=self.url, hint=hint) from error
+        return found
 
     def _request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
         # Slow to import, and who predicts locally needs none of it.
         from http.client import HTTPException
-        from urllib.error import HTTPError
-        from urllib.request import Request, urlopen
+        from urllib.request import Request
+
+        from .fetching import fetch
 
         headers = {"Accept": accept}
         if self._token is not None:
@@ -274,10 +280,10 @@ class Client:
         # The scheme was checked when the client was made.
         request = Request(f"{self.url}/v1/{path}", body, headers)  # noqa: S310
         try:
-            with urlopen(request, timeout=self._timeout_s) as response:  # noqa: S310
-                return json.load(response)
-        except HTTPError as error:
-            raise _refusal(error.code, error.read()) from None
+            # (a service redirects nobody, and the token is for it alone)
+            status, answer = fetch(request, seconds=self._timeout_s, most_bytes=_MOST_BYTES)
+            if status == 200:
+                return json.loads(answer)
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise ServiceError(
@@ -285,8 +291,9 @@ class Client:
                 given=f"{self.url}: {reason}",
                 hint="is `joulecast serve` running there? GET /v1/ready says",
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ServiceError("this is no answer of a joulecast service", given=self.url, hint=str(error)) from error
+        raise _refusal(status, answer)
 
 
 def _refusal(status: int, body: bytes) -> JoulecastError:

@@ -37,6 +37,7 @@ ROOMS = [
     "arrays",
     "errors",
     "damage",
+    "fetching",
     "regular_files",
     "units",
     "rendering",

@@ -22,7 +22,7 @@ _NEW = frozenset({"new_zeros", "new_ones", "new_full"})
 _SAFE = frozenset(
     """
     abs add all any bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min cos cumsum div eq exp
-    floor floor_divide ge gt isfinite isinf isnan le log logical_and logical_not logical_or logical_xor lt maximum
+    floor floor_divide ge gt isfinite isinf isnan le log log2 logical_and logical_not logical_or logical_xor lt maximum
     minimum mul ne neg pow reciprocal remainder round rsqrt rsub sign sin sqrt sub sum where masked_fill
     _local_scalar_dense _to_copy _unsafe_view alias cat clone copy_ detach detach_ expand fill_ flip index lift_fresh
     nonzero permute repeat reshape select slice split split_with_sizes squeeze stack t transpose tril triu unbind
@@ -38,7 +38,7 @@ _DEPENDS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 def decides(func: Any) -> bool:
     """Whether an operator gives a number, or a shape, that depends on values; `index` may, so it is one."""
-    return bool(_DEPENDS & set(func.tags))
+    return bool(_DEPENDS & set(func.tags)) or func.name() == "torchvision::nms"
 
 
 def _is_safe(func: Any, name: str) -> bool:

@@ -100,3 +100,19 @@ def test_transformers_with_experts_in_a_loop():
     rows = sum(e.count * math.prod(e.operation.input_shapes[0][:-1]) for e in wide)
     # A dense and a sparse layer in encoder and decoder; each token goes to one expert.
     assert rows == 4 * 2 * 16
+
+
+# What torchvision publishes of these models: billions of multiply-adds for an image, scaled to 800 x 800.
+@pytest.mark.parametrize(
+    ("name", "boxes", "published"),
+    [("fasterrcnn_resnet50_fpn", 1000, 134.38), ("fcos_resnet50_fpn", 100, 128.21), ("ssd300_vgg16", 100, 34.86)],
+)
+def test_detectors_with_a_stated_number_of_boxes(name, boxes, published):
+    network = joulecast.extract(name, (1, 3, 300, 300), assume={"boxes": boxes})
+    assert network.flops == pytest.approx(2e9 * published, rel=0.01)
+    assert joulecast.predict(network, None, "A30").time_s > 0
+
+
+def test_training_a_detector_needs_targets():
+    with pytest.raises(ExtractionError, match="targets should not be none"):
+        joulecast.extract("fcos_resnet50_fpn", (1, 3, 300, 300), mode="training", assume={"boxes": 100})

@@ -10,7 +10,8 @@ import torch
 
 from ...errors import InputError, JoulecastError, unknown_name
 from ..exclusive import exclusive
-from . import timm_models, torchvision_models, transformers_models
+from . import eager_transformers, timm_models, torchvision_models, transformers_models
+from .eager_transformers import EAGER_TRANSFORMERS
 from .plain_transformers import PLAIN_TRANSFORMERS
 from .transformers_configs import ARCHITECTURES
 
@@ -54,6 +55,8 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
             return PLAIN_TRANSFORMERS[name](**options)
     if name in ARCHITECTURES:
         return transformers_models.build(name, **options)
+    if name in EAGER_TRANSFORMERS:
+        return eager_transformers.build(name, **options)
     if name.startswith(timm_models.PREFIX):
         return timm_models.build(name, **options)
     if find_spec("torchvision") is None and timm_models.installed():
@@ -64,7 +67,7 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
     if timm_models.installed() and timm_models.is_known(name):
         return timm_models.build(name, **options)
     hint = "or give a name of timm (joulecast[timm]), a torch.nn.Module, or a file: network, config.json, .pt2, .onnx"
-    raise unknown_name("model", name, [*known, *ARCHITECTURES, *PLAIN_TRANSFORMERS], hint=hint)
+    raise unknown_name("model", name, [*known, *ARCHITECTURES, *EAGER_TRANSFORMERS, *PLAIN_TRANSFORMERS], hint=hint)
 
 
 @exclusive

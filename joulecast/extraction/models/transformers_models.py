@@ -17,7 +17,7 @@ from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
 from .torchvision_models import import_torchvision
-from .transformers_configs import ARCHITECTURES
+from .transformers_configs import ARCHITECTURES, Architecture
 
 if TYPE_CHECKING:
     from ..tracing import Forward
@@ -61,9 +61,22 @@ def build(name: str, **options: Any) -> torch.nn.Module:
     """
     if name not in ARCHITECTURES:
         raise unknown_name("transformer", name, ARCHITECTURES)
-    row = ARCHITECTURES[name]
+    return without_weights(ARCHITECTURES[name], **options)
+
+
+def without_weights(row: Architecture, **settings: Any) -> torch.nn.Module:
+    """Build what a row of the table says on the meta device.
+
+    Args:
+        row: Class and sizes.
+        settings: Further settings of the configuration.
+
+    Raises:
+        ExtractionError: They do not make a model.
+        MissingDependencyError: transformers is not installed.
+    """
     model_class = _class(row.class_name)
-    return _without_weights(model_class, model_class.config_class(**{**row.sizes, **options}))
+    return _without_weights(model_class, model_class.config_class(**{**row.sizes, **settings}))
 
 
 @exclusive
