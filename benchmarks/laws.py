@@ -2,8 +2,8 @@
 
     python benchmarks/laws.py [--operations 200000] [--predictor any-gpu/transformer] [--seed 0]
 
-Prints how many operations were checked, and law by law how many break it. What a predictor does not cover has no values,
-and so breaks none. The laws:
+Prints how many operations were checked, and law by law how many break it. What a predictor does not cover has no
+values, and so breaks none. The laws:
 
 - floor: a kernel takes no less than its launch on the device;
 - data sheet: no operation moves bytes or computes FLOPs faster than the data sheet allows at that clock;
