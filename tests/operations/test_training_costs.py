@@ -35,3 +35,9 @@ def test_steps_of_optimizers_move_their_tensors_pass_by_pass(kind, flops, reads,
     step = Operation(kind, [(elements,)], mode="training")
     assert step.flops == flops * elements
     assert (step.bytes_read, step.bytes_written) == (4 * reads * elements, 4 * writes * elements)
+
+
+def test_norms_take_inputs_of_two_dimensions():
+    """A scale and a shift for each of 16 channels, with no positions beside them."""
+    assert Operation("batch_norm", [(8, 16)]).parameters == 32
+    assert Operation("group_norm", [(8, 16)], {"num_groups": 4}).output_shape == (8, 16)
