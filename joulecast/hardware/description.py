@@ -46,10 +46,19 @@ def _whole(low: float, high: float, unit: str) -> Reader:
     return read
 
 
+_LONGEST_TEXT, _LONGEST_NAME = 1000, 100  # a name becomes part of a path
+
+
 def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise _ExpectedError("a text")
+    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_TEXT:
+        raise _ExpectedError(f"a text of up to {_LONGEST_TEXT} characters")
     return value
+
+
+def _name(value: object) -> str:
+    if len(text := _text(value)) > _LONGEST_NAME:
+        raise _ExpectedError(f"a name of up to {_LONGEST_NAME} characters")
+    return text
 
 
 def _date(value: object) -> str:
@@ -110,7 +119,7 @@ _CLOCK = _whole(1, 1e4, "MHz")
 _POWER = _number(1, 1e4, "watts")
 
 _READERS: dict[str, Reader] = {
-    "name": _text,
+    "name": _name,
     "aliases": _texts,
     "sources": _texts,
     "architecture": _text,
