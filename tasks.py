@@ -71,7 +71,13 @@ def templates() -> None:
     run("python", "-m", "joulecast.extraction.templates")
 
 
-TASKS = {"demo": demo, "check": check, "templates": templates}
+def golden() -> None:
+    """Install what developing needs and make the golden predictions of shipped zoo entries anew, without training."""
+    install("dev")
+    run("python", "-m", "joulecast.zoo.renewal")
+
+
+TASKS = {"demo": demo, "check": check, "templates": templates, "golden": golden}
 
 
 def main() -> None:

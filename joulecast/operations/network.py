@@ -76,6 +76,11 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """The entry as plain lists and dictionaries."""
+        return dict(self._json)
+
+    @cached_property
+    def _json(self) -> dict[str, Any]:
+        # Computed once, because a service writes the same networks again and again.
         value = {**self.operation.to_json(), "count": self.count, "module_paths": list(self.module_paths)}
         return {**value, "module_counts": list(self.module_counts)} if self.module_counts else value
 

@@ -61,13 +61,41 @@ class PredictsOperations(Protocol):
         """
         ...
 
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """Predict operations at the default clock, to start from where they are to settle at one clock together.
+
+        Args:
+            operations: Operations of one network.
+            power_limit_w: Power cap in watts. A predictor may leave it out: the clock of the network follows from it.
+
+        Raises:
+            InputError: An operation of another mode.
+        """
+        ...
+
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
         """The same operations as parts of one network: what is known of it beyond its parts.
 
         Args:
             predictions: What `predict` said of all its operations.
-            counts: Calls of each.
+            counts: Calls of each operation in one iteration, shape (operations,).
         """
+        ...
+
+    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """Which of these it leaves to another predictor, as kinds with their precision; none where it asks no other."""
+        ...
+
+    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
+        """What the regressors of a GPU's own predictor see of an operation, shape (1, inputs).
+
+        None where it is predicted in another way: by a predictor for any GPU, or by one that stands in.
+        """
+        ...
+
+    @property
+    def residual_model(self) -> ResidualModel | None:
+        """What it shares with predictors of other GPUs, so that it can look at many of them at once; None: nothing."""
         ...
 
 

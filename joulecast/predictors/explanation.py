@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import InputError, MissingDependencyError
 from ..hardware import GPU
 from ..notebook import Picture
 from ..operations.operation import Operation
 from .contract import PredictsOperations
-from .fallback import FallbackPredictor
 from .intervals.closeness import coordinates
 from .intervals.operation_spread import OperationIntervals
 from .operation_predictions import OperationPredictions
-from .physics.features import features
 from .physics.roofline import roofline
-from .predictor import INPUT_NAMES, OperationPredictor, regressor_inputs
+from .predictor import INPUT_NAMES
 
 NEIGHBOURS = 5
 
@@ -30,9 +29,9 @@ class Neighbour:
     """An operation that was measured, and what the predictor says of it, which has seen its measurement.
 
     Args:
-        operation: Which.
-        distance: See `Closeness`; one size doubled is 1.
-        time_s, power_w, energy_j: Of its loop, as predicted.
+        operation: The operation that was measured.
+        distance: Distance to the operation that is explained; one size doubled is 1 (see `Closeness`).
+        time_s, power_w, energy_j: Predicted seconds, watts and joules of its loop at the clock that is asked for.
     """
 
     operation: Operation
@@ -194,8 +193,7 @@ def explain_operation(
         raise InputError("nothing covers this operation", given=repr(operation), allowed=", ".join(predictor.coverage))
     line = roofline([operation], gpu, clock)
     on_device = found.device_time_s[0] >= found.host_time_s[0]
-    own = predictor.own if isinstance(predictor, FallbackPredictor) else predictor
-    covered = isinstance(own, OperationPredictor) and own.covers(operation)
+    inputs = predictor.regressor_inputs(operation) if native else None
     return Explanation(
         operation=operation,
         gpu=gpu.name,
@@ -212,17 +210,15 @@ def explain_operation(
         energy_j=float(found.energy_j[0]),
         interval=found.interval(0.9),
         far_outside=bool(found.far_outside[0]),
-        nearest=nearest(predictor, operation, trained_on),
-        contributions=contributions(own, operation, native)
-        if native and covered and isinstance(own, OperationPredictor)
-        else None,
+        nearest=nearest(predictor, operation, trained_on, clock),
+        contributions=None if inputs is None or not native else contributions(inputs, native, gpu),
     )
 
 
 def nearest(
-    predictor: PredictsOperations, operation: Operation, trained_on: Sequence[Operation]
+    predictor: PredictsOperations, operation: Operation, trained_on: Sequence[Operation], clock_mhz: float
 ) -> tuple[Neighbour, ...]:
-    """The nearest operations of the same kind, with what the predictor says of them; nearest first."""
+    """The nearest operations of the same kind, with what the predictor says of them at a clock; nearest first."""
     alike = [other for other in trained_on if other.kind == operation.kind]
     if not alike:
         return ()
@@ -230,7 +226,7 @@ def nearest(
     distances = np.sqrt(((there - here) ** 2).sum(axis=1))
     order = np.argsort(distances, kind="stable")[:NEIGHBOURS]
     chosen = [alike[i] for i in order]
-    p: OperationPredictions = predictor.predict(chosen)
+    p: OperationPredictions = predictor.predict(chosen, clock_mhz)
     return tuple(
         Neighbour(other, float(distances[i]), *(float(values[place]) for values in (p.time_s, p.power_w, p.energy_j)))
         for place, (i, other) in enumerate(zip(order.tolist(), chosen, strict=True))
@@ -238,17 +234,21 @@ def nearest(
 
 
 def contributions(
-    predictor: OperationPredictor, operation: Operation, native: Mapping[str, bytes]
+    inputs: NDArray[np.float32], native: Mapping[str, bytes], gpu: GPU
 ) -> dict[str, tuple[Contribution, ...]]:
     """TreeSHAP (Lundberg et al., 2020), as XGBoost computes it from its own trees.
 
     The trees correct the logarithm of the baseline's time, so what an input adds there is a factor of the time. Power
     is learned as a share of the board's cap, so there it is watts. The mean comes first, then the largest effects.
 
+    Args:
+        inputs: What the trees see of the operation, shape (1, inputs).
+        native: "time" and "power" -> boosted trees as XGBoost stores them (UBJ).
+        gpu: The GPU that is predicted for.
+
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
-    inputs = _inputs(predictor, operation)
     found = {}
     for quantity in ("time", "power"):
         *added, mean = _tree_shap(native[quantity], inputs).tolist()
@@ -256,17 +256,10 @@ def contributions(
         entries = [("(mean)", float("nan"), mean)]
         entries += [(INPUT_NAMES[i], float(inputs[0, i]), added[i]) for i in order if added[i]]
         found[quantity] = tuple(
-            Contribution(name, value, math.exp(log) if quantity == "time" else log * predictor.gpu.power_limit_w)
+            Contribution(name, value, math.exp(log) if quantity == "time" else log * gpu.power_limit_w)
             for name, value, log in entries
         )
     return found
-
-
-def _inputs(predictor: OperationPredictor, operation: Operation) -> Any:
-    gpu: GPU = predictor.gpu
-    matrix, line = features([operation], gpu, float(gpu.boost_clock_mhz))
-    groups = [predictor.baseline.stand_in(operation, gpu) or ""]
-    return regressor_inputs(matrix, predictor.baseline.loop_s(groups, line.time_s), predictor.baseline.host_s(groups))
 
 
 def _tree_shap(native: bytes, inputs: Any) -> Any:

@@ -21,7 +21,8 @@ from ..operations.operation import Operation
 from .contract import PredictsOperations
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
-from .physics.baseline import group_of, smooth_max
+from .physics.baseline import group_of
+from .physics.norms import smooth_max
 from .predictor import OperationPredictor
 
 
@@ -101,6 +102,18 @@ class FallbackPredictor:
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
         """See `PredictsOperations.in_network`; a network is its parts."""
         return self.own.in_network(predictions, counts)
+
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """See `PredictsOperations.predict_for_network`."""
+        return self.predict(operations, None, power_limit_w)
+
+    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
+        """See `PredictsOperations.regressor_inputs`."""
+        return self.own.regressor_inputs(operation)
+
+    @property
+    def residual_model(self) -> None:
+        """See `PredictsOperations.residual_model`; most of it is the GPU's own."""
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these operations the fallback predicts, as kinds with their precision."""

@@ -21,10 +21,11 @@ from .intervals.calibration import Calibration
 from .intervals.operation_spread import OperationSpread
 from .intervals.power_range import power_range_w
 from .operation_predictions import OperationPredictions
-from .physics.baseline import Baseline, DeviceCosts, Loops, group_of, smooth_max
+from .physics.baseline import Baseline, DeviceCosts, Loops, group_of
 from .physics.clock import Work, measured_work
 from .physics.energy import PRIOR_ENERGY, static_power_w
 from .physics.features import FEATURE_NAMES, features
+from .physics.norms import smooth_max
 from .physics.operation_numbers import numbers_of
 from .physics.roofline import Roofline
 
@@ -209,6 +210,26 @@ class OperationPredictor:
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
         """See `PredictsOperations.in_network`; a network is its parts."""
         return predictions
+
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """See `PredictsOperations.predict_for_network`."""
+        return self.predict(operations, None, power_limit_w)
+
+    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.by_fallback`; there is no other."""
+        return ()
+
+    def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
+        """See `PredictsOperations.regressor_inputs`."""
+        if not self.covers(operation):
+            return None
+        matrix, line = features([operation], self.gpu, float(self.gpu.boost_clock_mhz))
+        groups = [self.baseline.stand_in(operation, self.gpu) or ""]
+        return regressor_inputs(matrix, self.baseline.loop_s(groups, line.time_s), self.baseline.host_s(groups))
+
+    @property
+    def residual_model(self) -> None:
+        """See `PredictsOperations.residual_model`; its regressors are of one GPU."""
 
     def facts(self) -> dict[str, Any]:
         """What is stored of the predictor beside its regressors."""

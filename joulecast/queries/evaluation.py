@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Network
-from ..predictors.any_gpu.predictor import AnyGpuPredictor
 from ..predictors.contract import ResidualModel
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import OverClocks, predict_over_clocks
@@ -63,9 +62,9 @@ def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
     """Let predictors for any GPU look at a network on all their GPUs at once, before it is asked for on each."""
     by_learned: dict[int, tuple[ResidualModel, list[GPU]]] = {}
     for predictor in predictors:
-        operations = predictor.operations
-        if isinstance(operations, AnyGpuPredictor):
-            by_learned.setdefault(id(operations.learned), (operations.learned, []))[1].append(operations.gpu)
+        shared = predictor.operations.residual_model
+        if shared is not None:
+            by_learned.setdefault(id(shared), (shared, []))[1].append(predictor.operations.gpu)
     for learned, gpus in by_learned.values():
         learned.prefetch(network.operations, gpus)
 

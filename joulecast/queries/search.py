@@ -11,7 +11,7 @@ from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.networks.prediction import Interval, Prediction
+from ..predictors.networks.prediction import Interval
 from ..zoo import find_predictor
 from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
@@ -131,9 +131,10 @@ class _Candidates:
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
         """A function from curve and place to Choice, which knows the interval of the best."""
-        best = best_curve.over.at(best_place)
-        least = float(self.objective.value(best.time_s, best.energy_j, self._job(best_curve)))
-        of_best = _interval(best)
+        best = best_curve.over
+        times = float(best.time_s[best_place]), float(best.energy_j[best_place])
+        least = float(self.objective.value(*times, self._job(best_curve)))
+        of_best = best.at(best_place, LEVEL).interval
         high = None if of_best is None else self._value_at(of_best, 1, best_curve)
         known = measured_gpus()
 
@@ -145,32 +146,32 @@ class _Candidates:
             return interval is not None and self._value_at(interval, 0, each) <= least
 
         def make(each: Curve, place: int) -> Choice:
-            told = each.over.at(place)
-            job = self._job(each)
-            value = float(self.objective.value(told.time_s, told.energy_j, job))
-            interval = _interval(told)
+            over, gpu = each.over, each.gpu
+            interval, notes = over.at(place, LEVEL)
+            time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
+            value = float(self.objective.value(time_s, energy_j, self._job(each)))
             return Choice(
-                gpu=told.gpu,
-                alias=each.gpu.aliases[0],
-                clock_mhz=told.clock_mhz,
-                default_clock_mhz=float(each.gpu.boost_clock_mhz),
-                held_clock_mhz=told.held_clock_mhz,
-                power_limit_w=told.power_limit_w,
+                gpu=gpu.name,
+                alias=gpu.aliases[0],
+                clock_mhz=float(over.clocks_mhz[place]),
+                default_clock_mhz=float(gpu.boost_clock_mhz),
+                held_clock_mhz=float(over.held_clocks_mhz[place]),
+                power_limit_w=over.power_limit_w,
                 precision=each.variant.precision,
-                mode=told.mode,
+                mode=over.network.mode,
                 batch_size=each.variant.batch_size,
-                time_s=told.time_s,
-                energy_j=told.energy_j,
+                time_s=time_s,
+                energy_j=energy_j,
                 interval=interval,
                 objective=self.objective.name,
                 value=value,
                 tied=ties(value, each, interval),
                 memory_bytes=each.memory.total_bytes,
-                predictor=told.predictor,
-                measured=told.gpu in known,
-                cost=self.tariff.cost(told.time_s, told.energy_j, told.gpu),
-                carbon_g=self.tariff.carbon_g(told.energy_j),
-                notes=told.notes,
+                predictor=over.knowledge.name,
+                measured=gpu.name in known,
+                cost=self.tariff.cost(time_s, energy_j, gpu.name),
+                carbon_g=self.tariff.carbon_g(energy_j),
+                notes=notes,
             )
 
         return make
@@ -186,10 +187,6 @@ class _Candidates:
 
     def _job(self, each: Curve) -> Job:
         return Job(each.gpu.name, each.variant.batch_size, self.tariff, self.per_sample)
-
-
-def _interval(told: Prediction) -> Interval | None:
-    return told.interval(LEVEL) if told.supports(LEVEL) else None
 
 
 def _reason_against(

@@ -19,6 +19,7 @@ from ..operations.inputs import InputShape, shape_from_json, shape_to_json
 from ..operations.network import Dropped, Entry, Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.prediction import Prediction
+from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Question, Sweep
 from ..queries import best as best_of
@@ -26,7 +27,6 @@ from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
-from .cached_networks import CachedNetwork, Predicted
 from .caches import BoundedCache
 from .problems import problem_of, too_large, too_long
 from .questions import (
@@ -57,13 +57,8 @@ _MODELS = "/v1/models lists them; of any other model send the operations, as `jo
 class BatchItem:
     """One of a batch: a prediction, or why there is none."""
 
-    predicted: Predicted | None
+    prediction: Prediction | None
     error: JoulecastError | None
-
-    @property
-    def prediction(self) -> Prediction | None:
-        """As the library gives it."""
-        return None if self.predicted is None else self.predicted.prediction
 
 
 class Answers:
@@ -76,7 +71,9 @@ class Answers:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self.networks: BoundedCache[str, Network] = BoundedCache(settings.cached_networks)
-        self.known: BoundedCache[bytes, CachedNetwork] = BoundedCache(settings.cached_operations, len)
+        self.known: BoundedCache[bytes, PreparedNetwork] = BoundedCache(
+            settings.cached_operations, lambda prepared: len(prepared.network)
+        )
         self.generation = ""
         """Says which predictors answer; what others have found out is not looked at again."""
         self._tracing = threading.Lock()
@@ -85,38 +82,35 @@ class Answers:
         """See `joulecast.extract`."""
         return self._network(question, question.precision, question.optimizer)
 
-    def predict(self, question: PredictQuestion) -> Predicted:
+    def predict(self, question: PredictQuestion) -> Prediction:
         """See `joulecast.predict`."""
         gpu = checked_gpu(question.gpu)
         gpu.checked_clock_mhz(_clock(question.clock_mhz))
         return self._of_known(self._known(question, gpu), question)
 
-    def predict_at_once(self, question: PredictQuestion) -> Predicted | None:
+    def predict_at_once(self, question: PredictQuestion) -> Prediction | None:
         """The same, if it takes about a millisecond: a network that is known and not huge; None for others."""
         known = self.known.get(self._key(question))
-        if known is None or len(known) > _QUICK_OPERATIONS:
+        if known is None or len(known.network) > _QUICK_OPERATIONS:
             return None
         return self._of_known(known, question)
 
-    def _of_known(self, known: CachedNetwork, question: PredictQuestion) -> Predicted:
-        summary, costs = known.prepared.summary(
-            _clock(question.clock_mhz), composition=question.composition, strict=question.strict
-        )
-        return Predicted(summary, costs, known)
+    def _of_known(self, known: PreparedNetwork, question: PredictQuestion) -> Prediction:
+        return known.at(_clock(question.clock_mhz), composition=question.composition, strict=question.strict)
 
     def _key(self, question: PredictQuestion) -> bytes:
         # (by the predictors that there were when it began: what is found out with others must not stay)
         text = self.generation + question.model_dump_json(exclude=_OF_A_CLOCK)
         return hashlib.sha256(text.encode()).digest()
 
-    def _known(self, question: PredictQuestion, gpu: GPU) -> CachedNetwork:
+    def _known(self, question: PredictQuestion, gpu: GPU) -> PreparedNetwork:
         key = self._key(question)
         known = self.known.get(key)
         if known is None:
             gpu.checked_power_limit_w(question.power_limit_w)
             network = self._network(question, question.precision)
             predictor = checked_predictor(question.predictor, gpu, network.mode)
-            known = CachedNetwork(prepare(network, gpu, question.power_limit_w, predictor))
+            known = prepare(network, gpu, question.power_limit_w, predictor)
             self.known.put(key, known)
         return known
 
@@ -299,8 +293,7 @@ def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
 
 
 def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
-    predicted = item.predicted
-    prediction = None if predicted is None else predicted.to_json(details=details)
+    prediction = None if item.prediction is None else item.prediction.to_json(details=details)
     return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
 
 

@@ -14,7 +14,6 @@ from .. import wire
 from ..csv_tables import table_csv
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices
-from .cached_networks import Predicted
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
@@ -40,7 +39,7 @@ def rendered(
         to_csv: Makes a table of it; None where there is none, and JSON is given instead.
     """
     if media_type == wire.MEDIA_TYPE:
-        return json_bytes(wire.pack(value.prediction if isinstance(value, Predicted) else value))
+        return json_bytes(wire.pack(value))
     if media_type == CSV and to_csv is not None:
         return to_csv(value).encode()
     return json_bytes(to_json(value))

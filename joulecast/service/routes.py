@@ -17,12 +17,12 @@ from ..csv_tables import network_csv
 from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
+from ..predictors.networks.prediction import Prediction
 from ..queries import Sweep
 from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, batch_csv, batch_json
-from .cached_networks import Predicted
 from .caching import CachedRoute, Handler
 from .problems import MEDIA_TYPE
 from .questions import (
@@ -93,7 +93,7 @@ class _PredictRoute(CachedRoute):
         if found is None:
             return await handler(request)
         media_type = media_type_of(request.headers.get("accept", ""))
-        content = rendered(found, media_type, Predicted.to_json, Predicted.to_csv)
+        content = rendered(found, media_type, Prediction.to_json, Prediction.to_csv)
         return Response(content, media_type=media_type)
 
 
@@ -126,13 +126,13 @@ async def _ask(
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
     """Predict time, power and energy of one iteration of a model that has a name."""
     question = query.question(PredictQuestion)
-    return await _ask(request, query.format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
+    return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
 
 
 @predictions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    return await _ask(request, format, lambda a: a.predict(question), Predicted.to_json, Predicted.to_csv)
+    return await _ask(request, format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])

@@ -44,6 +44,9 @@ class OperationAnswer(_Open):
     mode: str
     count: int
     module_paths: list[str]
+    module_counts: list[int] = Field(
+        [], description="Calls in each of these modules; left out where it is one in each."
+    )
     device_time_s: float | None
     power_w: float | None
     energy_j: float | None

@@ -69,9 +69,19 @@ def test_nearest_are_of_the_kind_and_in_order(boosted):
     assert found[0].time_s == again
 
 
+def test_an_operation_is_its_own_neighbour_at_the_clock_that_is_asked_for(boosted):
+    measured = simulated_operations()[-4]
+    explained = explain_operation(boosted, "test", measured, 600, trained_on=simulated_operations())
+    nearest = explained.nearest[0]
+    assert nearest.operation == measured
+    assert (nearest.time_s, nearest.power_w) == (explained.time_s, explained.power_w)
+    at_default = explain_operation(boosted, "test", measured, trained_on=simulated_operations())
+    assert nearest.time_s > 1.2 * at_default.time_s
+
+
 def test_contributions_add_up(boosted, native):
     operation = simulated_operations()[-4]
-    found = contributions(boosted, operation, native)
+    found = contributions(boosted.regressor_inputs(operation), native, boosted.gpu)
     predictions = boosted.predict([operation])
     line_s = tiled_roofline([operation], A30, 1440.0).time_s
     base_s = boosted.baseline.loop_s([boosted.baseline.stand_in(operation, A30)], line_s)

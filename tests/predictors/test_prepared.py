@@ -62,7 +62,20 @@ def test_refuses_as_predict_does():
         with pytest.raises(InputError):
             prepared.at(**wrong)
     with pytest.raises(InputError):
-        prepared.predictor.prepared(network, 10_000.0)
+        find_predictor("A30", "inference").prepared(network, 10_000.0)
+
+
+def test_counts_of_modules_are_calls():
+    """The first block of layer2 halves the image between its two ReLUs, the other three call both on the small one."""
+    prediction = joulecast.predict("resnet50", (32, 3, 224, 224), "A30")
+    (relu,) = [
+        row
+        for row in prediction.to_json()["operations"]
+        if row["kind"] == "relu" and row["input_shapes"] == [[32, 128, 28, 28]]
+    ]
+    assert relu["module_paths"] == [f"layer2.{block}.relu" for block in range(4)]
+    assert relu["module_counts"] == [1, 2, 2, 2]
+    assert relu["count"] == 7
 
 
 def test_products_of_a_network_pay_for_the_cap_once():
@@ -73,6 +86,6 @@ def test_products_of_a_network_pay_for_the_cap_once():
         joulecast.Operation("matmul", [(64, 512, 512), (64, 512, 512)]),
         joulecast.Operation("relu", [(8192, 4096)]),
     ]
-    alone, inside = predictor.predict(operations), predictor.uncapped(operations)
+    alone, inside = predictor.predict(operations), predictor.predict_for_network(operations, 70.0)
     assert (inside.device_time_s[:2] < 0.9 * alone.device_time_s[:2]).all()
     assert inside.device_time_s[2] == pytest.approx(alone.device_time_s[2])

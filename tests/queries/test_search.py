@@ -64,10 +64,10 @@ def test_many_clocks_at_once_are_single_predictions(gpu, cap_w):
         assert together.time_s[place] == pytest.approx(one.time_s, rel=1e-9)
         assert together.energy_j[place] == pytest.approx(one.energy_j, rel=1e-9)
         assert together.held_clocks_mhz[place] == pytest.approx(one.held_clock_mhz, rel=1e-9)
-        told = together.at(place)
-        assert (told.notes, told.supports(0.9)) == (one.notes, one.supports(0.9))
-        if one.supports(0.9):
-            assert told.interval(0.9).energy_j == pytest.approx(one.interval(0.9).energy_j, rel=1e-9)
+        interval, notes = together.at(place, 0.9)
+        assert (notes, interval is not None) == (one.notes, one.supports(0.9))
+        if interval is not None:
+            assert interval.energy_j == pytest.approx(one.interval(0.9).energy_j, rel=1e-9)
 
 
 def test_what_is_not_covered_is_in_no_total():
@@ -77,7 +77,7 @@ def test_what_is_not_covered_is_in_no_total():
     together = predict_over_clocks(predictor, network, [600.0, 1440.0])
     assert together.missing == 1
     for place, clock in enumerate((600.0, 1440.0)):
-        assert together.at(place).energy_j == pytest.approx(predictor.predict(network, clock).energy_j)
+        assert together.energy_j[place] == pytest.approx(predictor.predict(network, clock).energy_j)
     nothing = predict_over_clocks(predictor, joulecast.Network.of([(linear, 2)]), [600.0])
     assert nothing.missing == 1
     assert nothing.time_s.tolist() != nothing.time_s.tolist()  # NaN

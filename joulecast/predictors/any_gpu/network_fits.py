@@ -20,10 +20,10 @@ from ...operations.network import Network
 from ..contract import Networks, launch_s
 from ..measured.device_rows import AT_CAP, DeviceRow
 from ..networks.composition import LEAST_HOST_S, counts_of
-from ..physics.baseline import smooth_max
 from ..physics.energy import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, half_groups
 from ..physics.least_times import LeastTimes
+from ..physics.norms import smooth_max
 from .predictor import BoostedResidual
 
 _LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.

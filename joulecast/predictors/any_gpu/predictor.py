@@ -28,12 +28,13 @@ from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
 from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
-from ..physics.baseline import smooth_max
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, seen_as
 from ..physics.library import expected_ratio, on_fp32_pipes
+from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
+from ..physics.precisions import tf32_in_fp32, without_tf32
 from ..physics.relative import RELATIVE_NAMES, relative_features
 
 Range = tuple[float, float]
@@ -127,7 +128,7 @@ class BoostedResidual:
             drawn = typical + _SHRINKAGE * (log_ratio - typical)
             log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(typical), drawn, log_ratio)
         ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
-        return ratio if self.half is None else self.half.applied(operations, ratio)
+        return ratio if self.half is None else self.half.applied(listed, gpu, ratio)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""
@@ -224,10 +225,8 @@ class AnyGpuPredictor:
         clock, cap_w = self.gpu.checked_clock_mhz(clock_mhz), self.gpu.checked_power_limit_w(power_limit_w)
         return self._predict(operations, clock, cap_w)
 
-    def uncapped(self, operations: Sequence[Operation]) -> OperationPredictions:
-        """Predict operations at the default clock as if there was no power cap.
-
-        Networks that settle at a clock of their own start from here; it spares the search for that of each operation.
+    def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
+        """See `PredictsOperations.predict_for_network`; the cap is left out, which spares a search for each operation.
 
         Raises:
             InputError: An operation of another mode.
@@ -265,7 +264,23 @@ class AnyGpuPredictor:
         )
 
     def work(self, operations: Sequence[Operation], *, capped: bool = False) -> Work:
-        """What operations cost at the default clock, all of them covered; see clock.py and `ResidualModel.factors`."""
+        """What operations cost at the default clock, all of them covered; see clock.py and `ResidualModel.factors`.
+
+        TF32 is a permission: what may run in it takes the quicker of TF32 and fp32, between which cuDNN chooses. Where
+        the data sheet gives TF32 no higher rate, that is fp32.
+        """
+        listed = OperationList.of(operations)
+        places, plain = listed.derived(tf32_in_fp32)
+        if plain and self.gpu.peak_flops.get("tf32", 0.0) <= self.gpu.peak_flops["fp32"]:
+            return self._work(listed.derived(without_tf32), capped)
+        work = self._work(listed, capped)
+        if not plain:
+            return work
+        in_fp32 = self._work(plain, capped).scatter(places)
+        quicker = places & (np.nan_to_num(in_fp32.parts.time_s, nan=np.inf) < work.parts.time_s)
+        return work.with_others(in_fp32, quicker)
+
+    def _work(self, operations: OperationList, capped: bool) -> Work:
         ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
         clock = float(self.gpu.boost_clock_mhz)
@@ -294,3 +309,15 @@ class AnyGpuPredictor:
             return predictions
         operations = [*compress(predictions.operations, known)]
         return predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
+
+    def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.by_fallback`; there is no other."""
+        return ()
+
+    def regressor_inputs(self, operation: Operation) -> None:
+        """See `PredictsOperations.regressor_inputs`; it has none of a GPU's own."""
+
+    @property
+    def residual_model(self) -> ResidualModel:
+        """See `PredictsOperations.residual_model`."""
+        return self.learned

@@ -41,7 +41,7 @@ def typical_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str
     """
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row, value in zip(rows, log_ratio.tolist(), strict=True):
-        if row.gpu.running_precision(row.operation.precision) == "fp32":
+        if not row.gpu.on_tensor_cores(row.operation.precision):
             for name in (row.operation.row.family, row.operation.kind):
                 groups[name][row.gpu.name].append(value)
     return {name: fmean(map(median, by_gpu.values())) for name, by_gpu in sorted(groups.items())}

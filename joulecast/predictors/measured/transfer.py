@@ -13,7 +13,8 @@ from statistics import median
 
 from ...hardware import GPU
 from ...operations.operation import Operation
-from ..physics.baseline import group_of, smooth_max
+from ..physics.baseline import group_of
+from ..physics.norms import smooth_max
 from ..physics.roofline import tiled_roofline
 from .loops import MeasuredLoop, fit_baseline
 

@@ -25,7 +25,7 @@ from ...arrays import FloatArray
 from ...operations.network import Network
 from ..formats.numbers import number
 from ..operation_predictions import OperationPredictions
-from ..physics.baseline import smooth_max
+from ..physics.norms import smooth_max
 
 LEAST_HOST_S = 5e-6
 """What a kernel launch alone takes, about; no call inside a network costs the host less."""

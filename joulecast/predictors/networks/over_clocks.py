@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from ...arrays import FloatArray
 from ...operations.network import Network
+from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
-from ..physics.baseline import smooth_max
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
-from .composition import Totals
+from ..physics.norms import smooth_max
+from .builder import Conditions, notes_of, spread_of
+from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
-from .prediction import Prediction
+from .prediction import Interval, interval_around
 from .prepared import PreparedNetwork
 
 _MOST_VALUES = 200_000  # Of one array, operations times clocks: 1.6 MB.
+
+
+class Caveats(NamedTuple):
+    """How far to trust a prediction.
+
+    Args:
+        interval: Around its totals; None where too few errors are known.
+        notes: Warnings, as a prediction carries them.
+    """
+
+    interval: Interval | None
+    notes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -26,8 +41,8 @@ class OverClocks:
     """Totals of a network at many clocks, one value each.
 
     Args:
-        predictor: Who says so.
-        network: Of what.
+        knowledge: Predicts operations and composes them, on one GPU in one mode.
+        network: The network.
         operations: Its operations at the default clock.
         power_limit_w: Power cap.
         clocks_mhz: Asked for.
@@ -37,7 +52,7 @@ class OverClocks:
         host_time_s: Per iteration, at any clock.
     """
 
-    predictor: NetworkPredictor
+    knowledge: NetworkKnowledge
     network: Network
     operations: OperationPredictions
     power_limit_w: float
@@ -54,20 +69,22 @@ class OverClocks:
         """How many operations are not covered, and in no total."""
         return self.operations.source.count("missing")
 
-    def at(self, place: int) -> Prediction:
-        """The prediction at one of the clocks, without its operations."""
-        totals = Totals(
-            float(self.time_s[place]), float(self.energy_j[place]), float(self.device_time_s[place]), self.host_time_s
-        )
-        summary = self.predictor.summary(
-            self.network,
-            self._operations_at(place),
-            totals,
-            float(self.clocks_mhz[place]),
-            self.power_limit_w,
-            self.predictor.composition,
-        )
-        return replace(summary, held_clock_mhz=float(self.held_clocks_mhz[place]))
+    def at(self, place: int, level: float) -> Caveats:
+        """How far to trust the totals at one of the clocks.
+
+        Args:
+            place: Index into `clocks_mhz`.
+            level: Share of such networks that should lie within the interval.
+        """
+        knowledge, cap_w = self.knowledge, self.power_limit_w
+        conditions = Conditions(float(self.clocks_mhz[place]), cap_w, knowledge.composition)
+        spread = spread_of(knowledge, self.network, conditions, self._operations_at(place))
+        notes = tuple(notes_of(knowledge, self.network, conditions, spread))
+        if spread is None or not spread.supports(level):
+            return Caveats(None, notes)
+        totals = float(self.time_s[place]), float(self.energy_j[place]), float(self.held_clocks_mhz[place])
+        power_range = power_range_w(knowledge.operations.gpu, cap_w)
+        return Caveats(interval_around(spread, level, *totals, power_range), notes)
 
     def _operations_at(self, place: int) -> OperationPredictions:
         """The operations at one of the clocks, as far as networks need them: intervals depend on their shares."""
@@ -108,15 +125,15 @@ def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverC
     Raises:
         InputError: See `predict_over_clocks`.
     """
-    predictor, network, cap_w, counts = prepared.predictor, prepared.network, prepared.power_limit_w, prepared.counts
+    knowledge, network, cap_w, counts = prepared.knowledge, prepared.network, prepared.power_limit_w, prepared.counts
     clocks = np.array(list(clocks_mhz), dtype=float)
     for clock in (clocks.min(), clocks.max()):
-        predictor.operations.gpu.checked_clock_mhz(float(clock))
+        knowledge.operations.gpu.checked_clock_mhz(float(clock))
     predictions = prepared.at_default
-    host_s = float(np.nansum(counts * predictor.host.calls_s(predictions)))
+    host_s = float(np.nansum(counts * knowledge.host.calls_s(predictions)))
     if predictions.source.count("missing") == len(network):
         values = np.full((5, len(clocks)), np.nan)
-    elif predictions.work is None or predictor.composition != "overlap":
+    elif predictions.work is None or knowledge.composition != "overlap":
         each = [prepared.at(float(clock)) for clock in clocks]
         totals = [(one.held_clock_mhz, one.time_s, one.energy_j, one.device_time_s) for one in each]
         values = np.column_stack([clocks, totals]).T
@@ -126,7 +143,7 @@ def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverC
         parts = [_composed(counts, work, host_s, static, piece, cap_w) for piece in pieces]
         values = np.concatenate(parts, axis=1)
     shared, held, time_s, energy_j, device_s = values
-    return OverClocks(predictor, network, predictions, cap_w, clocks, shared, held, time_s, energy_j, device_s, host_s)
+    return OverClocks(knowledge, network, predictions, cap_w, clocks, shared, held, time_s, energy_j, device_s, host_s)
 
 
 def _composed(

@@ -9,6 +9,7 @@ from ...csv_tables import table_csv
 from ...errors import InputError
 from ...notebook import Picture
 from ...operations.inputs import InputShape, shape_to_json, titled
+from ...operations.network import Entry
 from ...operations.operation import Operation
 from ...units import si
 from ..intervals.network_spread import NetworkSpread
@@ -16,7 +17,7 @@ from ..intervals.power_range import within_range
 from ..operation_predictions import Source
 
 Composition = Literal["overlap", "sum"]
-COMPOSITIONS: tuple[str, ...] = ("overlap", "sum")
+COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
 Bound = Literal["compute", "memory", "launch"]
 
 
@@ -25,9 +26,7 @@ class OperationCost:
     """What one operation of a network costs, all its calls together; None where missing.
 
     Args:
-        operation: Which.
-        count: Calls per iteration.
-        module_paths: Where in the model.
+        entry: The operation, how often it is called in an iteration, and in which modules of the model.
         device_time_s: Seconds that the GPU works on it.
         power_w: Board power while it does. Above the cap where others draw less: the cap holds for the network.
         energy_j: Joules, with its share of static energy; these sum up to the network's.
@@ -37,14 +36,38 @@ class OperationCost:
             exceeds the device's.
     """
 
-    operation: Operation
-    count: int
-    module_paths: tuple[str, ...]
+    entry: Entry
     device_time_s: float | None
     power_w: float | None
     energy_j: float | None
     source: Source
     bound_by: Bound
+
+    @property
+    def operation(self) -> Operation:
+        """The operation."""
+        return self.entry.operation
+
+    @property
+    def count(self) -> int:
+        """Calls per iteration."""
+        return self.entry.count
+
+    @property
+    def module_paths(self) -> tuple[str, ...]:
+        """Modules of the model that call it."""
+        return self.entry.module_paths
+
+    def to_json(self) -> dict[str, Any]:
+        """The operation with its count and modules, as `Entry.to_json` has it, and what it costs in SI units."""
+        return {
+            **self.entry.to_json(),
+            "device_time_s": self.device_time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+            "source": self.source,
+            "bound_by": self.bound_by,
+        }
 
 
 @dataclass(frozen=True)
@@ -66,6 +89,37 @@ class Interval:
             "energy_j": list(self.energy_j),
             "edp_js": list(self.edp_js),
         }
+
+
+def interval_around(
+    spread: NetworkSpread | None,
+    level: float,
+    time_s: float,
+    energy_j: float,
+    held_clock_mhz: float,
+    power_range_w: tuple[float, float],
+) -> Interval | None:
+    """The interval around predicted totals; None where no errors are known.
+
+    Args:
+        spread: What is known of errors on such networks.
+        level: Share of such networks that should lie within, above 0 and below 1.
+        time_s: Predicted seconds per iteration.
+        energy_j: Predicted joules per iteration.
+        held_clock_mhz: Graphics clock that the GPU settles at.
+        power_range_w: Least and most power that the board can draw.
+
+    Raises:
+        InputError: The level is too high for the number of networks that errors are known of.
+    """
+    if spread is None:
+        return None
+    power_w = energy_j / time_s
+    values = {"time": time_s, "power": power_w, "energy": energy_j, "edp": energy_j * time_s}
+    found = {name: spread.around(name, value, level, held_clock_mhz) for name, value in values.items()}
+    low_w, high_w = found["power"]
+    low_w, high_w = within_range(low_w, power_w, high_w, power_range_w)
+    return Interval(level, found["time"], (float(low_w), float(high_w)), found["energy"], found["edp"])
 
 
 @dataclass(frozen=True)
@@ -161,13 +215,8 @@ class Prediction:
         """
         if not 0 < level < 1:
             raise InputError("the level of an interval lies between 0 and 1", given=level)
-        if self.spread is None:
-            return None
-        values = {"time": self.time_s, "power": self.power_w, "energy": self.energy_j, "edp": self.edp_js}
-        found = {name: self.spread.around(name, value, level, self.held_clock_mhz) for name, value in values.items()}
-        low_w, high_w = found["power"]
-        low_w, high_w = within_range(low_w, self.power_w, high_w, (self.idle_power_w, self.power_limit_w))
-        return Interval(level, found["time"], (float(low_w), float(high_w)), found["energy"], found["edp"])
+        power_range_w = (self.idle_power_w, self.power_limit_w)
+        return interval_around(self.spread, level, self.time_s, self.energy_j, self.held_clock_mhz, power_range_w)
 
     @property
     def interval_basis(self) -> str:
@@ -208,19 +257,7 @@ class Prediction:
             "notes": list(self.notes),
         }
         if details:
-            value["operations"] = [
-                {
-                    **cost.operation.to_json(),
-                    "count": cost.count,
-                    "module_paths": list(cost.module_paths),
-                    "device_time_s": cost.device_time_s,
-                    "power_w": cost.power_w,
-                    "energy_j": cost.energy_j,
-                    "source": cost.source,
-                    "bound_by": cost.bound_by,
-                }
-                for cost in self.operations
-            ]
+            value["operations"] = [cost.to_json() for cost in self.operations]
         return value
 
     def supports(self, level: float) -> bool:

@@ -21,8 +21,8 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ..formats.numbers import number, numbers
+from .norms import smooth_max
 
-_SHARPNESS = 4.0  # Exponent of the p-norm that stands for max(device, host); 3 to 6 make little difference.
 _HOST_QUANTILE = 0.05  # The fastest loops of a kind are host-bound; the very fastest is an outlier.
 _CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop counts as showing the device.
 # Between the two a loop may wait or work; from twice the host time on, low power means few multiprocessors at work.
@@ -280,11 +280,6 @@ def _host_times_s(time_s: FloatArray, methods: NDArray[np.str_], names: NDArray[
         str(name): float(np.quantile(time_s[methods == name], _HOST_QUANTILE)) for name in names if name in methods
     }
     return {str(name): known.get(str(name), min(known.values())) for name in names}
-
-
-def smooth_max(a: Any, b: Any) -> Any:
-    """The larger of two times, or a little more where they are close: their p-norm."""
-    return (a**_SHARPNESS + b**_SHARPNESS) ** (1 / _SHARPNESS)
 
 
 def _artefact_s(operations: Sequence[Operation], device_s: FloatArray, gpu: GPU) -> FloatArray:

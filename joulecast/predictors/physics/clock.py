@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
-from .baseline import smooth_max
 from .energy import EnergyConstants, relative_voltage, static_power_w
 from .least_times import LeastTimes
+from .norms import smooth_max
 
 _STEPS = 14  # Halvings of the clock range: below 1 MHz.
 _ROUNDS, _TRIED = 3, 25  # The same for a network, in 24 parts three times: three arrays take less than 14 numbers.
@@ -131,10 +131,18 @@ class Work:
 
     def merge(self, other: Self) -> Self:
         """The same, with another's operations where nothing is known here; searched for as strictly as either."""
-        unknown = np.isnan(self.switching_j)
+        return self.with_others(other, np.isnan(self.switching_j))
+
+    def with_others(self, other: Self, places: NDArray[np.bool_]) -> Self:
+        """The same, with another's operations at some places.
+
+        Args:
+            other: As many operations on the same GPU.
+            places: True where the other's are taken.
+        """
 
         def known(mine: FloatArray | float, others: FloatArray | float) -> FloatArray:
-            return np.where(unknown, others, mine)
+            return np.where(places, others, mine)
 
         parts = zip(*(((p.compute_s, p.memory_s, p.cache_s)) for p in (self.parts, other.parts)), strict=True)
         return replace(

@@ -30,6 +30,8 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from .bandwidth import reached_bandwidth
+from .norms import overlapped
+from .tiling import Tile, tile_count
 
 CONVOLUTION_NAMES: tuple[str, ...] = (
     "log_least_way",
@@ -44,7 +46,7 @@ CONVOLUTION_NAMES: tuple[str, ...] = (
 # Rows of the arrays below: the ways on fp32 pipes, implicit in two shapes of blocks, and last that on tensor cores.
 _IMPLICIT, _FUSED, _TENSOR = 0, 2, 5
 _IN_TURN = np.array([[False], [False], [False], [True], [True], [False]])
-_WIDE, _NARROW, _PRODUCT_TILE, _FOURIER_TILE = (128, 64), (128, 32), (128, 128), (64, 64)
+_WIDE, _NARROW, _PRODUCT_TILE, _FOURIER_TILE = Tile(128, 64), Tile(128, 32), Tile(128, 128), Tile(64, 64)
 _IMPLICIT_SHARE, _FUSED_SHARE, _PRODUCT_SHARE, _TENSOR_SHARE = 0.75, 0.5, 0.85, 0.6
 _NARROW_SHARE = 0.7 * _IMPLICIT_SHARE
 _FUSED_SQUARES, _FUSED_CHANNELS, _FUSED_MULTIPLICATIONS = (4, 8), 32, 16
@@ -107,8 +109,7 @@ class Blocks(NamedTuple):
         compute_s[:_TENSOR] /= gpu.peak_flops["fp32"]
         compute_s[_TENSOR] /= peak_flops
         memory_s = self.bytes / reached_bandwidth(gpu)
-        together = np.cbrt(compute_s * compute_s * compute_s + memory_s * memory_s * memory_s)
-        times_s: FloatArray = np.where(_IN_TURN, compute_s + memory_s, together)
+        times_s: FloatArray = np.where(_IN_TURN, compute_s + memory_s, overlapped(compute_s, memory_s))
         return times_s
 
 
@@ -124,20 +125,20 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
     # Separate.
     by_sixteens = np.ceil(n.first_size / _SEPARATE_IMAGES) * _SEPARATE_IMAGES
     squares = by_sixteens * np.ceil(n.height / _SEPARATE_SIDE) * np.ceil(n.width / _SEPARATE_SIDE)
-    separate = _SEPARATE_MULTIPLICATIONS * _tiles(squares, p.channels_out, _PRODUCT_TILE)
+    separate = _SEPARATE_MULTIPLICATIONS * tile_count(squares, p.channels_out, _PRODUCT_TILE)
     # Fourier: the other half of the frequencies of real numbers is the same.
     needed = np.maximum(n.height, n.width) + n.kernel - 1
     size = np.where(needed > _FOURIER_SIZES[0], _FOURIER_SIZES[1], _FOURIER_SIZES[0])
     frequencies = size * (size // 2 + 1)
-    fourier = frequencies * _tiles(n.first_size, p.channels_out, _FOURIER_TILE)
+    fourier = frequencies * tile_count(n.first_size, p.channels_out, _FOURIER_TILE)
     fits = (n.transforms > 0) & (needed <= _FOURIER_SIZES[1])
     steps, channels = p.reduction + _START_UP, p.channels_in + _START_UP
-    wide_tiles = _tiles(p.rows, p.channels_out, _WIDE)
+    wide_tiles = tile_count(p.rows, p.channels_out, _WIDE)
     return Blocks(
         np.array(
             [
                 wide_tiles,
-                _tiles(p.rows, p.channels_out, _NARROW),
+                tile_count(p.rows, p.channels_out, _NARROW),
                 np.where(is_three, fused, np.inf),
                 np.where(is_three, separate, np.inf),
                 np.where(fits, fourier, np.inf),
@@ -146,12 +147,12 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
         ),
         np.array(
             [
-                _tile_flops(_WIDE) * steps / _IMPLICIT_SHARE,
-                _tile_flops(_NARROW) * steps / _NARROW_SHARE,
+                _WIDE.flops_per_step * steps / _IMPLICIT_SHARE,
+                _NARROW.flops_per_step * steps / _NARROW_SHARE,
                 of_fused * channels / _FUSED_SHARE,
-                _tile_flops(_PRODUCT_TILE) * channels / _PRODUCT_SHARE,
-                _COMPLEX * _tile_flops(_FOURIER_TILE) * channels / _PRODUCT_SHARE,
-                _tile_flops(_WIDE) * steps / _TENSOR_SHARE,
+                _PRODUCT_TILE.flops_per_step * channels / _PRODUCT_SHARE,
+                _COMPLEX * _FOURIER_TILE.flops_per_step * channels / _PRODUCT_SHARE,
+                _WIDE.flops_per_step * steps / _TENSOR_SHARE,
             ]
         ),
         np.array(
@@ -165,14 +166,6 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
             ]
         ),
     )
-
-
-def _tiles(rows: Any, columns: Any, tile: tuple[int, int]) -> Any:
-    return np.ceil(rows / tile[0]) * np.ceil(columns / tile[1])
-
-
-def _tile_flops(tile: tuple[int, int]) -> float:
-    return 2.0 * tile[0] * tile[1]
 
 
 def _transformed(squares: Any, p: _Pass) -> Any:
@@ -231,9 +224,9 @@ class Convolutions(NamedTuple):
             alignment=np.sum([positions % alignment == 0 for alignment in _ALIGNMENTS], axis=0) * 1.0,
         )
 
-    def _taken(self, times_s: FloatArray, gpu: GPU, peak_flops: FloatArray) -> NDArray[np.int_]:
+    def _taken(self, times_s: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> NDArray[np.int_]:
         """The way of each: on tensor cores where its precision runs there and they can load it."""
-        tensor = self.loads & (peak_flops > gpu.peak_flops["fp32"])
+        tensor = self.loads & on_tensor_cores
         taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
         return taken
 
@@ -245,12 +238,13 @@ class Convolutions(NamedTuple):
         flops = self.forward.flops_on(gpu.sms)[taken, each] * self.passes
         return Work(flops, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
 
-    def features(self, gpu: GPU, peak_flops: FloatArray) -> FloatArray:
+    def features(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
         """Convolutions as each way sees them; 0 for other operations.
 
         Args:
             gpu: Where.
             peak_flops: FLOPs per second of the precision of each convolution.
+            on_tensor_cores: Whether the precision of each runs on tensor cores.
 
         Returns:
             Shape (len(CONVOLUTION_NAMES), operations): the least time over that of the FLOPs alone, forward and of the
@@ -258,7 +252,7 @@ class Convolutions(NamedTuple):
         """
         forward_s, backward_s = (blocks.times_s(gpu, peak_flops) for blocks in (self.forward, self.backward))
         own_s, each = self.own_flops / peak_flops, np.arange(len(self.places))
-        taken, back = (self._taken(times_s, gpu, peak_flops) for times_s in (forward_s, backward_s))
+        taken, back = (self._taken(times_s, on_tensor_cores) for times_s in (forward_s, backward_s))
         ratio = forward_s[_FUSED:_TENSOR] / np.min(forward_s[_IMPLICIT:_FUSED], axis=0)
         ratio[:, taken == _TENSOR] = np.inf
         columns = np.zeros((len(CONVOLUTION_NAMES), self.operations))

@@ -136,7 +136,7 @@ class EnergyConstants:
         n = numbers_of(operations)
         tensor = on_tensor_cores(n, gpu)
         # What fills up the tiles of tensor cores is zeros, which switch nothing: a step of decoding has one row of 64.
-        done = np.where(n.element_bytes == _HALF, n.flops, n.computed_flops)
+        done = np.where(tensor & (n.element_bytes == _HALF), n.flops, n.computed_flops)
         # TF32 multiplies numbers of twice the width.
         flops = done * by_precision(n.precision, lambda p: 1.0 + (gpu.running_precision(p) == "tf32"))
         moved = n.bytes_read + n.bytes_written

@@ -18,7 +18,8 @@ from ...operations.operation_list import OperationList
 from .convolutions import CONVOLUTION_NAMES, Convolutions
 from .operation_numbers import FAMILIES, KIND_PLACES, numbers_of
 from .roofline import LEAST_TIME_S, Roofline, on_tensor_cores, peak_flops, tiled_roofline
-from .tiles import TILE_NAMES, tile_features
+from .tiling import Tile, padded, tile_count
+from .whole_waves import TILE_NAMES, tile_features
 
 # Kinds that get a feature of their own; the others are told apart by family and sizes. Appending keeps
 # what is in the zoo valid only if it is trained again: a stored predictor names its features.
@@ -74,7 +75,7 @@ FEATURE_PLACES = {name: place for place, name in enumerate(FEATURE_NAMES)}
 """Feature -> its column."""
 
 
-_TILE = 64  # Rows and columns of the output per thread block; cuBLAS and cuDNN use 32 to 256.
+_TILE = Tile(64, 64)  # The output of a thread block; cuBLAS and cuDNN use 32 to 256 rows and columns.
 
 
 def dense_convolutions(operations: OperationList) -> Convolutions:
@@ -89,18 +90,13 @@ def convolution_features(operations: OperationList, gpu: GPU) -> dict[str, Float
         InputError: An operation's precision does not exist on the GPU.
     """
     dense = operations.derived(dense_convolutions)
-    return dict(zip(CONVOLUTION_NAMES, dense.features(gpu, peak_flops(dense.precision, gpu)), strict=True))
+    seen = dense.features(gpu, peak_flops(dense.precision, gpu), on_tensor_cores(dense, gpu))
+    return dict(zip(CONVOLUTION_NAMES, seen, strict=True))
 
 
 def _log(values: FloatArray) -> FloatArray:
     logs: FloatArray = np.log(np.maximum(values, 1e-12))
     return logs
-
-
-def _up(values: FloatArray) -> FloatArray:
-    """The next multiple of a tile."""
-    tiles: FloatArray = np.ceil(values / _TILE)
-    return tiles * _TILE
 
 
 def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tuple[FloatArray, Roofline]:
@@ -151,7 +147,7 @@ def gpu_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
 def _filling(operations: OperationList) -> tuple[FloatArray, FloatArray]:
     """Blocks that the output is computed in, and bytes that are touched."""
     n = numbers_of(operations)
-    blocks = n.batch * _up(n.rows) * _up(n.columns) / _TILE**2
+    blocks = tile_count(n.rows, n.columns, _TILE, n.batch)
     return blocks, n.element_bytes * (n.input_size + n.output_size + n.parameters)
 
 
@@ -159,6 +155,7 @@ def size_features(operations: OperationList) -> FloatArray:
     """The columns of `features` that are the same on all GPUs; zeros in the others. To be read only."""
     n = numbers_of(operations)
     product = n.is_product > 0
+    covered = padded(n.rows, _TILE.rows) * padded(n.columns, _TILE.columns)
     columns = {
         "log_intensity": _log(n.flops + 1) - _log(n.bytes_read + n.bytes_written + 1),
         "log_flops": _log(n.flops + 1),
@@ -179,7 +176,7 @@ def size_features(operations: OperationList) -> FloatArray:
         "log_rows": _log(n.rows),
         "log_columns": _log(n.columns),
         "log_reduction": _log(n.reduction),
-        "tile_fill": np.where(product, n.rows * n.columns / (_up(n.rows) * _up(n.columns)), 1.0),
+        "tile_fill": np.where(product, n.rows * n.columns / covered, 1.0),
         "last_size_alignment": (n.last_size % 4 == 0) * 1.0 + (n.last_size % 8 == 0),
         "channel_alignment": (n.channels_in % 8 == 0) * 1.0 + (n.channels_out % 8 == 0),
         "identity": n.is_identity,

@@ -16,8 +16,7 @@ benchmarks/public that is not held back).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -26,9 +25,10 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import PRECISIONS
 from ..formats.numbers import numbers
 from .operation_numbers import FAMILIES, numbers_of
+from .precisions import in_fp32
+from .roofline import on_tensor_cores
 
 _HALF = 2.0  # Bytes of an element.
 _DEPTHWISE_TRAINING = 3.0
@@ -48,17 +48,22 @@ class HalfPrecision:
     convolution: float = 0.0
     other: float = 0.0
 
-    def applied(self, operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:
-        """Device time over least time, with half precision put right.
+    def applied(self, operations: Sequence[Operation], gpu: GPU, ratio: FloatArray) -> FloatArray:
+        """Device time over least time, with half precision put right where it runs on tensor cores.
 
         Args:
-            operations: Which.
-            ratio: What was learned from operations.
+            operations: Operations of any precision.
+            gpu: Where they run; without tensor cores, half precision runs as fp32 does.
+            ratio: What was learned from single operations, one value each.
+
+        Raises:
+            InputError: An operation's precision does not exist on the GPU.
         """
         of_product, of_convolution, of_other = half_groups(operations)
         factor = np.exp(self.convolution * of_convolution + self.other * of_other)
-        corrected: FloatArray = np.where(of_product > 0, np.exp(self.product), alone(operations, ratio) * factor)
-        return corrected
+        corrected = np.where(of_product > 0, np.exp(self.product), alone(operations, ratio) * factor)
+        applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
+        return applied
 
     def to_json(self) -> dict[str, float]:
         """The logarithms as a dictionary."""
@@ -78,34 +83,26 @@ def alone(operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:
 
 
 def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
-    """Operations as trees are asked for them: in fp32 what moves more than it computes.
+    """Operations as trees are asked for them: of half precision, in fp32 what moves more than it computes.
 
-    TF32 is fp32, too, where tensor cores are no faster in it: cuDNN may take either, so neither takes longer.
+    On a GPU without tensor cores all of it is asked for in fp32, which it runs as there.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
     """
     n = numbers_of(operations)
-    no_faster = "tf32" in gpu.peak_flops and gpu.peak_flops["tf32"] <= gpu.peak_flops["fp32"]
-    if no_faster and (n.precision == PRECISIONS.index("tf32")).any():
-        return operations.derived(_in_fp32)
-    return operations.derived(_others_in_fp32) if (n.element_bytes == _HALF).any() else operations
-
-
-def _in_fp32(operations: OperationList) -> OperationList:
-    return OperationList(
-        _as_fp32(operation) if operation.precision == "tf32" else operation for operation in _others_in_fp32(operations)
-    )
+    half = n.element_bytes == _HALF
+    if not half.any():
+        return operations
+    return operations.derived(_others_in_fp32 if on_tensor_cores(n, gpu)[half].all() else in_fp32)
 
 
 def _others_in_fp32(operations: OperationList) -> OperationList:
     _, _, of_other = operations.derived(_half_groups)
     return OperationList(
-        _as_fp32(operation) if other else operation
-        for operation, other in zip(operations, of_other.tolist(), strict=True)
+        fp32 if other else operation
+        for operation, fp32, other in zip(operations, operations.derived(in_fp32), of_other.tolist(), strict=True)
     )
-
-
-@lru_cache(maxsize=100_000)
-def _as_fp32(operation: Operation) -> Operation:
-    return replace(operation, precision="fp32")
 
 
 def half_groups(operations: Sequence[Operation]) -> FloatArray:

@@ -32,13 +32,16 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from .energy import PRIOR_ENERGY, process_factor, static_power_w
 from .least_times import LeastTimes
-from .operation_numbers import KIND_PLACES, by_precision, numbers_of
+from .norms import overlapped
+from .operation_numbers import KIND_PLACES, numbers_of
+from .roofline import on_tensor_cores
+from .tiling import Tile, tile_count
 
 _NEWEST_KERNELS = 8
 _TILES = {
-    6: ((128, 64),),
-    7: ((64, 64), (32, 128), (128, 32)),
-    _NEWEST_KERNELS: ((128, 128),),
+    6: (Tile(64, 128),),
+    7: (Tile(64, 64), Tile(128, 32), Tile(32, 128)),
+    _NEWEST_KERNELS: (Tile(128, 128),),
 }
 _OUTPUTS = 128 * 128  # That a multiprocessor computes at a time.
 _START_UP = 20.0  # A100: 16 to 22 steps from reductions of 32 to 256.
@@ -46,17 +49,11 @@ _START_UP = 20.0  # A100: 16 to 22 steps from reductions of 32 to 256.
 _LAST_WAVE = 3
 _SHARE, _LONG_S = 0.5, 1e-3
 _PASCAL, _PASCAL_SLOWER, _PASCAL_STEPS = 6, 1.2, 4096.0
-_CAPABILITIES = {"gfx90a": 8, "gfx942": 8}
 
 
 def kernel_generation(gpu: GPU) -> int:
     """The NVIDIA generation whose fp32 kernels a GPU runs: 6, 7 or 8 (AMD's GPUs count as 8)."""
-    capability = gpu.compute_capability
-    try:
-        newest = int(float(capability))
-    except ValueError:
-        newest = _CAPABILITIES.get(capability, _NEWEST_KERNELS)
-    return min(max(newest, min(_TILES)), _NEWEST_KERNELS)
+    return min(max(int(gpu.generation), min(_TILES)), _NEWEST_KERNELS)
 
 
 def wanted_power(gpu: GPU) -> float:
@@ -79,9 +76,9 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
     """
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0) / gpu.sms
     ratios = []
-    for columns, rows in _TILES[kernel_generation(gpu)]:
-        at_once = _OUTPUTS // (columns * rows)
-        each = np.ceil(n.batch * np.ceil(n.columns / columns) * np.ceil(n.rows / rows) / gpu.sms)
+    for tile in _TILES[kernel_generation(gpu)]:
+        at_once = _OUTPUTS // (tile.rows * tile.columns)
+        each = np.ceil(tile_count(n.rows, n.columns, tile, n.batch) / gpu.sms)
         whole = np.floor(each / at_once)
         last = each / at_once - whole
         ratios.append((whole + 1 - (1 - last) ** _LAST_WAVE) * _OUTPUTS / outputs)
@@ -90,13 +87,13 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
 
 
 def on_fp32_pipes(operations: Sequence[Operation], gpu: GPU) -> NDArray[np.bool_]:
-    """Which operations run on fp32 pipes: in fp32, or in TF32 on a GPU that has none.
+    """Which operations are in a precision that has no tensor cores there: fp32, and on Pascal half precision, too.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
-    n = numbers_of(operations)
-    return by_precision(n.precision, lambda precision: float(gpu.running_precision(precision) == "fp32")) > 0
+    on_pipes: NDArray[np.bool_] = ~on_tensor_cores(numbers_of(operations), gpu)
+    return on_pipes
 
 
 def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
@@ -121,7 +118,7 @@ def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = Tru
     in_tiles = product & (n.kind == KIND_PLACES["matmul"])
     own_s = n.flops / gpu.peak_flops["fp32"]
     compute_s = np.where(in_tiles, own_s * tile_ratio(n, gpu), least.compute_s)
-    tiled_s = np.maximum(np.cbrt(compute_s**3 + least.memory_s**3 + least.cache_s**3), 1e-9)
+    tiled_s = np.maximum(overlapped(compute_s, least.memory_s, least.cache_s), 1e-9)
     computing = np.minimum(compute_s / tiled_s, 1.0)
     exponent = _SHARE * (in_tiles + tiled_s / (tiled_s + _LONG_S)) * computing
     throttled = wanted_power(gpu) ** exponent if capped else 1.0

@@ -15,7 +15,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES, PRECISIONS
 from ...operations.rules import size
-from .tiles import WINOGRAD
+from .tiling import padded
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))
 
@@ -31,6 +31,9 @@ KIND_PLACES = {kind: place for place, kind in enumerate(KINDS)}
 # swin_v2_t on the A30, so their measurements are no independent test of it.
 _BATCHED_TILE = 128
 _BATCHED_START_UP = 32
+WINOGRAD = 9 / 4
+"""Multiplications of a 3 x 3 convolution over those of F(2 x 2, 3 x 3) (Lavin and Gray, CVPR 2016)."""
+
 _WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
 
 
@@ -172,12 +175,8 @@ def _computed_flops(operation: Operation) -> float:
     if operation.kind == "attention":
         columns = operation.input_shapes[1][-2]
     filled = rows * columns * reduction
-    computed = _up_to(rows, _BATCHED_TILE) * _up_to(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_UP)
-    return operation.flops * computed / filled
-
-
-def _up_to(n: int, multiple: int) -> int:
-    return -(-n // multiple) * multiple
+    computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_UP)
+    return float(operation.flops * computed / filled)
 
 
 def _as_product(operation: Operation) -> tuple[int, int, int, int]:

@@ -22,6 +22,7 @@ from .features import FEATURE_NAMES, convolution_features, gpu_features, size_fe
 from .least_times import LeastTimes
 from .library import kernel_generation, tile_ratio
 from .operation_numbers import KIND_PLACES, numbers_of
+from .tiling import Tile, padded, tile_count
 
 _SHARED = (
     "log_intensity",
@@ -135,7 +136,7 @@ def _same_everywhere(operations: OperationList) -> FloatArray:
         matrix[:, _PLACES[f"kind_{kind}"]] = n.kind == KIND_PLACES[kind]
     for tile in _FILLED_TILES:
         for name, side in (("row", n.rows), ("column", n.columns)):
-            fill = np.log(side / (np.ceil(side / tile) * tile))
+            fill = np.log(side / padded(side, tile))
             matrix[:, _PLACES[f"log_{name}_fill_{tile}"]] = np.where(product, fill, 0.0)
     matrix[:, _PLACES["half_precision"]] = n.element_bytes == ELEMENT_BYTES["fp16"]
     matrix[:, _PLACES["training"]] = n.is_training
@@ -147,5 +148,5 @@ def _last_waves(n: Any, gpu: GPU) -> Iterator[tuple[str, FloatArray]]:
     """How well the tiles of products fill the last wave over the multiprocessors."""
     product = n.is_product > 0
     for tile in _WAVE_TILES:
-        waves = n.batch * np.ceil(n.rows / tile) * np.ceil(n.columns / tile) / gpu.sms
+        waves = tile_count(n.rows, n.columns, Tile(tile, tile), n.batch) / gpu.sms
         yield f"log_last_wave_{tile}", np.where(product, np.log(np.ceil(waves) / waves), 0.0)

@@ -12,7 +12,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from .operation_numbers import by_precision, numbers_of
-from .tiles import computed_flops
+from .whole_waves import computed_flops
 
 LEAST_TIME_S = 1e-9
 """What an operation without any work takes, so that it has a logarithm."""
@@ -70,5 +70,16 @@ def peak_flops(precision: FloatArray, gpu: GPU) -> FloatArray:
 
 
 def on_tensor_cores(n: Any, gpu: GPU) -> Any:
-    """Where the numbers of operations (`numbers_of`) say that they run on tensor cores."""
-    return by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32")) > 0
+    """Which operations are in a precision whose products run on tensor cores there; see `GPU.on_tensor_cores`.
+
+    Args:
+        n: Numbers of operations (`numbers_of`).
+        gpu: Where they run.
+
+    Returns:
+        One truth value per operation.
+
+    Raises:
+        InputError: An operation's precision does not exist on the GPU.
+    """
+    return by_precision(n.precision, gpu.on_tensor_cores) > 0

@@ -31,8 +31,10 @@ from ...operations.precisions import ELEMENT_BYTES
 from ...operations.rules import size
 from ..physics.cached import cached
 from ..physics.least_times import LeastTimes
-from ..physics.operation_numbers import by_precision, numbers_of
+from ..physics.operation_numbers import numbers_of
 from ..physics.relative import RELATIVE_NAMES, relative_features
+from ..physics.roofline import on_tensor_cores
+from ..physics.tiling import Tile, padded, tile_count
 
 ROLES: tuple[str, ...] = (
     "kind",
@@ -49,8 +51,9 @@ ROLES: tuple[str, ...] = (
 )
 """The tokens of an operation, in their order."""
 
-# What other tokens tell: the kind and the GPU.
-_TOLD = ("family_", "kind_", "generation", "log_ridge", "log_sms", "log_watts_per_tflops")
+# What other tokens tell: the kind and the GPU. (`kernel_generation` stays: whose fp32 kernels run there, the compute
+# capability of the token `machine` does not say.)
+_TOLD = ("family_", "kind_", "log_ridge", "log_sms", "log_watts_per_tflops")
 _PHYSICS = [place for place, name in enumerate(RELATIVE_NAMES) if not name.startswith(_TOLD)]
 PHYSICS_NAMES: tuple[str, ...] = tuple(RELATIVE_NAMES[place] for place in _PHYSICS)
 """The numbers of the token `physics`: features of relative.py, in units that training finds."""
@@ -72,12 +75,10 @@ _AMOUNTS, _TOUCHED, _PARAMETERS, _PLACES = 2, 6, 7, 8
 UNKNOWN = ""
 """The first kind of every vocabulary: all that were not in the training data."""
 
-_TILES = ((64, 64), (128, 64), (128, 128), (256, 128))  # Rows and columns per thread block in cuBLAS and cuDNN.
-_FILLS = (32.0, 64.0, 128.0)
+_TILES = (Tile(64, 64), Tile(128, 64), Tile(128, 128), Tile(256, 128))  # Of thread blocks in cuBLAS and cuDNN.
+_FILLS = (32, 64, 128)
 _DIVISORS = (2, 4, 8, 16, 32, 64, 128)
 _ELEMENTS_PER_BLOCK = 1024.0
-# AMD's targets beside the NVIDIA generation of their time.
-_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
 _LEAST_S = 1e-12
 _KEPT = 20_000  # Operations whose attributes are read once, for all GPUs.
 _LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it only one of them matters.
@@ -120,7 +121,7 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
     kind, machine, work, waves, physics = (
         values[:, ROLES.index(role)] for role in ("kind", "machine", "work", "waves", "physics")
     )
-    kind[:, _TENSOR_CORES] = by_precision(n.precision, lambda p: float(gpu.running_precision(p) != "fp32"))
+    kind[:, _TENSOR_CORES] = on_tensor_cores(n, gpu)
     machine[:, : len(_machine(gpu))] = _machine(gpu)
     _put_work(work, n, gpu, at_default)
     _put_waves(waves, n, gpu)
@@ -198,7 +199,7 @@ def _between(values: FloatArray, low: int, high: int) -> FloatArray:
 def _machine(gpu: GPU) -> tuple[float, ...]:
     peak = gpu.peak_flops["fp32"]
     return (
-        _generation(gpu) - 7,
+        gpu.generation - 7,
         math.log(peak / gpu.memory_bandwidth) - 2.5,
         math.log(gpu.sms) - 4,
         math.log(gpu.power_limit_w / (peak / 1e12)) - 2.5,
@@ -219,11 +220,11 @@ def _put_work(token: NDArray[np.float32], n: Any, gpu: GPU, least: LeastTimes) -
 def _put_waves(token: NDArray[np.float32], n: Any, gpu: GPU) -> None:
     """Fill in the waves of thread blocks that operations make as batched products."""
     batch, rows, columns = n.batch, n.rows, n.columns
-    waves = [batch * np.ceil(rows / high) * np.ceil(columns / wide) / gpu.sms for high, wide in _TILES]
+    waves = [tile_count(rows, columns, tile, batch) / gpu.sms for tile in _TILES]
     waves += [n.output_size / _ELEMENTS_PER_BLOCK / gpu.sms, batch * rows / gpu.sms]
     for place, wave in enumerate(waves):
         token[:, 2 * place], token[:, 2 * place + 1] = np.log(wave) / 4, wave / np.ceil(wave)
-    blocks = batch * np.ceil(rows / 128) * np.ceil(columns / 128) / gpu.sms
+    blocks = tile_count(rows, columns, Tile(128, 128), batch) / gpu.sms
     places = _between(np.log2(blocks), -7, 11)
     token[:, 2 * len(waves) : 2 * len(waves) + places.shape[1]] = places
 
@@ -241,7 +242,7 @@ def _one_size(n: FloatArray) -> FloatArray:
             _between(octave, 0, 20),
             octave / 6,
             n / 2 ** np.ceil(octave),
-            *(n / (np.ceil(n / tile) * tile) for tile in _FILLS),
+            *(n / padded(n, tile) for tile in _FILLS),
             *(n % divisor == 0 for divisor in _DIVISORS),
         ]
     )
@@ -282,11 +283,3 @@ def _channels(operation: Operation) -> tuple[float, ...]:
         float(len(operation.input_shapes)),
         float(any(shape != operation.output_shape for shape in operation.input_shapes)),
     )
-
-
-def _generation(gpu: GPU) -> float:
-    """Compute capability; of AMD's GPUs, that of NVIDIA's of their time."""
-    try:
-        return float(gpu.compute_capability)
-    except ValueError:
-        return _GENERATIONS.get(gpu.compute_capability, 8.0)

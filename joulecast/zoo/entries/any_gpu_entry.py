@@ -130,6 +130,23 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
     Raises:
         ZooError: Missing, damaged, changed, of another format, or predicting otherwise than when it was made.
     """
+    entry, manifest, again = read_any_gpu(folder)
+    golden = manifest["golden"]
+    with refusing_damage(Path(folder)):
+        pairs = [(again[gpu][name], golden[gpu][name]) for gpu in golden for name in ("device_time_s", "power_w")]
+    require_agreement(Path(folder), manifest, pairs)
+    return entry
+
+
+def read_any_gpu(folder: str | Path) -> tuple[AnyGpuEntry, dict[str, Any], dict[str, Any]]:
+    """Read the entry without comparing its golden prediction.
+
+    Returns:
+        The entry, its manifest, and the golden prediction as it comes out now.
+
+    Raises:
+        ZooError: Missing, damaged, changed, or of another format.
+    """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
     with refusing_damage(folder):
@@ -150,10 +167,8 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
         if len(golden) > _MOST_GOLDEN_GPUS:
             raise ZooError("a golden prediction is larger than any can be", given=len(golden))
         again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
-        pairs = [(again[gpu][name], golden[gpu][name]) for gpu in golden for name in ("device_time_s", "power_w")]
         entry = AnyGpuEntry(name_of(card["name"]), learned, hosts, network_errors, calibration)
         for gpu, value in golden.items():
             operations = golden_operations(value["operations"])
             smoke_test(entry.on(find_gpu(gpu), operations[0].mode), operations)
-    require_agreement(folder, manifest, pairs)
-    return entry
+    return entry, manifest, again

@@ -98,8 +98,6 @@ def save_entry(
         network_errors: For intervals of networks.
         trained_on: Operations of the training data, without their measurements; for explanations.
     """
-    operations = golden[:GOLDEN_OPERATIONS]
-    predictions = predictor.predict(operations)
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
@@ -114,12 +112,17 @@ def save_entry(
         **regressor_files("time", predictor.time),
         **regressor_files("power", predictor.power),
     }
-    golden_prediction = {
+    return write_files(folder, files, _golden(predictor, golden[:GOLDEN_OPERATIONS]), predictor=card.predictor)
+
+
+def _golden(predictor: OperationPredictor, operations: list[Operation]) -> dict[str, Any]:
+    """A small prediction."""
+    predictions = predictor.predict(operations)
+    return {
         "operations": [operation.to_json() for operation in operations],
         "time_s": predictions.time_s.tolist(),
         "power_w": predictions.power_w.tolist(),
     }
-    return write_files(folder, files, golden_prediction, predictor=card.predictor)
 
 
 def load_card(folder: Path) -> dict[str, Any]:
@@ -139,6 +142,22 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
 
     Raises:
         ZooError: Missing, damaged, changed, of another format, or predicting otherwise than when it was made.
+    """
+    predictor, manifest, again = read_entry(folder)
+    with refusing_damage(Path(folder)):
+        pairs = [(again[name], manifest["golden"][name]) for name in ("time_s", "power_w")]
+    require_agreement(Path(folder), manifest, pairs)
+    return predictor
+
+
+def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], dict[str, Any]]:
+    """Read an entry without comparing its golden prediction.
+
+    Returns:
+        Its predictor, its manifest, and the golden prediction as it comes out now.
+
+    Raises:
+        ZooError: Missing, damaged, changed, or of another format.
     """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
@@ -172,13 +191,9 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
             if facts.get("network_errors") is None
             else NetworkCalibration.from_json(facts["network_errors"]),
         )
-        golden = manifest["golden"]
-        operations = golden_operations(golden["operations"])
-        again = predictor.predict(operations)
+        operations = golden_operations(manifest["golden"]["operations"])
         smoke_test(network_predictor, operations)
-        pairs = [(again.time_s, golden["time_s"]), (again.power_w, golden["power_w"])]
-    require_agreement(folder, manifest, pairs)
-    return network_predictor
+        return network_predictor, manifest, _golden(predictor, operations)
 
 
 @dataclass(frozen=True)

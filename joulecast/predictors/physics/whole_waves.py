@@ -17,9 +17,8 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
-
-WINOGRAD = 9 / 4
-"""Multiplications of a 3 x 3 convolution over those of F(2 x 2, 3 x 3) (Lavin and Gray, CVPR 2016)."""
+from .operation_numbers import WINOGRAD
+from .tiling import Tile, tile_count
 
 TILE_NAMES: tuple[str, ...] = (
     "log_large_tiles",
@@ -30,28 +29,26 @@ TILE_NAMES: tuple[str, ...] = (
 )
 """What `tile_features` gives: time in whole waves over that of the FLOPs alone, and what Winograd saves."""
 
-_LARGE, _NARROW, _SMALL = (128, 128), (128, 64), (64, 64)
+_LARGE, _NARROW, _SMALL = Tile(128, 128), Tile(128, 64), Tile(64, 64)
 _START_UP = 32  # A block takes as long as so many further steps of its reduction before it computes.
 _FEW_WAVES = 2
 _FEW_ROWS = 32  # Below, other kernels read the weights once; none was measured.
 
 
-def wave_flops(
-    rows: Any, columns: Any, reduction: Any, tile: tuple[int, int], sms: int, *, splits: bool = False
-) -> FloatArray:
+def wave_flops(rows: Any, columns: Any, reduction: Any, tile: Tile, sms: int, *, splits: bool = False) -> FloatArray:
     """FLOPs that a GPU could do while it computes a matrix product in whole waves of blocks.
 
     Args:
-        rows: Of the product.
-        columns: Of the product.
+        rows: Rows of the product.
+        columns: Columns of the product.
         reduction: Its inner dimension.
-        tile: Rows and columns of a block.
+        tile: The part of the output that a block computes.
         sms: Streaming multiprocessors, which compute one block each at a time.
         splits: Whether few blocks are split along the reduction, so that no multiprocessor idles.
     """
-    waves = np.ceil(rows / tile[0]) * np.ceil(columns / tile[1]) / sms
+    waves = tile_count(rows, columns, tile) / sms
     whole = np.where(splits & (waves < _FEW_WAVES), waves, np.ceil(waves))
-    flops: FloatArray = whole * sms * 2.0 * tile[0] * tile[1] * (reduction + _START_UP)
+    flops: FloatArray = whole * sms * tile.flops_per_step * (reduction + _START_UP)
     return flops
 
 
@@ -60,7 +57,7 @@ def _is_dense(n: Any) -> Any:
     return (n.is_product > 0) & (n.groups == 1) & (n.batch == 1) & (n.reduction > 0)
 
 
-def _backward_flops(n: Any, tile: tuple[int, int], sms: int) -> FloatArray:
+def _backward_flops(n: Any, tile: Tile, sms: int) -> FloatArray:
     """The product that gives the gradient of the input."""
     window = n.kernel**2
     positions = n.input_size / n.channels_in

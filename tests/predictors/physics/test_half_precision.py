@@ -11,6 +11,7 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.half_precision import HalfPrecision, half_groups, seen_as
 from joulecast.predictors.physics.least_times import LeastTimes
 
+A100 = find_gpu("A100 PCIe 40GB")
 GELU = Operation("gelu", [(1024, 197, 768)], precision="fp16")
 LINEAR = Operation("linear", [(1024, 768)], {"out_features": 768}, precision="fp16")
 WINDOW = {"out_channels": 64, "kernel_size": 3, "padding": 1}
@@ -27,10 +28,10 @@ def test_what_moves_bytes_is_looked_up_in_fp32_and_products_as_they_are():
     assert seen_as(alone, find_gpu("A100 PCIe 40GB")) is alone
 
 
-@pytest.mark.parametrize(("gpu", "seen"), [("RTX 4090", "fp32"), ("L40S", "tf32"), ("A30", "tf32"), ("T4", "tf32")])
-def test_tf32_is_fp32_where_tensor_cores_are_no_faster_in_it(gpu, seen):
-    listed = OperationList.of([convolution("tf32"), GELU])
-    assert [o.precision for o in seen_as(listed, find_gpu(gpu))] == [seen, "fp32"]
+@pytest.mark.parametrize("gpu", ["P4", "P100 PCIe"])
+def test_without_tensor_cores_half_precision_is_looked_up_in_fp32(gpu):
+    listed = OperationList.of([GELU, LINEAR, convolution("fp16"), convolution("fp16", groups=64)])
+    assert {o.precision for o in seen_as(listed, find_gpu(gpu))} == {"fp32"}
 
 
 def test_depthwise_convolutions_are_bound_by_memory_in_half_precision():
@@ -38,10 +39,18 @@ def test_depthwise_convolutions_are_bound_by_memory_in_half_precision():
     several = convolution("fp16", groups=8)
     half = HalfPrecision(product=0.5, convolution=0.3, other=0.1)
     for operation, expected in zip(one_each, (1.0, 3.0), strict=True):
-        assert half.applied([operation], np.array([7.0])) == pytest.approx(expected * np.exp(0.1))
-    assert half.applied([several], np.array([7.0])) == pytest.approx(7 * np.exp(0.3))
-    assert half.applied([convolution("fp32", groups=64)], np.array([7.0])) == pytest.approx(7.0)
+        assert half.applied([operation], A100, np.array([7.0])) == pytest.approx(expected * np.exp(0.1))
+    assert half.applied([several], A100, np.array([7.0])) == pytest.approx(7 * np.exp(0.3))
+    assert half.applied([convolution("fp32", groups=64)], A100, np.array([7.0])) == pytest.approx(7.0)
     assert half_groups(one_each).tolist() == [[0, 0], [0, 0], [1, 1]]
+
+
+def test_factors_of_half_precision_hold_on_tensor_cores_only():
+    half = HalfPrecision(product=0.5, convolution=0.3, other=0.1)
+    operations, ratio = [LINEAR, convolution("fp16"), convolution("fp16", groups=64), GELU], np.full(4, 7.0)
+    assert half.applied(operations, find_gpu("P100 PCIe"), ratio).tolist() == [7.0] * 4
+    expected = [np.exp(0.5), 7 * np.exp(0.3), np.exp(0.1), 7 * np.exp(0.1)]
+    assert half.applied(operations, A100, ratio) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("gpu", ["A100 PCIe 40GB", "RTX 4090", "H100 SXM"])

@@ -1,0 +1,228 @@
+"""The one place where a Prediction is built: totals, the cost of each operation, errors and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import compress
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...errors import InputError, UncoveredError
+from ...operations.network import BOOKKEEPING, Network
+from ..intervals.network_spread import FAR_SHARE, NetworkSpread
+from ..intervals.power_range import power_range_w
+from ..operation_predictions import OperationPredictions
+from ..physics.roofline import roofline
+from .composition import Totals, counts_of
+from .knowledge import NetworkKnowledge
+from .prediction import Bound, Composition, OperationCost, Prediction
+
+_SHOWN_KINDS = 4
+_SHOWN_OPERATIONS = 3
+_LEAST_S = 1e-15  # Instead of a division by zero.
+_LEAST = 1e-300
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a network was asked to run under.
+
+    Args:
+        clock_mhz: Graphics clock that was asked for.
+        power_limit_w: Power cap that was asked for.
+        composition: How operations are added up: "overlap" of host and device, or "sum".
+    """
+
+    clock_mhz: float
+    power_limit_w: float
+    composition: Composition
+
+
+def build_prediction(
+    knowledge: NetworkKnowledge,
+    network: Network,
+    conditions: Conditions,
+    predictions: OperationPredictions,
+    totals: Totals,
+    notes: tuple[str, ...] = (),
+) -> Prediction:
+    """Put a prediction together.
+
+    Args:
+        knowledge: Who predicts.
+        network: The network.
+        conditions: Clock, power cap and composition.
+        predictions: Of its operations, at the clock that the GPU holds.
+        totals: What the operations come to.
+        notes: Warnings about this network on this GPU; those that follow from the prediction come before them.
+    """
+    gpu, cap_w = knowledge.operations.gpu, conditions.power_limit_w
+    counts = counts_of(network)
+    held_mhz = _held_mhz(counts, predictions, conditions.clock_mhz)
+    spread = spread_of(knowledge, network, conditions, predictions)
+    return Prediction(
+        network=network.name,
+        input_shape=network.input_shape,
+        mode=network.mode,
+        gpu=gpu.name,
+        clock_mhz=conditions.clock_mhz,
+        predictor=knowledge.name,
+        composition=conditions.composition,
+        time_s=totals.time_s,
+        energy_j=totals.energy_j,
+        device_time_s=totals.device_time_s,
+        host_time_s=totals.host_time_s,
+        power_limit_w=cap_w,
+        held_clock_mhz=held_mhz,
+        operations=tuple(_costs(knowledge, network, counts, predictions, totals, conditions.clock_mhz)),
+        spread=spread,
+        notes=(
+            *notes_of(knowledge, network, conditions, spread),
+            *notes,
+            *_beyond_the_cap(knowledge, totals, held_mhz, cap_w),
+        ),
+        idle_power_w=power_range_w(gpu, cap_w)[0],
+    )
+
+
+def spread_of(
+    knowledge: NetworkKnowledge, network: Network, conditions: Conditions, predictions: OperationPredictions
+) -> NetworkSpread | None:
+    """What is known of errors on networks like this one; None where nothing is."""
+    errors = knowledge.network_errors
+    if errors is None or conditions.composition not in errors.scores:
+        return None
+    if knowledge.operations.by_fallback(network.operations):
+        return None  # The errors that are known come from networks whose operations were all measured.
+    as_measured = knowledge.any_gpu or knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w)
+    return NetworkSpread(
+        networks=errors,
+        composition=conditions.composition,
+        operations=predictions.spread if errors.difficulties else None,
+        counts=counts_of(network),
+        predictions=predictions,
+        measured_mhz=None if as_measured else float(knowledge.operations.gpu.boost_clock_mhz),
+    )
+
+
+def notes_of(
+    knowledge: NetworkKnowledge, network: Network, conditions: Conditions, spread: NetworkSpread | None
+) -> Iterator[str]:
+    """Warnings that a prediction carries: where its numbers come from, and what is in none of them."""
+    gpu = knowledge.operations.gpu
+    if knowledge.any_gpu:
+        yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
+    elif not knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w):
+        yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
+    if kinds := knowledge.operations.by_fallback(network.operations):
+        more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
+        shown = ", ".join(kinds[:_SHOWN_KINDS]) + more
+        yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
+    if not knowledge.host.learned:
+        yield "no network was measured on this GPU: host cost taken from the A30"
+    if spread is None:
+        yield "no interval: no errors on networks are known"
+    elif spread.far_outside:
+        yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
+    dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]
+    if dropped:
+        names = ", ".join(f"{d.count} x {d.name}" for d in dropped)
+        yield f"left out by the extraction: {names}"
+
+
+def refuse_uncovered(knowledge: NetworkKnowledge, predictions: OperationPredictions, strict: bool) -> None:
+    """Refuse a network none of whose operations is covered; in strict mode, one with any that is not.
+
+    Args:
+        knowledge: Who predicts.
+        predictions: Of the network's operations.
+        strict: Whether a single operation that is not covered is too many.
+
+    Raises:
+        InputError: No operation is covered.
+        UncoveredError: Strict mode, and some operations are not covered.
+    """
+    missing = [
+        operation
+        for operation, source in zip(predictions.operations, predictions.source, strict=True)
+        if source == "missing"
+    ]
+    shown = "; ".join(map(repr, missing[:_SHOWN_OPERATIONS]))
+    if len(missing) > _SHOWN_OPERATIONS:
+        shown += f"; and {len(missing) - _SHOWN_OPERATIONS} more"
+    covered = ", ".join(knowledge.operations.coverage)
+    if len(missing) == len(predictions.operations):
+        raise InputError(
+            f"{knowledge.name} covers none of these operations",
+            given=shown,
+            allowed=covered,
+            hint="choose another precision or GPU",
+        )
+    if missing and strict:
+        raise UncoveredError(
+            f"{len(missing)} operations are not covered by {knowledge.name}",
+            given=shown,
+            allowed=covered,
+            hint="without strict they are left out of the totals and listed",
+        )
+
+
+def _costs(
+    knowledge: NetworkKnowledge,
+    network: Network,
+    counts: FloatArray,
+    predictions: OperationPredictions,
+    totals: Totals,
+    clock_mhz: float,
+) -> Iterator[OperationCost]:
+    """Share what a network takes among its operations, all calls of each together.
+
+    Dynamic energy belongs to the operation that causes it. The rest is shared by device time, so that the parts sum up
+    to the whole.
+    """
+    device_s = counts * predictions.device_time_s
+    power_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(
+        predictions.device_time_s, _LEAST_S
+    )
+    dynamic_j = counts * predictions.dynamic_energy_j
+    dynamic_sum_j = float(np.nansum(dynamic_j))
+    # Under a power cap operations may not draw all that they would alone.
+    scale = min(1.0, totals.energy_j / max(dynamic_sum_j, _LEAST))
+    shared_j = totals.energy_j - scale * dynamic_sum_j
+    energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
+    columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist())
+    bounds = _bounds(knowledge, predictions, clock_mhz)
+    for entry, *values, source, bound in zip(network, *columns, predictions.source, bounds, strict=True):
+        time, power, energy = (None, None, None) if source == "missing" else values
+        yield OperationCost(entry, time, power, energy, source, bound)
+
+
+def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
+    """What decides the time of each operation; see `OperationCost.bound_by`."""
+    known = [source != "missing" for source in predictions.source]
+    some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
+    by_line = iter(roofline(some, knowledge.operations.gpu, clock_mhz).bounds)
+    # A missing operation has no device time, and no bound that anybody could know.
+    on_device = predictions.device_time_s >= predictions.host_time_s + knowledge.host.offset_s
+    for is_known, longer in zip(known, on_device.tolist(), strict=True):
+        bound = next(by_line) if is_known else "launch"
+        yield bound if longer else "launch"
+
+
+def _beyond_the_cap(knowledge: NetworkKnowledge, totals: Totals, held_mhz: float, cap_w: float) -> Iterator[str]:
+    """Where no clock is low enough a GPU has to pause, which no dataset shows and the clock law does not know."""
+    gpu = knowledge.operations.gpu
+    at_cap = cap_w < gpu.power_limit_w and totals.energy_j > 0.999 * cap_w * totals.time_s
+    if at_cap and held_mhz < 1.01 * gpu.min_clock_mhz:
+        yield f"at its lowest clock, {gpu.min_clock_mhz} MHz, it would draw more than this cap: it takes longer"
+
+
+def _held_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: float) -> float:
+    """The clock that the GPU holds, averaged over device time."""
+    busy_s = counts * np.nan_to_num(predictions.device_time_s)
+    if not busy_s.sum():
+        return clock_mhz
+    # Rounded, or an average of equal clocks would not be that clock.
+    return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)

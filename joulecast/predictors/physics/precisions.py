@@ -1,0 +1,46 @@
+"""Operations in another precision than they ask for: what may run in TF32 may run in fp32, too."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+
+
+class InFp32(NamedTuple):
+    """The operations of a list that may run in TF32, as they are in fp32.
+
+    Args:
+        places: Whether each operation of the list is one of them.
+        operations: These operations in fp32.
+    """
+
+    places: NDArray[np.bool_]
+    operations: OperationList
+
+
+def in_fp32(operations: OperationList) -> OperationList:
+    """All operations in fp32; to be derived from a list once."""
+    return OperationList(map(_in_fp32, operations))
+
+
+def without_tf32(operations: OperationList) -> OperationList:
+    """The operations with those in TF32 in fp32; to be derived from a list once."""
+    return OperationList(_in_fp32(each) if each.precision == "tf32" else each for each in operations)
+
+
+def tf32_in_fp32(operations: OperationList) -> InFp32:
+    """Those in TF32, in fp32; to be derived from a list once."""
+    places = np.array([operation.precision == "tf32" for operation in operations], dtype=bool)
+    return InFp32(places, OperationList(_in_fp32(each) for each in operations if each.precision == "tf32"))
+
+
+@lru_cache(maxsize=100_000)
+def _in_fp32(operation: Operation) -> Operation:
+    return replace(operation, precision="fp32")

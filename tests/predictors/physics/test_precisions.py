@@ -1,0 +1,95 @@
+"""What may run in TF32 runs in the quicker of TF32 and fp32; Pascal's half precision runs where its fp32 does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation import Operation
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.physics.energy import PRIOR_ENERGY
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.physics.operation_numbers import numbers_of
+from joulecast.predictors.physics.precisions import in_fp32, tf32_in_fp32, without_tf32
+from joulecast.predictors.physics.roofline import on_tensor_cores
+from joulecast.zoo.catalogue import find_predictor
+
+CONV = Operation("conv2d", [(32, 64, 56, 56)], {"out_channels": 64, "kernel_size": 3, "padding": 1}, precision="tf32")
+RELU = Operation("relu", [(32, 64, 56, 56)])
+LINEAR = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="fp16")
+ENTRIES = ("any-gpu/boosting", "any-gpu/transformer")
+
+
+def test_lists_in_fp32():
+    listed = OperationList.of([RELU, CONV, LINEAR])
+    assert in_fp32(listed) == (RELU, replace(CONV, precision="fp32"), replace(LINEAR, precision="fp32"))
+    assert without_tf32(listed) == (RELU, replace(CONV, precision="fp32"), LINEAR)
+    places, operations = tf32_in_fp32(listed)
+    assert places.tolist() == [False, True, False]
+    assert operations == (replace(CONV, precision="fp32"),)
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("gpu", ["A30", "A100 PCIe 40GB", "RTX 4090", "L4", "H100 SXM", "A2"])
+def test_a_permission_for_tf32_never_costs_time(gpu, entry):
+    """Where both are allowed, cuDNN chooses; the list has convolutions for which either is quicker."""
+    channels, sizes = (16, 64, 256), (7, 28, 112)
+    allowed = [
+        Operation(
+            "conv2d",
+            [(8, c, size, size)],
+            {"out_channels": c, "kernel_size": kernel, "padding": kernel // 2, "groups": groups},
+            precision="tf32",
+        )
+        for c in channels
+        for size in sizes
+        for kernel in (1, 3, 5)
+        for groups in (1, c)
+    ]
+    operations = find_predictor(gpu, "inference", entry).operations
+    with_tf32 = operations.predict(allowed).device_time_s
+    in_fp32_only = operations.predict([replace(each, precision="fp32") for each in allowed]).device_time_s
+    assert (with_tf32 <= in_fp32_only * (1 + 1e-9)).all()
+    if gpu == "RTX 4090":  # Its data sheet gives both the same rate.
+        assert with_tf32 == pytest.approx(in_fp32_only)
+    else:
+        assert (with_tf32 < 0.9 * in_fp32_only).any()
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize("gpu", ["P4", "P100 PCIe", "P100 SXM2"])
+def test_half_precision_without_tensor_cores_is_fp32_with_half_the_bytes(gpu, entry):
+    """The rates of the data sheet are equal (cuBLAS accumulates in fp32), so a large product takes as long."""
+    found = find_gpu(gpu)
+    assert found.peak_flops["fp16"] == found.peak_flops["fp32"]
+    operations = find_predictor(gpu, "inference", entry).operations
+    pair = operations.predict([LINEAR, replace(LINEAR, precision="fp32")])
+    half_s, full_s = pair.device_time_s
+    assert half_s == pytest.approx(full_s, rel=0.1 if entry == "any-gpu/boosting" else 0.6)
+
+
+def test_energy_is_charged_to_the_unit_that_computes():
+    """2 x 8192^3 FLOPs: at the rate of fp32 pipes on a P100 (16 nm: 2.2 times 7 nm), of tensor cores on an A100."""
+    flops = 2 * 8192**3
+    device_s = np.array([0.1])
+    for gpu, column, process in (("P100 PCIe", 0, 2.2), ("A100 PCIe 40GB", 1, 1.0)):
+        found = find_gpu(gpu)
+        paid = PRIOR_ENERGY.parts([LINEAR], device_s, found, float(found.boost_clock_mhz))
+        assert paid[0, column] == pytest.approx(process * flops)
+        assert paid[0, 1 - column] == 0
+
+
+def test_tiles_of_tensor_cores_count_where_there_are_some():
+    """A product of one row fills one row of 64 of a tensor core's tile; on a P100 it is as long as its FLOPs say."""
+    one_row = Operation("linear", [(1, 4096)], {"out_features": 4096}, precision="fp16")
+    flops = 2 * 4096 * 4096
+    p100, a100 = find_gpu("P100 PCIe"), find_gpu("A100 PCIe 40GB")
+    assert not on_tensor_cores(numbers_of([one_row]), p100)
+    assert on_tensor_cores(numbers_of([one_row]), a100)
+    for gpu, slower in ((p100, 1.0), (a100, 64.0)):
+        least = LeastTimes.of([one_row], gpu, float(gpu.boost_clock_mhz))
+        assert least.compute_s[0] >= slower * flops / gpu.peak_flops["fp16"] * (1 - 1e-12)
+        assert least.compute_s[0] < 4 * slower * flops / gpu.peak_flops["fp16"]
