@@ -17,8 +17,9 @@ from ..operations.network import BOOKKEEPING
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
 from .autocast import Autocast
+from .calls import Bound, Converted, shape_of
 from .known_values import UNKNOWN, KnownValues, decides, without_memory
-from .operators import CONTIGUOUS_INPUT, FREE, OPERATORS, SAVES_INPUT, Bound, Converted
+from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, OPERATORS, SAVES_INPUT
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
@@ -129,6 +130,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._keep(("copy", [tuple(first.shape)], {}), first.dtype)
+        if plain == name and plain in COPIES_INPUT:
+            self._keep(("copy", [shape_of(result) or (1,)], {}), first.dtype)
         if self._mode == "training" and plain != name and plain in SAVES_INPUT:
             self._keep(("save_input", [tuple(first.shape)], {}), first.dtype)
         found = convert(bound)
@@ -199,9 +202,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.calls.append((operation, self.path))
 
 
-_WITHOUT_PRECISION = frozenset(
-    {torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2}
-)
+_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2})
 
 
 def _same_kind(kind: str) -> Callable[[Bound], Converted]:

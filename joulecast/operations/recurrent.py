@@ -1,7 +1,7 @@
 """Rules of recurrent layers: all layers, directions and steps of an LSTM, a GRU or an RNN as one operation of cuDNN.
 
-The input is [steps, batch, features], whatever order a model has its batch in. Weights are counted as PyTorch has them: a
-matrix for the input, one for the hidden state and a bias with each, for every gate, layer and direction.
+The input is [steps, batch, features], whatever order a model has its batch in. Weights are counted as PyTorch has them:
+a matrix for the input, one for the hidden state and a bias with each, for every gate, layer and direction.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from ..errors import InputError
-from .rules import Attributes, Shape, Shapes
+from .rules import Attributes, Product, Shape, Shapes
 
 # FLOPs per hidden unit and step beside the products, with sigmoid 4 and tanh 6 as in the table of kinds:
 # LSTM: 4 sums of two products, 3 sigmoid, 2 tanh, 3 products, 1 sum; GRU: 3 sums, 2 sigmoid, 1 tanh, 3 products, 2 sums
@@ -81,13 +81,24 @@ def recurrent_flops(gates: int) -> Callable[[Shapes, Attributes, Shape], int]:
     return flops
 
 
+def recurrent_product(gates: int) -> Callable[[Shapes, Attributes, Shape], Product]:
+    """The product with the input: the rows of all steps, for every gate of a direction."""
+
+    def product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
+        steps, batch, features = shapes[0]
+        return Product(_directions(attributes), steps * batch, gates * attributes["hidden_size"], features)
+
+    return product
+
+
 def gate_elements(gates: int, shapes: Shapes, attributes: Attributes) -> int:
     """Elements of the gates of all steps, layers and directions, which one kernel writes and another reads."""
     steps, batch, _ = shapes[0]
-    each: int = steps * batch * gates * attributes["hidden_size"]
-    return each * attributes["num_layers"] * _directions(attributes)
+    elements: int = steps * batch * gates * attributes["hidden_size"] * attributes["num_layers"]
+    return elements * _directions(attributes)
 
 
 def recurrent_steps(shapes: Shapes, attributes: Attributes) -> int:
     """Steps that wait for one another: a layer begins as soon as the one below is a step ahead."""
-    return shapes[0][0] + int(attributes["num_layers"]) - 1
+    layers: int = attributes["num_layers"]
+    return shapes[0][0] + layers - 1

@@ -129,8 +129,8 @@ def one_hot(shapes: Shapes, attributes: Attributes, output: Shape, parameters: i
     return Storage(_INDEX_BYTES * size(shapes[0]), _INDEX_BYTES * size(output), 0.0)
 
 
-# Rows up to here are sorted by a block of threads in one go (aten/src/ATen/native/cuda/Sort.cpp); longer ones bit by bit,
-# eight at a time.
+# Rows up to here are sorted by a block of threads in one go (aten/src/ATen/native/cuda/Sort.cpp); longer ones by eight
+# bits at a time.
 _SORTED_AT_ONCE = 4096
 _BITS_PER_PASS = 8
 
@@ -142,6 +142,12 @@ def ranked(shapes: Shapes, attributes: Attributes, output: Shape, parameters: in
     passes = int(8 * element) // _BITS_PER_PASS if long else 1
     each = element + _INDEX_BYTES
     return Storage(element * size(shapes[0]), each * size(output), 0.0, (passes - 1) * each * size(shapes[0]))
+
+
+def largest(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """Values and the places of the largest."""
+    element = ELEMENT_BYTES[precision]
+    return Storage(element * size(shapes[0]), (element + _INDEX_BYTES) * size(output), 0.0)
 
 
 def gated(gates: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
