@@ -29,8 +29,9 @@ from joulecast.predictors.fitting.any_gpu import fit_operations, network_learner
 from joulecast.predictors.measured.device_rows import DeviceRow, device_rows
 from joulecast.predictors.measured.splits import fold_of
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.recipes.any_gpu import RooflineRecipe
-from joulecast.predictors.recipes.recipe import AnyGpuRecipe, load_recipe
+from joulecast.predictors.recipes.recipe import load_recipe
+from joulecast.predictors.recipes.roofline import RooflineRecipe
+from joulecast.predictors.recipes.settings import Recipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 
 OUT = Path(__file__).with_name("transformer") / "REPORT.md"
@@ -54,7 +55,7 @@ class Data:
 
     def __init__(self, folder: Path, epochs: int) -> None:
         both = load_recipe(SHIPPED)
-        self.recipes: Mapping[str, AnyGpuRecipe] = {
+        self.recipes: Mapping[str, Recipe] = {
             "transformer": TransformerRecipe(epochs=epochs),
             "both": both,
             "trees": replace(both, perceptron=None),

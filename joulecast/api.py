@@ -12,11 +12,13 @@ from .extraction import WHITELIST, network_of
 from .hardware import GPU, find_gpu
 from .operations.network import Network
 from .operations.operation import Operation, checked_operations
+from .predictors import operation_html
 from .predictors.explanation import Explanation, explain_operation
+from .predictors.networks import prediction_html
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .predictors.operation_predictions import OperationPredictions
-from .queries import Choices, Question, Sweep
+from .queries import Choices, Question, Sweep, choice_html, sweep_plots
 from .queries import best as best_of
 from .queries import sweep as sweep_of
 from .queries.constraints import Constraints
@@ -27,6 +29,9 @@ from .zoo import find_background, find_predictor
 if TYPE_CHECKING:
     from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
+
+SHOWN_BY = (operation_html, prediction_html, choice_html, sweep_plots)
+"""Modules that say how answers look in Jupyter. Importing them registers the classes that each knows."""
 
 
 def extract(

@@ -28,7 +28,7 @@ from joulecast.hardware import find_gpu
 from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.roofline import tiled_roofline
-from joulecast.predictors.recipes.recipe import ForestRecipe
+from joulecast.predictors.recipes.forest import ForestRecipe
 from joulecast.zoo.training import Trained, train
 
 FAKE_DRIVER = Path(__file__).parent / "metering" / "fake_nvml"
@@ -56,6 +56,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         shared = [STARTED_ONCE[name] for name in getattr(item, "fixturenames", ()) if name in STARTED_ONCE]
         item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.nodeid.partition("::")[0]))
+
+
+@pytest.fixture(scope="session")
+def aiconfigurator2026() -> Path:
+    return _shared("aiconfigurator2026")
 
 
 @pytest.fixture(scope="session")

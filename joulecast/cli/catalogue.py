@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from ..hardware import GPU
     from ..zoo.entries.measured import Measured
 
+_LOW_PRECISIONS = ("bf16", "fp8", "nvfp4")  # What tells generations apart; `gpus show` has all.
+
 
 def list_gpus(
     words: Annotated[
@@ -60,7 +62,7 @@ def list_gpus(
                 f"{gpu.min_clock_mhz}-{gpu.max_clock_mhz}",
                 str(gpu.boost_clock_mhz),
                 f"{gpu.power_limit_w:g}",
-                " ".join(precision for precision in gpu.peak_flops if precision != "fp32"),
+                " ".join(precision for precision in _LOW_PRECISIONS if precision in gpu.peak_flops),
                 *_measured(gpu, measured),
                 ", ".join(mine) or "-",
             ]
@@ -73,7 +75,7 @@ def list_gpus(
         "clocks MHz",
         "default",
         "cap W",
-        "beside fp32",
+        "low precision",
         "operations",
         "networks",
         "predictors",

@@ -16,17 +16,31 @@ app = typer.Typer(help="Measurements: import, inspect, verify.", no_args_is_help
 
 @app.command("import")
 def import_source(
-    source: Annotated[str, typer.Argument(help="Which source: energaizer2026, neusight2025, nicolai2025.")],
+    source: Annotated[
+        str, typer.Argument(help="Which source: aiconfigurator2026, energaizer2026, neusight2025, nicolai2025.")
+    ],
     folder: Annotated[Path, typer.Argument(help="Where its files lie.")],
     out: Annotated[Path, typer.Option(help="Where to write one dataset per GPU and clock.")] = Path("build/datasets"),
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Of sources with millions of rows: at most so many of each table, drawn evenly; 0 for all.",
+            show_default="60000",
+        ),
+    ] = None,
 ) -> None:
     """Read what others measured into datasets, one per GPU, and where there are several clocks, one per clock."""
-    from ..datasets import IMPORTERS, save
-    from ..errors import unknown_name
+    from ..datasets import IMPORTERS, THINNED, save
+    from ..errors import InputError, unknown_name
 
     if source not in IMPORTERS:
         raise unknown_name("source of measurements", source, IMPORTERS)
-    datasets = IMPORTERS[source](folder)
+    if rows is not None and source not in THINNED:
+        raise InputError(
+            f"{source} is imported whole", given=f"--rows {rows}", allowed=", ".join(THINNED), hint="leave --rows out"
+        )
+    datasets = IMPORTERS[source](folder) if rows is None else THINNED[source](folder, rows=rows or None)
     per_gpu = Counter(dataset.card.gpu for dataset in datasets)
     for dataset in datasets:
         path = out / _slug(dataset.card.gpu)

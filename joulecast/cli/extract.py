@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..csv_tables import network_csv
 from ..operations.inputs import parse_shapes, titled
+from ..operations.network_csv import network_csv
 from ..operations.operation import operation_text
 from ..units import si
 from .arguments import (

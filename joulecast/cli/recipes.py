@@ -27,16 +27,13 @@ from ..predictors.evaluation.report import write_report
 from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.recipes.any_gpu import EnsembleRecipe, RooflineRecipe
-from ..predictors.recipes.recipe import (
-    AnyGpuRecipe,
-    BlendRecipe,
-    BoostingRecipe,
-    ForestRecipe,
-    OwnRecipe,
-    Recipe,
-    predictor_of,
-)
+from ..predictors.recipes.blend import BlendRecipe
+from ..predictors.recipes.boosting import BoostingRecipe
+from ..predictors.recipes.ensemble import EnsembleRecipe
+from ..predictors.recipes.forest import ForestRecipe
+from ..predictors.recipes.recipe import predictor_of
+from ..predictors.recipes.roofline import RooflineRecipe
+from ..predictors.recipes.settings import Recipe
 from ..predictors.recipes.transformer import TransformerRecipe
 from ..predictors.recipes.xgboost import XGBoostRecipe
 from ..zoo.any_gpu_training import train_any_gpu
@@ -128,7 +125,7 @@ def _of_mode(loaded: Loaded, mode: str) -> dict[NetworkMeasurement, Network]:
     return {m: network for m, network in loaded.networks.items() if m.mode == mode}
 
 
-def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe, quick: bool) -> Iterator[Entry]:
+def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
     # A GPU of which no network was measured takes its intervals' scale from one of which some were.
     borrowed: dict[str, NetworkCalibration] = {}
     for each, mode in sorted(_own(loaded, asked), key=lambda pair: not _of_mode(*pair)):
@@ -180,11 +177,11 @@ def tune(
         yield each, mode, best
 
 
-def _validate_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: OwnRecipe, quick: bool) -> list[Validation]:
+def _validate_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> list[Validation]:
     return [validate(each.dataset, mode, recipe, _of_mode(each, mode)) for each, mode in _own(loaded, asked)]
 
 
-def _report_own(validations: list[Validation], recipe: OwnRecipe, folder: Path, command: str, remarks: str) -> Path:
+def _report_own(validations: list[Validation], recipe: Recipe, folder: Path, command: str, remarks: str) -> Path:
     return write_report(validations, recipe, folder, command=command, remarks=remarks)
 
 
@@ -192,21 +189,19 @@ def _all_networks(loaded: Sequence[Loaded]) -> Networks:
     return [(find_gpu(each.dataset.card.gpu), m, network) for each in loaded for m, network in each.networks.items()]
 
 
-def _train_any_gpu(
-    loaded: Sequence[Loaded], asked: Sequence[str], recipe: AnyGpuRecipe, quick: bool
-) -> Iterator[Entry]:
+def _train_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
     datasets = [(each.folder, each.dataset) for each in loaded]
     yield train_any_gpu(datasets, _all_networks(loaded), recipe, quick=quick)
 
 
 def _validate_any_gpu(
-    loaded: Sequence[Loaded], asked: Sequence[str], recipe: AnyGpuRecipe, quick: bool
+    loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool
 ) -> list[AnyGpuValidation]:
     return [validate_any_gpu([each.dataset for each in loaded], _all_networks(loaded), recipe, quick=quick)]
 
 
 def _report_any_gpu(
-    validations: list[AnyGpuValidation], recipe: AnyGpuRecipe, folder: Path, command: str, remarks: str
+    validations: list[AnyGpuValidation], recipe: Recipe, folder: Path, command: str, remarks: str
 ) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_json().items())

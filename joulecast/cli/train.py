@@ -15,7 +15,7 @@ from .arguments import table
 
 if TYPE_CHECKING:
     from ..predictors.evaluation.scores import Score
-    from ..predictors.recipes.recipe import Recipe
+    from ..predictors.recipes.settings import Recipe
     from .recipes import Entry, Loaded, Tracking
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; may be given several times.")]

@@ -1,25 +1,35 @@
 """Measurements: their schema, their store, and importers for what others measured."""
 
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from .importers.aiconfigurator2026 import import_aiconfigurator2026
 from .importers.energaizer2026 import import_energaizer2026
 from .importers.neusight2025 import import_neusight2025
 from .importers.nicolai2025 import import_nicolai2025
 from .measurement import Card, Dataset, Measurement, NetworkMeasurement
 from .store import fingerprint, load, save
 
-IMPORTERS = {
+IMPORTERS: Mapping[str, Callable[[Path], list[Dataset]]] = {
+    "aiconfigurator2026": import_aiconfigurator2026,
     "energaizer2026": import_energaizer2026,
     "neusight2025": import_neusight2025,
     "nicolai2025": import_nicolai2025,
 }
 """Source name -> function from the folder of its files to Datasets."""
 
+THINNED: Mapping[str, Callable[..., list[Dataset]]] = {"aiconfigurator2026": import_aiconfigurator2026}
+"""Those of them that take a part of each table unless told otherwise by `rows` (None: all)."""
+
 __all__ = [
     "IMPORTERS",
+    "THINNED",
     "Card",
     "Dataset",
     "Measurement",
     "NetworkMeasurement",
     "fingerprint",
+    "import_aiconfigurator2026",
     "import_energaizer2026",
     "import_neusight2025",
     "import_nicolai2025",

@@ -13,7 +13,7 @@ from ..operations.network import Network
 from ..operations.operation import Operation
 from ..operations.rules import Shape
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _ENERGY_TOLERANCE = 0.01  # Relative; energy is a product of two means.
 _POWER_OVERSHOOT = 1.2  # Boards exceed their cap for a moment, never on average by more.
@@ -35,6 +35,10 @@ class Measurement:
         duration_s: How long the loop was measured.
         clock_mhz: Mean graphics clock that was held, where known.
         temperature_c: Of the chip at the end, where known.
+        engine: What called the operation and its version, such as "sglang 0.5.14"; empty for PyTorch alone.
+        kernel: Which kernel it called, in the engine's words, where known.
+        sustained: Whether it ran for so long that the power cap held the clock (True), or in a burst (False); None
+            where that is not known.
         campaign: Which run of the measuring program it comes from.
         method: How the loop was run; loops of different methods have different host costs.
         started: When, as the source wrote it.
@@ -56,6 +60,9 @@ class Measurement:
     duration_s: float | None = None
     clock_mhz: float | None = None
     temperature_c: float | None = None
+    engine: str = ""
+    kernel: str = ""
+    sustained: bool | None = None
     campaign: str = ""
     method: str = ""
     started: str = ""
@@ -106,6 +113,7 @@ class Card:
         licence: Under which terms.
         method: Measuring method -> how its loop ran.
         accumulates_gradients: Methods whose loop accumulates gradients over its iterations.
+        without_host: Methods whose times hold no launch: the host had handed over all work before the clock started.
         sensor: What read the power.
         software: Versions of torch, CUDA and driver, as far as known.
         measured: First and last day.
@@ -120,6 +128,7 @@ class Card:
     licence: str
     method: Mapping[str, str]
     accumulates_gradients: tuple[str, ...] = ()
+    without_host: tuple[str, ...] = ()
     sensor: str = ""
     software: Mapping[str, str] = field(default_factory=dict)
     measured: tuple[str, str] = ("", "")

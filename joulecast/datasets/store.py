@@ -14,6 +14,7 @@ from ..operations.network import Network
 from ..operations.operation import Operation
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 
+_READABLE = (2, SCHEMA_VERSION)  # 3 added engine, kernel and sustained; where they are missing, nothing is known.
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 
 
@@ -45,6 +46,9 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
             pa.field("duration_s", real),
             pa.field("clock_mhz", real),
             pa.field("temperature_c", real),
+            pa.field("engine", text),
+            pa.field("kernel", text),
+            pa.field("sustained", flag),
             pa.field("campaign", text, nullable=False),
             pa.field("method", text, nullable=False),
             pa.field("started", text, nullable=False),
@@ -168,8 +172,10 @@ def load(folder: str | Path) -> Dataset:
             allowed=f"a folder with {_CARD}, {_OPERATIONS} and {_NETWORKS}",
             hint="`joulecast datasets import` makes one",
         ) from error
-    if version != SCHEMA_VERSION:
-        raise DatasetError("this dataset has another schema version", given=version, allowed=SCHEMA_VERSION)
+    if version not in _READABLE:
+        raise DatasetError(
+            "this dataset has another schema version", given=version, allowed=", ".join(map(str, _READABLE))
+        )
     pa, parquet = _pyarrow()
     operation_schema, network_schema = _schemas(pa)
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from html import escape
 
-from ..notebook import COLOURS
+from ..rendering.notebook import COLOURS
 
 _WIDTH, _ROW, _DEEPEST = 960, 26, 8
 _NARROWEST = 1.0  # Pixels; what is narrower cannot be seen.

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from ..errors import InputError
-from ..notebook import Picture, document, notes, table
+from ..rendering.notebook import Picture, document, notes, table
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .icicle import Box, icicle

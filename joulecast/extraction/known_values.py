@@ -15,6 +15,20 @@ _LARGEST = 2**20
 _MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scalar_tensor"})
 # These take the shape of a tensor, but not its values.
 _LIKE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+_SAFE = frozenset(
+    """
+    abs add all any bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min cos cumsum div eq exp
+    floor floor_divide ge gt isfinite isinf isnan le log logical_and logical_not logical_or logical_xor lt maximum
+    minimum mul ne neg pow reciprocal remainder round rsqrt rsub sign sin sqrt sub sum where masked_fill
+    _local_scalar_dense _to_copy _unsafe_view alias cat clone copy_ detach detach_ expand fill_ flip index lift_fresh
+    nonzero permute repeat reshape select slice split split_with_sizes squeeze stack t transpose tril triu unbind
+    unsqueeze view
+    """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
+)
+"""What is computed for real: arithmetic, comparisons and work on shapes. Their kernels check every value that they
+take; others (pooling backward, ctc_loss, segment_reduce) read and write wherever the values that they are given say."""
+# Integers are divided as the processor does it, which ends the process at -2**63 / -1.
+_UNSAFE_FORMS = frozenset({"Tensor_mode", "Scalar_mode"})
 _DEPENDS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
@@ -25,6 +39,12 @@ def decides(func: Any) -> bool:
 
 UNKNOWN: Any = object()
 """Stands for a value that only the input has."""
+
+
+def _is_safe(func: Any, name: str) -> bool:
+    plain = name.removesuffix("_") if not name.endswith("__") else name
+    known = name in _MAKERS or name in _LIKE or plain in _SAFE or name in _SAFE
+    return known and func.namespace == "aten" and func._overloadname not in _UNSAFE_FORMS
 
 
 class NeedsValuesError(RuntimeError):
@@ -100,6 +120,8 @@ class KnownValues:
     def _values(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Arguments with values instead of meta tensors."""
         name = func.overloadpacket.__name__
+        if not _is_safe(func, name):
+            return UNKNOWN
         tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
         if not tensors and name not in _MAKERS:
             return UNKNOWN

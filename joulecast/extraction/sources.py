@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib.util import find_spec
@@ -13,7 +14,9 @@ from ..errors import InputError, MissingDependencyError, unknown_name
 from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation, real_precision
+from ..regular_files import open_regular, read_regular
 from .cache import recall, remember
+from .files.damage import refusing_damage
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .templates import Request, answer, refusal
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
     from .recorder import CustomOperators
 
     Shape = Sequence[int] | torch.Tensor
-    InputShape = Shape | Sequence[Shape] | Mapping[str, Shape]
+    InputShape = Shape | Sequence[Shape] | Mapping[str, Shape] | Inputs
     # A configuration of transformers is an Any: that library need not be there.
     Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
 
@@ -127,55 +130,114 @@ def _check(mode: str, precision: str, cache_length: int | None) -> None:
 
 
 def _is_file(path: Path) -> bool:
-    return path.suffix in _READERS or path.is_file()
-
-
-def _from_json(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
-    """A network, or a configuration of transformers: config.json."""
     try:
-        content = json.loads(path.read_text())
-    except OSError as error:
-        raise InputError("this file cannot be read", given=str(path), hint=str(error)) from error
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise InputError(
-            "this file is no JSON", given=f"{path}: {error}", hint="`joulecast extract MODEL SHAPE --json` writes one"
-        ) from error
-    if isinstance(content, dict) and "model_type" in content and "operations" not in content:
-        _needs_torch(str(path))
-        return _configured(content, Inputs.of(input_shape), cache_length, options)
-    network = _unchanged(Network.from_json(content, name=path.stem), input_shape)
-    return _as_asked(network, options["mode"], options["precision"])
+        return path.suffix in (*_READERS, ".json") or path.is_file()
+    except ValueError:  # the name contains a NUL
+        return False
 
 
-def _from_program(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+def network_of_file(
+    path: Path,
+    inputs: Inputs | None,
+    *,
+    mode: str,
+    precision: str,
+    whitelist: Collection[str] = WHITELIST,
+    operators: CustomOperators | None = None,
+    cache_length: int | None = None,
+    optimizer: str | None = None,
+) -> Network:
+    """List the operations of the model in a file, in this process; see `joulecast.extract` for the arguments.
+
+    Raises:
+        JoulecastError: See `network_of`.
+    """
+    options = {
+        "mode": mode,
+        "precision": precision,
+        "whitelist": whitelist,
+        "operators": operators,
+        "optimizer": optimizer,
+    }
+    with refusing_damage("this file describes no model that can be", path):
+        return _READERS.get(path.suffix, _from_configuration)(path, inputs, cache_length, options)
+
+
+def _from_configuration(
+    path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]
+) -> Network:
+    """A configuration of transformers (config.json)."""
+    return _configured(_content(path), Inputs.of(inputs), cache_length, options)
+
+
+def _from_program(path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]) -> Network:
     """A program of torch.export."""
-    _needs_torch(str(path))
     from .files.exported_programs import load
 
     program = load(path)
-    return traced(program, program.inputs(input_shape), cache_length, options, name=program.name)
+    return traced(program, program.inputs(inputs), cache_length, options, name=program.name)
 
 
-def _from_onnx(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
+def _from_onnx(path: Path, inputs: Inputs | None, cache_length: int | None, options: dict[str, Any]) -> Network:
     """An ONNX file."""
     from .files.onnx_graphs import load
 
     if cache_length is not None:
         raise InputError("an ONNX file has its cache among its inputs", given=f"cache_length={cache_length}")
     chosen = {name: options[name] for name in ("mode", "precision", "whitelist")}
-    return load(path, input_shape, **chosen)
+    return load(path, inputs, **chosen)
 
 
-_READERS: Mapping[str, Callable[[Path, Any, int | None, dict[str, Any]], Network]] = {
-    ".json": _from_json,
+_READERS: Mapping[str, Callable[[Path, Inputs | None, int | None, dict[str, Any]], Network]] = {
     ".pt2": _from_program,
     ".onnx": _from_onnx,
 }
-"""Suffix of a file -> how to read it. A file with another suffix is taken for JSON."""
+"""Suffix of a file -> how its model is extracted. A file with another suffix is taken for JSON."""
+
+_MOST_JSON_BYTES = 32 << 20
+
+
+def _content(path: Path) -> Any:
+    """What a JSON file holds."""
+    try:
+        return json.loads(read_regular(path, _MOST_JSON_BYTES))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            "this file is no JSON", given=f"{path}: {error}", hint="`joulecast extract MODEL SHAPE --json` writes one"
+        ) from error
 
 
 def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
-    return _READERS.get(path.suffix, _from_json)(path, input_shape, cache_length, options)
+    """A file is read in a process of its own, unless it is a plain list of operations."""
+    if path.suffix not in _READERS:
+        content = _content(path)
+        if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
+            network = _unchanged(Network.from_json(content, name=path.stem), input_shape)
+            return _as_asked(network, options["mode"], options["precision"])
+    if path.suffix != ".onnx":
+        _needs_torch(str(path))
+    with open_regular(path) as file:
+        size_bytes = os.fstat(file.fileno()).st_size
+    inputs = None if input_shape is None else Inputs.of(input_shape)
+    if options["operators"] is not None and path.suffix == ".pt2":
+        # Operators of the user's own, and how to convert them, exist in this process alone.
+        return network_of_file(path, inputs, cache_length=cache_length, **options)
+    from .isolation import SHARED, Limits
+
+    whitelist = options["whitelist"]
+    question = {
+        "file": str(path.absolute()),
+        "inputs": None if inputs is None else inputs.to_json(),
+        "mode": options["mode"],
+        "precision": options["precision"],
+        "optimizer": options["optimizer"],
+        "whitelist": None if whitelist is WHITELIST else sorted(whitelist),
+        "cache_length": cache_length,
+    }
+    # (an ONNX file holds its weights, and is in memory more than once)
+    return SHARED.network(question, Limits(Limits.memory_bytes + 3 * size_bytes))
 
 
 def _pair(item: Any) -> tuple[Operation, int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import InputError
-from ..notebook import document, notes, table
+from ..rendering.notebook import document, notes, table
 from ..units import si
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import Operation, operation_text, real_precision
@@ -97,9 +97,22 @@ class Entry:
         return cls(
             Operation.from_json(bare),
             value.get("count", 1),
-            tuple(value.get("module_paths", ())),
+            tuple(map(_text, value.get("module_paths", ()))),
             tuple(value.get("module_counts", ())),
         )
+
+
+_LONGEST_TEXT = 1000
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+        raise InputError(
+            "a name, a path or a reason in a network is a short text",
+            given=repr(value)[:100],
+            allowed=f"up to {_LONGEST_TEXT} characters",
+        )
+    return value
 
 
 _OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
@@ -315,6 +328,17 @@ class Network:
             value = {"operations": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("operations"), list):
             raise InputError("a network is a list of operations, or an object with a list under 'operations'")
+        try:
+            return cls._read(value, name)
+        except InputError:
+            raise
+        except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+            raise InputError(
+                f"a value of {name} has the wrong type, or is missing", given=f"{type(error).__name__}: {error}"[:200]
+            ) from error
+
+    @classmethod
+    def _read(cls, value: Mapping[str, Any], name: str) -> Self:
         entries = []
         for position, item in enumerate(value["operations"]):
             try:
@@ -328,11 +352,12 @@ class Network:
                 ) from error
         return cls(
             tuple(entries),
-            name=value.get("name", name),
+            name=_text(value.get("name", name)),
             input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
             dropped=tuple(
-                Dropped(d["name"], d["count"], tuple(d["module_paths"]), d["reason"]) for d in value.get("dropped", ())
+                Dropped(_text(d["name"]), int(d["count"]), tuple(map(_text, d["module_paths"])), _text(d["reason"]))
+                for d in value.get("dropped", ())
             ),
         )
 
@@ -350,6 +375,6 @@ class Network:
         path = Path(path)
         try:
             value = json.loads(path.read_text())
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise InputError("this network file cannot be read", given=str(path), hint=str(error)) from error
         return cls.from_json(value, name=path.stem)

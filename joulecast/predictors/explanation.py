@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, MissingDependencyError
 from ..hardware import GPU
-from ..notebook import Picture
 from ..operations.operation import Operation
+from ..rendering.notebook import Picture, as_html, as_picture
 from .contract import PredictsOperations
 from .intervals.closeness import coordinates
 from .intervals.operation_spread import OperationIntervals
@@ -116,15 +116,11 @@ class Explanation:
         return max(self.compute_s, self.memory_s) / max(self.device_time_s, 1e-15)
 
     def _repr_html_(self) -> str:
-        from .operation_html import explanation_html
-
-        return explanation_html(self)
+        return as_html(self)
 
     def plot(self) -> Picture:
         """The times behind what bounds it, as a picture that Jupyter shows and `save` writes."""
-        from .operation_html import explanation_plot
-
-        return explanation_plot(self)
+        return as_picture(self)
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as plain lists and dictionaries; quantities in SI units."""

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from ..notebook import Bar, Picture, bars, document, notes, short, table
 from ..operations.operation import operation_text
+from ..rendering.notebook import Bar, Picture, as_html, as_picture, bars, document, notes, short, table
 from ..units import si
-
-if TYPE_CHECKING:
-    from .explanation import Explanation
-    from .operation_predictions import OperationPredictions
+from .explanation import Explanation
+from .operation_predictions import OperationPredictions
 
 _SHOWN = 20
 _CAUSES = 8
 
 
+@as_html.register(OperationPredictions)
 def predictions_html(predictions: OperationPredictions) -> str:
     """A line for each operation, in their order."""
     columns = (predictions.time_s, predictions.power_w, predictions.energy_j)
@@ -33,6 +31,7 @@ def predictions_html(predictions: OperationPredictions) -> str:
     )
 
 
+@as_picture.register(OperationPredictions)
 def predictions_plot(predictions: OperationPredictions) -> Picture:
     """The energy of each operation that is known, in their order."""
     items = [
@@ -43,6 +42,7 @@ def predictions_plot(predictions: OperationPredictions) -> Picture:
     return Picture(bars(items[:_SHOWN], "Energy of operations"))
 
 
+@as_html.register(Explanation)
 def explanation_html(explanation: Explanation) -> str:
     """What bounds it, what it costs, what is like it, and what moved the prediction."""
     e = explanation
@@ -78,6 +78,7 @@ def explanation_html(explanation: Explanation) -> str:
     return document(headline, *parts, notes([*said, f"predicted by {e.predictor}, {e.source}"]))
 
 
+@as_picture.register(Explanation)
 def explanation_plot(explanation: Explanation) -> Picture:
     """The times behind what bounds it: the least by the data sheet, and those that are predicted."""
     return Picture(bars([*_times(explanation)], f"Times of {operation_text(explanation.operation)}"))

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..arrays import FloatArray
-from ..notebook import Picture
 from ..operations.operation import Operation
+from ..rendering.notebook import Picture, as_html, as_picture
 from .intervals.operation_spread import OperationIntervals, OperationSpread
 from .intervals.power_range import within_range
 from .physics.clock import Work
@@ -89,15 +89,11 @@ class OperationPredictions:
         return self.device_time_s < self.host_time_s
 
     def _repr_html_(self) -> str:
-        from .operation_html import predictions_html
-
-        return predictions_html(self)
+        return as_html(self)
 
     def plot(self) -> Picture:
         """The energy of each operation, as a picture that Jupyter shows and `save` writes."""
-        from .operation_html import predictions_plot
-
-        return predictions_plot(self)
+        return as_picture(self)
 
     def times(self, device: float | FloatArray, energy: float | FloatArray) -> OperationPredictions:
         """The same with device times and dynamic energies times factors; loops stay as they are.

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..metering.estimate import DISCARDED_S
 from ..operations.operation import Operation
-from ..plotting import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
+from ..rendering.plots import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
 from .journal import Journal
 
 _TRACES = 6

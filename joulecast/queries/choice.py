@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..notebook import Picture
 from ..predictors.networks.prediction import Interval
+from ..rendering.notebook import Picture, as_html, as_picture
 from ..units import si
 
 LEVEL = 0.9
@@ -98,15 +98,11 @@ class Choice:
         )
 
     def _repr_html_(self) -> str:
-        from .choice_html import choice_html
-
-        return choice_html(self)
+        return as_html(self)
 
     def plot(self) -> Picture:
         """Each quantity with its interval, as a picture that Jupyter shows and `save` writes."""
-        from .choice_html import choice_plot
-
-        return choice_plot(self)
+        return as_picture(self)
 
     def to_json(self) -> dict[str, Any]:
         """The choice as plain lists and dictionaries; quantities in SI units."""
@@ -166,12 +162,8 @@ class Choices(list[Choice]):
         return "\n".join(map(str, self)) or "no choice"
 
     def _repr_html_(self) -> str:
-        from .choice_html import choices_html
-
-        return choices_html(self)
+        return as_html(self)
 
     def plot(self) -> Picture:
         """The objective of each choice with its interval, as a picture that Jupyter shows and `save` writes."""
-        from .choice_html import choices_plot
-
-        return choices_plot(self)
+        return as_picture(self)

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ..notebook import Bar, Line, Picture, bars, document, lines_over, notes, short, table
 from ..predictors.networks.prediction_html import QUANTITIES, quantity_table
+from ..rendering.notebook import (
+    Bar,
+    Line,
+    Picture,
+    as_html,
+    as_picture,
+    bars,
+    document,
+    lines_over,
+    notes,
+    short,
+    table,
+)
 from ..units import si
+from .choice import Choice, Choices, LeftOut
 from .objectives import OBJECTIVES
-
-if TYPE_CHECKING:
-    from .choice import Choice, Choices, LeftOut
-    from .sweep import Sweep
+from .sweep import Sweep
 
 _LINES, _ROWS = 4, 12
 
 
+@as_html.register(Choice)
 def choice_html(choice: Choice) -> str:
     """What a choice costs, and what to keep in mind."""
     remarks = [f"predicted by {choice.predictor}", *choice.notes]
@@ -25,6 +35,7 @@ def choice_html(choice: Choice) -> str:
     return document(_title(choice), quantity_table(choice, choice.interval), notes(remarks))
 
 
+@as_picture.register(Choice)
 def choice_plot(choice: Choice) -> Picture:
     """Each quantity with its interval, as shares of its own value."""
     items = []
@@ -36,6 +47,7 @@ def choice_plot(choice: Choice) -> Picture:
     return Picture(bars(items, _title(choice)))
 
 
+@as_html.register(Choices)
 def choices_html(choices: Choices) -> str:
     """The best clock of each GPU, best first, and who was left out."""
     if not choices:
@@ -66,6 +78,7 @@ def choices_html(choices: Choices) -> str:
     )
 
 
+@as_picture.register(Choices)
 def choices_plot(choices: Choices) -> Picture:
     """The objective of each choice, with its interval where there is one; GPUs that were measured in another colour."""
     words, unit = _objective(choices) if choices else ("", "")
@@ -108,6 +121,7 @@ def left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
     return [f"left out: {', '.join(dict.fromkeys(gpus))}: {reason}" for reason, gpus in by_reason.items()]
 
 
+@as_html.register(Sweep)
 def sweep_html(sweep: Sweep) -> str:
     """Energy and time over the clock of the best GPUs, and the best clock of each."""
     curves = sweep.curves()

@@ -6,18 +6,15 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..errors import InputError
-from ..plotting import FAINT, INK, STYLE, pyplot
+from ..rendering.plots import FAINT, INK, STYLE, pyplot
 from ..units import scaled, si
+from .choice import Choice
 from .objectives import OBJECTIVES
+from .sweep import Sweep
 
-if TYPE_CHECKING:
-    from .choice import Choice
-    from .sweep import Sweep
-
-Curve = Sequence["Choice"]
+Curve = Sequence[Choice]
 
 # Told apart with all common kinds of colour blindness, and in grey by their order.
 _COLOURS = ("#1b6ca8", "#d1793b", "#2f8f6b", "#8a5aa5", "#b8405e", "#8a7a2f")
@@ -48,35 +45,6 @@ _QUANTITIES: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
 )
 
 
-def draw(sweep: Sweep, path: Path) -> Path:
-    """Draw a sweep into a file.
-
-    Raises:
-        InputError: The file is no PNG, SVG or HTML, or lies in no folder.
-        MissingDependencyError: matplotlib is not installed.
-    """
-    ending = path.suffix.lower()
-    if not path.parent.is_dir():
-        raise InputError("the folder of this plot is not there", given=str(path.parent), hint="make it first")
-    if ending == ".html":
-        from .page import page
-
-        path.write_text(page(sweep), encoding="utf-8")
-    elif ending == ".svg":
-        path.write_text(svg(sweep), encoding="utf-8")
-    elif ending == ".png":
-        plt = pyplot()
-        with plt.rc_context(_STYLE):
-            figure = _figure(plt, sweep)
-            figure.savefig(path)
-            plt.close(figure)
-    else:
-        raise InputError(
-            "a plot of a sweep is a PNG, an SVG or an HTML file", given=str(path), allowed=".png .svg .html"
-        )
-    return path
-
-
 def svg(sweep: Sweep, titled: bool = True) -> str:
     """The picture as SVG that names no address at all but its own namespace.
 
@@ -97,6 +65,19 @@ def svg(sweep: Sweep, titled: bool = True) -> str:
     drawn = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
     drawn = drawn.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
     return drawn.strip() + "\n"
+
+
+def png(sweep: Sweep, path: Path) -> None:
+    """Draw a sweep into a PNG file.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    plt = pyplot()
+    with plt.rc_context(_STYLE):
+        figure = _figure(plt, sweep)
+        figure.savefig(path)
+        plt.close(figure)
 
 
 def _figure(plt: Any, sweep: Sweep, titled: bool = True) -> Any:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 from ..units import si
+from .choice import Choice
+from .figures import svg
 from .objectives import OBJECTIVES
-
-if TYPE_CHECKING:
-    from .choice import Choice
-    from .sweep import Sweep
+from .sweep import Sweep
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 70rem; margin: 2rem auto;
@@ -31,8 +29,6 @@ def page(sweep: Sweep) -> str:
     Raises:
         MissingDependencyError: matplotlib is not installed.
     """
-    from .figures import svg
-
     drawn = svg(sweep, titled=False).replace(' xmlns="http://www.w3.org/2000/svg"', "")
     job = escape(sweep.job)
     best = sweep.best_of_each()

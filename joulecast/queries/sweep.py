@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
-from ..csv_tables import table_csv
-from ..notebook import Picture
 from ..operations.inputs import InputShape, shape_to_json, titled
+from ..rendering.csv_tables import table_csv
+from ..rendering.notebook import Picture, as_html, as_picture, drawn_into
 from .choice import Choice, LeftOut
 from .objectives import Job, Tariff, find_objective
 
@@ -145,11 +145,7 @@ class Sweep:
             InputError: Another ending, or no such folder.
             MissingDependencyError: matplotlib is not installed.
         """
-        from .figures import draw, svg
-
-        return Picture(svg(self)) if path is None else draw(self, Path(path))
+        return as_picture(self) if path is None else drawn_into(self, Path(path))
 
     def _repr_html_(self) -> str:
-        from .choice_html import sweep_html
-
-        return sweep_html(self)
+        return as_html(self)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from ..api import explain, predict_operations, prepare
-from ..csv_tables import table_csv
 from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError
 from ..extraction import named_network, network_of
 from ..hardware import GPU, gpus
@@ -27,6 +26,7 @@ from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
+from ..rendering.csv_tables import table_csv
 from .caches import BoundedCache
 from .problems import problem_of, too_large, too_long
 from .questions import (

@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 
 from .. import wire
-from ..csv_tables import table_csv
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices
+from ..rendering.csv_tables import table_csv
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 

@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from starlette.responses import Response
 
 from .. import __version__
-from ..csv_tables import network_csv
 from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
+from ..operations.network_csv import network_csv
 from ..predictors.explanation import Explanation
 from ..predictors.networks.prediction import Prediction
 from ..queries import Sweep

@@ -22,7 +22,8 @@ from ..predictors.evaluation.any_gpu import (
 )
 from ..predictors.fitting.any_gpu import fit_on_all
 from ..predictors.measured.device_rows import DeviceRow, device_rows
-from ..predictors.recipes.recipe import AnyGpuRecipe, predictor_of
+from ..predictors.recipes.recipe import predictor_of
+from ..predictors.recipes.settings import Recipe
 from .entries.any_gpu_entry import AnyGpuCard, save_any_gpu
 from .entries.golden import golden_sample
 from .entries.provenance import git_commit
@@ -52,7 +53,7 @@ class TrainedAnyGpu:
 
 
 def train_any_gpu(
-    datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: AnyGpuRecipe, *, quick: bool = False
+    datasets: Sequence[tuple[Path, Dataset]], networks: Networks, recipe: Recipe, *, quick: bool = False
 ) -> TrainedAnyGpu:
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 

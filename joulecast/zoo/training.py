@@ -21,7 +21,8 @@ from ..predictors.intervals.network_calibration import NetworkCalibration
 from ..predictors.networks.composition import HostModel
 from ..predictors.networks.prediction import Composition
 from ..predictors.predictor import OperationPredictor
-from ..predictors.recipes.recipe import OwnRecipe, predictor_of
+from ..predictors.recipes.recipe import predictor_of
+from ..predictors.recipes.settings import Recipe
 from .catalogue import entry_name
 from .entries.entry import ModelCard, save_entry
 from .entries.golden import golden_sample
@@ -58,7 +59,7 @@ def train(
     dataset: Dataset,
     dataset_folder: Path,
     mode: str,
-    recipe: OwnRecipe,
+    recipe: Recipe,
     networks: Mapping[NetworkMeasurement, Network],
     borrowed: NetworkCalibration | None = None,
 ) -> Trained:
@@ -109,7 +110,7 @@ def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
 def _card(
     dataset: Dataset,
     folder: Path,
-    recipe: OwnRecipe,
+    recipe: Recipe,
     predictor: OperationPredictor,
     host: HostModel,
     validation: Validation,

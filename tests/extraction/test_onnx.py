@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
 from joulecast.extraction.files.onnx_operators import OPERATORS, Call
+from joulecast.extraction.sources import network_of_file
+from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
 
 onnx = pytest.importorskip("onnx")
@@ -255,4 +258,49 @@ def test_a_missing_onnx_is_named(tmp_path, monkeypatch):
     path = save(tmp_path / "m.onnx", [node("Relu", "x")], IMAGE, {})
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r"joulecast\[onnx\]"):
-        joulecast.extract(path, (2, 4, 9, 9))
+        network_of_file(path, Inputs.of((2, 4, 9, 9)), mode="inference", precision="default")
+
+
+BOMBS = {
+    "range": ([node("Range", "zero most one", "r"), node("Cast", "r", "f", to=FLOAT), node("Add", "x f")], "most"),
+    "expand": ([node("Expand", "x_one wide", "e"), node("Add", "x e")], "wide"),
+    "constant": ([node("ConstantOfShape", "wide", "e"), node("Add", "x e")], "wide"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_large_constants_are_known_by_shape_only(tmp_path, bomb):
+    nodes, _ = BOMBS[bomb]
+    weights = {
+        "zero": np.array(0, np.int64),
+        "one": np.array(1, np.int64),
+        "most": np.array(4 * 10**8, np.int64),
+        "wide": np.array([2**29], np.int64),
+        "x_one": np.array([1], np.float32),
+    }
+    path = save(tmp_path / "m.onnx", nodes, {"x": [1]}, weights)
+    started_s = time.perf_counter()
+    network = joulecast.extract(path)
+    assert time.perf_counter() - started_s < 10
+    assert [max(max(shape) for shape in e.operation.input_shapes) for e in network] == [
+        4 * 10**8 if bomb == "range" else 2**29
+    ]
+
+
+def test_functions_within_functions(tmp_path):
+    """Each calls the one before twice, so the file of 40 functions says 10**12 nodes."""
+    opsets = [helper.make_opsetid("", 21), helper.make_opsetid("own", 1)]
+    functions = [helper.make_function("own", "f0", ["a"], ["b"], [node("Relu", "a", "b")], opsets)]
+    for i in range(1, 40):
+        calls = [helper.make_node(f"f{i - 1}", [a], [b], domain="own") for a, b in (("a", "m"), ("m", "b"))]
+        functions.append(helper.make_function("own", f"f{i}", ["a"], ["b"], calls, opsets))
+    graph = helper.make_graph(
+        [helper.make_node("f39", ["x"], ["y"], domain="own")],
+        "graph",
+        [helper.make_tensor_value_info("x", FLOAT, [1, 4])],
+        [helper.make_tensor_value_info("y", FLOAT, None)],
+    )
+    path = tmp_path / "m.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=functions), path)
+    with pytest.raises((ExtractionError, InputError)):
+        joulecast.extract(path)

@@ -31,7 +31,7 @@ from joulecast.predictors.physics.energy import (
 from joulecast.predictors.physics.half_precision import HalfPrecision
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.library import expected_ratio
-from joulecast.predictors.recipes.recipe import BoostingRecipe
+from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 
 pytest.importorskip("xgboost", reason="fits boosted trees")

@@ -14,7 +14,7 @@ from joulecast.errors import InputError, ZooError
 from joulecast.predictors.evaluation.operations import cross_validate
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.predictor import OperationPredictor
-from joulecast.predictors.recipes.recipe import BlendRecipe
+from joulecast.predictors.recipes.blend import BlendRecipe
 from joulecast.predictors.regressors.blend import FALLOFF
 from joulecast.predictors.regressors.serving import own_regressor, regressor_files
 from joulecast.zoo import load_entry

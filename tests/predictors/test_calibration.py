@@ -24,7 +24,7 @@ from joulecast.predictors.intervals.conformal import conformal_error, conformal_
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
-from joulecast.predictors.recipes.recipe import ForestRecipe
+from joulecast.predictors.recipes.forest import ForestRecipe
 
 A30 = find_gpu("A30")
 CASES = 4000

@@ -15,8 +15,10 @@ from joulecast.predictors.evaluation.tuning import search
 from joulecast.predictors.fitting.any_gpu import fit_on_all
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.measured.device_rows import device_rows
-from joulecast.predictors.recipes.any_gpu import EnsembleRecipe, Member
-from joulecast.predictors.recipes.recipe import BlendRecipe, BoostingRecipe, ForestRecipe
+from joulecast.predictors.recipes.blend import BlendRecipe
+from joulecast.predictors.recipes.boosting import BoostingRecipe
+from joulecast.predictors.recipes.ensemble import EnsembleRecipe, Member
+from joulecast.predictors.recipes.forest import ForestRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
 from joulecast.predictors.regressors.xgboost_model import BoostedRegressor, unfitted_trees

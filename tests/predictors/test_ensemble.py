@@ -13,7 +13,8 @@ from joulecast.predictors.any_gpu.ensemble import Ensemble
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import Roofline
 from joulecast.predictors.fitting.any_gpu import fit_on_all
-from joulecast.predictors.recipes.any_gpu import EnsembleRecipe, Member, RooflineRecipe
+from joulecast.predictors.recipes.ensemble import EnsembleRecipe, Member
+from joulecast.predictors.recipes.roofline import RooflineRecipe
 
 A30 = find_gpu("A30")
 OPERATIONS = simulated_operations()
@@ -54,7 +55,7 @@ def test_alike_members_change_nothing():
 
 def test_members_are_fitted_by_their_recipes():
     pytest.importorskip("xgboost", reason="fits boosted trees")
-    from joulecast.predictors.recipes.recipe import BoostingRecipe
+    from joulecast.predictors.recipes.boosting import BoostingRecipe
 
     trees = BoostingRecipe(trees=20, learning_rate=0.3)
     recipe = EnsembleRecipe((Member(RooflineRecipe(), 0.5), Member(trees, 0.5)))

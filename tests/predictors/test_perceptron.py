@@ -13,8 +13,9 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.perceptron import PerceptronRecipe
-from joulecast.predictors.recipes.recipe import BoostingRecipe, load_recipe
+from joulecast.predictors.recipes.recipe import load_recipe
 from joulecast.predictors.regressors.perceptron import Perceptron
 from joulecast.zoo.entries.residual_models import read_residual_model, write_residual_model
 

@@ -16,7 +16,7 @@ from joulecast.predictors.evaluation.one_gpu import validate
 from joulecast.predictors.evaluation.operations import leave_kinds_out
 from joulecast.predictors.evaluation.report import write_report
 from joulecast.predictors.measured.splits import alike, fold_of, network_family, only_in, variants
-from joulecast.predictors.recipes.recipe import ForestRecipe
+from joulecast.predictors.recipes.forest import ForestRecipe
 
 RECIPE = ForestRecipe(trees=8, folds=4)
 

@@ -15,8 +15,8 @@ from joulecast.errors import ZooError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.physics.least_times import LeastTimes
-from joulecast.predictors.recipes.any_gpu import RooflineRecipe
-from joulecast.predictors.recipes.recipe import BoostingRecipe
+from joulecast.predictors.recipes.boosting import BoostingRecipe
+from joulecast.predictors.recipes.roofline import RooflineRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.any_gpu_training import train_any_gpu
 from joulecast.zoo.entries.any_gpu_entry import load_any_gpu

@@ -16,7 +16,7 @@ from conftest import SMALL_RECIPE, rewrite, simulated_dataset, simulated_operati
 from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
-from joulecast.predictors.recipes.recipe import ForestRecipe
+from joulecast.predictors.recipes.forest import ForestRecipe
 from joulecast.predictors.regressors.trees_fitted import forest_to_onnx
 from joulecast.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry

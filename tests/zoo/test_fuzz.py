@@ -10,7 +10,7 @@ import pytest
 
 from conftest import simulated_gpu
 from joulecast.datasets import save
-from joulecast.predictors.recipes.recipe import BoostingRecipe
+from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.zoo.any_gpu_training import train_any_gpu
 
 BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "fuzz_zoo.py"

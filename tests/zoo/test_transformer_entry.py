@@ -17,8 +17,8 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.network import Network
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
-from joulecast.predictors.recipes.any_gpu import EnsembleRecipe, Member
-from joulecast.predictors.recipes.recipe import BoostingRecipe
+from joulecast.predictors.recipes.boosting import BoostingRecipe
+from joulecast.predictors.recipes.ensemble import EnsembleRecipe, Member
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.zoo import entries, find_predictor
 from joulecast.zoo.any_gpu_training import train_any_gpu

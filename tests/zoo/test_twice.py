@@ -6,7 +6,8 @@ import pytest
 
 from conftest import simulated_gpu, train_small
 from joulecast.datasets import save
-from joulecast.predictors.recipes.recipe import BlendRecipe, BoostingRecipe
+from joulecast.predictors.recipes.blend import BlendRecipe
+from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
 from joulecast.zoo.any_gpu_training import train_any_gpu

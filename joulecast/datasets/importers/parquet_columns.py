@@ -30,12 +30,12 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
         raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
     wanted = list(wanted)
     try:
+        there = set(parquet.read_schema(path).names)
+        if missing := [name for name in wanted if name not in there]:
+            raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
         table = parquet.read_table(path, columns=wanted)
     except (OSError, pyarrow.ArrowException) as error:
         raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
-    missing = [name for name in wanted if name not in table.schema.names]
-    if missing:
-        raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
     return {name: _array(table[name], pyarrow) for name in wanted}
 
 

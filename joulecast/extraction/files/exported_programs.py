@@ -11,7 +11,6 @@ import json
 import math
 import operator
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -21,12 +20,26 @@ import torch
 
 from ...errors import ExtractionError, InputError
 from ...operations.inputs import Input, Inputs, shape_text
+from ...regular_files import open_regular
+from .damage import refusing_damage
 from .exported_values import DTYPES, bind, size_of, value_of
 
 _SCHEMA = 8  # SCHEMA_VERSION in torch/_export/serde/schema.py; another first number means another format.
-_OPERATORS = "eq ne le ge lt gt neg pos add sub mul floordiv truediv mod and_ or_ pow"
+_MOST_PROGRAM_BYTES = 64 << 20  # of its JSON; the largest language models need a tenth
+_MOST_BITS = 64
+_OPERATORS = "eq ne le ge lt gt neg pos add sub mul floordiv truediv mod and_ or_"
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    """A power that fits a size; of integers without bound it could take any time."""
+    if isinstance(base, int) and isinstance(exponent, int) and base.bit_length() * abs(exponent) > 2 * _MOST_BITS:
+        raise ExtractionError("a size of this program is impossible", given=f"{base} ** {exponent}"[:100])
+    return base**exponent
+
+
 _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     **{f"_operator.{name}": getattr(operator, name) for name in _OPERATORS.split()},
+    "_operator.pow": _power,
     "math.trunc": math.trunc,
     "torch.sym_int": int,
     "torch.sym_float": float,
@@ -62,13 +75,18 @@ class ExportedProgram(torch.nn.Module):
         self.name = name
         self._graph = program["graph_module"]["graph"]
         self._given: dict[str, str] = {}
-        self.user_inputs: dict[str, Any] = {}
+        self._sizes: dict[str, list[int | None]] = {}
+        self._exported: dict[str, Input] = {}
+        """Inputs as the model was exported with them; of their sizes, None stands for one that may be another."""
         for spec in program["graph_module"]["signature"]["input_specs"]:
             ((sort, content),) = spec.items()
             argument = content["arg"]
             graph_name = argument.get("name") or argument.get("as_tensor", {}).get("name")
             if sort == "user_input" and graph_name:
-                self.user_inputs[graph_name] = self._graph["tensor_values"][graph_name]
+                value = self._graph["tensor_values"][graph_name]
+                self._sizes[graph_name] = [size.get("as_int") for size in value["sizes"]]
+                dtype = str(DTYPES[value["dtype"]]).removeprefix("torch.")
+                self._exported[graph_name] = Input(tuple(map(size_of, value["sizes"])), dtype)
             elif graph_name:
                 self._keep(sort, graph_name)
         for node in _nodes(self._graph):
@@ -98,19 +116,15 @@ class ExportedProgram(torch.nn.Module):
         Raises:
             InputError: Another number of inputs, or a size that was fixed when the model was exported.
         """
-        exported = {
-            name: Input(tuple(map(size_of, value["sizes"])), str(DTYPES[value["dtype"]]).removeprefix("torch."))
-            for name, value in self.user_inputs.items()
-        }
+        exported = self._exported
         wanted = Inputs.of(given) if given is not None else Inputs(named=tuple(exported.items()))
         if len(wanted.all) != len(exported) or not {name for name, _ in wanted.named} <= exported.keys():
             raise InputError(f"{self.name} has other inputs", given=shape_text(wanted.shape), allowed=_listed(exported))
         named = dict(zip([n for n in exported if n not in dict(wanted.named)], wanted.positional, strict=True))
         named.update(wanted.named)
         for name, item in named.items():
-            sizes = self.user_inputs[name]["sizes"]
-            fixed = [size.get("as_int") for size in sizes]
-            if len(sizes) != len(item.shape) or any(n not in (None, m) for n, m in zip(fixed, item.shape, strict=True)):
+            fixed = self._sizes[name]
+            if len(fixed) != len(item.shape) or any(n not in (None, m) for n, m in zip(fixed, item.shape, strict=True)):
                 raise InputError(
                     f"{self.name} was exported with other sizes of {name}",
                     given=shape_text(item.shape),
@@ -193,7 +207,9 @@ def _function(target: str, args: list[Any]) -> Callable[..., Any]:
             packet = None
     if not isinstance(packet, torch._ops.OpOverload):
         raise ExtractionError(
-            "an operator of this program is not known here", given=target, hint="import the package that defines it"
+            "an operator of this program is not known here",
+            given=target,
+            hint="import the package that defines it, and name its operators in operators=",
         )
     makes = not any(isinstance(leaf, torch.Tensor) for leaf in torch.utils._pytree.tree_leaves(args))
     if makes and parts[3] not in _MAKERS:
@@ -211,12 +227,8 @@ def load(path: Path) -> ExportedProgram:
     Raises:
         InputError: The file cannot be read, is damaged, or of another version of the format.
     """
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = [n for n in archive.namelist() if "/models/" in n and n.endswith(".json")]
-            program = json.loads(archive.read(names[0])) if len(names) == 1 else None
-    except (OSError, zipfile.BadZipFile, UnicodeDecodeError, json.JSONDecodeError, zlib.error) as error:
-        raise InputError("this exported program cannot be read", given=str(path), hint=str(error)) from error
+    with refusing_damage("this exported program cannot be read", path), open_regular(path) as file:
+        program = _program(zipfile.ZipFile(file), path)
     hint = "where you trust the file: torch.export.load(path).module(), which may run code from it, and give the module"
     if program is None:
         raise InputError(
@@ -225,12 +237,27 @@ def load(path: Path) -> ExportedProgram:
             allowed="what torch.export.save of PyTorch 2.8 or newer writes",
             hint=hint,
         )
-    version = program.get("schema_version", {}).get("major")
-    if version != _SCHEMA:
-        raise InputError(
-            "this exported program has another version of the format", given=version, allowed=_SCHEMA, hint=hint
-        )
-    try:
+    with refusing_damage("this exported program is damaged", path):
+        version = program.get("schema_version", {}).get("major")
+        if version != _SCHEMA:
+            raise InputError(
+                "this exported program has another version of the format", given=version, allowed=_SCHEMA, hint=hint
+            )
         return ExportedProgram(program, path.stem)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise InputError("this exported program is damaged", given=str(path), hint=repr(error)) from error
+
+
+def _program(archive: zipfile.ZipFile, path: Path) -> Any:
+    """The JSON of the one model in an archive; None where there is another number of them."""
+    names = [name for name in archive.namelist() if "/models/" in name and name.endswith(".json")]
+    if len(names) != 1:
+        return None
+    with archive.open(names[0]) as member:
+        # What the archive says of the size may be wrong, so no more is inflated than may be there.
+        data = member.read(_MOST_PROGRAM_BYTES + 1)
+    if len(data) > _MOST_PROGRAM_BYTES:
+        raise InputError(
+            "the graph of this exported program is too large",
+            given=str(path),
+            allowed=f"up to {_MOST_PROGRAM_BYTES:,} bytes of JSON",
+        )
+    return json.loads(data)

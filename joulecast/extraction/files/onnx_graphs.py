@@ -16,12 +16,16 @@ from ...operations.kinds import KINDS
 from ...operations.network import Dropped, Entry, Network
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape
+from ...regular_files import read_regular
+from .damage import refusing_damage
 from .onnx_operators import FREE, OPERATORS, Call
 from .onnx_shapes import Shapes
 
 # TensorProto.DataType of onnx.proto.
 _HALF = {10: "fp16", 16: "bf16"}
 _DOUBLE = 11
+_MOST_BYTES = 2 << 30  # of any protobuf message
+_MOST_NODES, _MOST_DEPTH = 500_000, 100  # with the bodies of functions in the place of their calls
 _DOMAINS = ("", "ai.onnx")
 
 
@@ -57,13 +61,33 @@ def load(path: Path, input_shape: Any, *, mode: str, precision: str, whitelist: 
 
 def _read(path: Path) -> Any:
     onnx = importlib.import_module("onnx")
-    try:
-        model = onnx.load(str(path), load_external_data=False)
-    except Exception as error:
-        raise InputError("this ONNX file cannot be read", given=str(path), hint=_first_line(error)) from error
-    if not model.graph.node:
-        raise InputError("this file holds no ONNX graph", given=str(path))
-    return importlib.import_module("onnx.inliner").inline_local_functions(model) if model.functions else model
+    with refusing_damage("this ONNX file cannot be read", path):
+        # (a string of bytes has no folder, so no file beside it is read)
+        model = onnx.load_model_from_string(read_regular(path, _MOST_BYTES))
+        if not model.graph.node:
+            raise InputError("this file holds no ONNX graph", given=str(path))
+        _refuse_explosion(model)
+        return importlib.import_module("onnx.inliner").inline_local_functions(model) if model.functions else model
+
+
+def _refuse_explosion(model: Any) -> None:
+    """Refuse functions that call functions that call functions: a short file can say any number of nodes so."""
+    bodies = {(function.domain, function.name): function.node for function in model.functions}
+    known: dict[tuple[str, str], int] = {}
+
+    def inlined(nodes: Any, depth: int) -> int:
+        if depth > _MOST_DEPTH:
+            raise InputError("functions of this ONNX file call each other too deeply", allowed=f"{_MOST_DEPTH} levels")
+        total = 0
+        for node in nodes:
+            key = (node.domain, node.op_type)
+            if key in bodies and key not in known:
+                known[key] = inlined(bodies[key], depth + 1)
+            total += known.get(key, 1)
+        return total
+
+    if (nodes := inlined(model.graph.node, 0)) > _MOST_NODES:
+        raise InputError("this ONNX file has too many nodes", given=f"{nodes:.3g}", allowed=f"up to {_MOST_NODES:,}")
 
 
 def _fixed(model: Any, name: str, given: Any) -> Inputs:
@@ -95,10 +119,8 @@ def _fixed(model: Any, name: str, given: Any) -> Inputs:
 
 
 def _shapes(model: Any, path: Path) -> Shapes:
-    try:
+    with refusing_damage("the shapes of this ONNX file do not fit", path):
         return Shapes(model)
-    except Exception as error:
-        raise InputError("the shapes of this ONNX file do not fit", given=str(path), hint=_first_line(error)) from error
 
 
 class _Reader:
@@ -207,7 +229,3 @@ def _path(name: str) -> str:
     for part in name.strip("/").split("/")[:-1]:
         path = part if not path or part.startswith(f"{path}.") else f"{path}.{part}"
     return path
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

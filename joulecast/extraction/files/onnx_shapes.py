@@ -7,6 +7,7 @@ Reshape), as exporters write it for a batch of any size. So the few numbers that
 from __future__ import annotations
 
 import importlib
+import math
 from typing import Any
 
 from ...operations.rules import Shape, size
@@ -82,7 +83,7 @@ class Shapes:
             self._types_of(node, given)
 
     def _evaluate(self, node: Any, feeds: dict[str, Any]) -> None:
-        if node.op_type == "ConstantOfShape" and size(tuple(map(int, feeds[node.input[0]].reshape(-1)))) > _SMALL:
+        if _elements(node, feeds) > _SMALL:
             self._types_of(node, list(feeds))
             return
         if node.op_type in ("Shape", "Size"):
@@ -107,3 +108,15 @@ class Shapes:
         data = {name: self._arrays.from_array(self.values[name], name) for name in given if name in self.values}
         opsets = [self._onnx.helper.make_opsetid(d, v) for d, v in self._opsets.items()]
         self.types.update(self._infer(schema, node, types, data, None, opsets, self._ir_version))
+
+
+def _elements(node: Any, feeds: dict[str, Any]) -> float:
+    """Elements of the result of an operator that makes many of few; 0 for all others."""
+    if node.op_type == "Range":
+        start, limit, delta = (float(feeds[name].reshape(())) for name in node.input)
+        return math.inf if delta == 0 else max(0.0, (limit - start) / delta)
+    if node.op_type in ("ConstantOfShape", "Expand"):
+        asked = feeds[node.input[-1]].reshape(-1)
+        given = feeds[node.input[0]].size if node.op_type == "Expand" else 1
+        return size(tuple(map(int, asked))) * given
+    return 0

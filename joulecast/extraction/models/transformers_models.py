@@ -142,7 +142,8 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
     module: Any = forward.module
     for name, tensor in forward.kwargs.items():
         if name.endswith("_mask"):
-            know(tensor, torch.ones(tensor.shape, dtype=tensor.dtype))
+            # (one element in memory, however large the mask)
+            know(tensor, torch.ones((), dtype=tensor.dtype).expand(tensor.shape))
     ids = forward.kwargs.get("input_ids")
     if ids is not None and ids.ndim == 2:
         _refuse_long(module, ids.shape[1] + (cache_length or 0))

@@ -19,8 +19,8 @@ from ..physics.energy import PRIOR_ENERGY
 from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio
 from ..physics.relative import MACHINE_NAMES, RELATIVE_NAMES, relative_features
+from ..recipes.boosting import BoostingRecipe
 from ..recipes.perceptron import PerceptronRecipe
-from ..recipes.recipe import BoostingRecipe
 from ..regressors.perceptron import Perceptron
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .network_fits import learn_from_networks

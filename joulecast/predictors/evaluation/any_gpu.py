@@ -30,7 +30,7 @@ from ..networks.gradients import as_parts
 from ..networks.network_predictor import NetworkPredictor
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
-from ..recipes.recipe import AnyGpuRecipe
+from ..recipes.settings import Recipe
 from ..regressors.xgboost_model import BoostedRegressor
 from .calibrating import KEPT, thinned
 from .curves import Curves, error_by_trees
@@ -176,7 +176,7 @@ def _by_kind(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> Iterator[
 
 
 def cross_validate(
-    rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, folds: int | None = None
+    rows: Sequence[DeviceRow], recipe: Recipe, folds: int | None = None
 ) -> tuple[tuple[KindErrors, ...], Curves]:
     """Predict operations by what was learned without them: on no GPU, in no mode and in no precision.
 
@@ -198,7 +198,7 @@ def cross_validate(
 
 
 def _fold(
-    rows: Sequence[DeviceRow], recipe: AnyGpuRecipe, fold: Mapping[Operation, int], held: int
+    rows: Sequence[DeviceRow], recipe: Recipe, fold: Mapping[Operation, int], held: int
 ) -> tuple[list[DeviceRow], list[float], Curves]:
     """What lies in a fold, and log ratios of what is predicted of it; the first with its curves."""
     mine = [row for row in rows if fold[row.operation] == held]
@@ -210,7 +210,7 @@ def _fold(
 
 
 def validate_any_gpu(
-    datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRecipe, *, quick: bool = False
+    datasets: Sequence[Dataset], networks: Networks, recipe: Recipe, *, quick: bool = False
 ) -> AnyGpuValidation:
     """Leave operations out, then every GPU.
 
@@ -259,7 +259,7 @@ class _Chip(NamedTuple):
 
 
 def _chip(
-    datasets: Sequence[Dataset], rows: Sequence[DeviceRow], networks: Networks, recipe: AnyGpuRecipe, chip: str
+    datasets: Sequence[Dataset], rows: Sequence[DeviceRow], networks: Networks, recipe: Recipe, chip: str
 ) -> _Chip:
     mine, others = ([row for row in rows if (row.gpu.chip == chip) is same] for same in (True, False))
     # Launching costs what it costs on any host; nothing of the chip is in that.

@@ -22,7 +22,7 @@ from ..networks.gradients import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor
-from ..recipes.recipe import OwnRecipe
+from ..recipes.settings import Recipe
 from .metrics import absolute_errors
 from .operations import OperationErrors, errors_on
 
@@ -109,7 +109,7 @@ def fit_host(
 def leave_networks_out(
     dataset: Dataset,
     mode: str,
-    recipe: OwnRecipe,
+    recipe: Recipe,
     networks: Mapping[NetworkMeasurement, Network],
     *,
     by: NetworkSplit = "name",

@@ -17,7 +17,7 @@ from ..intervals.calibration import Calibration
 from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import NetworkCalibration
 from ..intervals.power_range import power_range_w
-from ..recipes.recipe import OwnRecipe
+from ..recipes.settings import Recipe
 from .calibrating import calibrate, fit_networks
 from .coverage import Coverage, network_coverage, operation_coverage
 from .networks import NetworkError, NetworksLeftOut, leave_networks_out, network_summary
@@ -94,9 +94,7 @@ class Validation:
         return flat
 
 
-def validate(
-    dataset: Dataset, mode: str, recipe: OwnRecipe, networks: Mapping[NetworkMeasurement, Network]
-) -> Validation:
+def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[NetworkMeasurement, Network]) -> Validation:
     """Cross-validate every campaign that is large enough, and leave every measured network out.
 
     Args:

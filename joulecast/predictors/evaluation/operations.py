@@ -19,7 +19,7 @@ from ..intervals.closeness import Closeness
 from ..measured.splits import fold_of, variants
 from ..physics.roofline import roofline
 from ..predictor import OperationPredictor
-from ..recipes.recipe import OwnRecipe
+from ..recipes.settings import Recipe
 from .metrics import errors_by, scores
 
 
@@ -114,7 +114,7 @@ def _decade(seconds: float) -> str:
     return _DECADES[int(np.searchsorted([1e-6, 1e-5, 1e-4, 1e-3], seconds, side="right"))]
 
 
-def cross_validate(dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str | None = None) -> OperationErrors:
+def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None) -> OperationErrors:
     """Predict every operation by predictors that have seen other operations only.
 
     Args:
@@ -131,7 +131,7 @@ def cross_validate(dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str
 
 
 def cross_validated(
-    dataset: Dataset, mode: str, recipe: OwnRecipe, campaign: str | None = None
+    dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None
 ) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
     """The same fold by fold, with the predictors."""
     if campaign is not None:
@@ -141,7 +141,7 @@ def cross_validated(
     yield from _held_out(dataset, mode, recipe, fold, campaign or "all campaigns")
 
 
-def leave_kinds_out(dataset: Dataset, mode: str, recipe: OwnRecipe) -> OperationErrors | None:
+def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErrors | None:
     """Predict every operation by a predictor that has seen none of its kind: what stands in for it must do.
 
     None where too little would remain of any kind's absence.
@@ -157,7 +157,7 @@ def leave_kinds_out(dataset: Dataset, mode: str, recipe: OwnRecipe) -> Operation
 
 
 def _held_out(
-    dataset: Dataset, mode: str, recipe: OwnRecipe, fold: Mapping[Operation, int], title: str
+    dataset: Dataset, mode: str, recipe: Recipe, fold: Mapping[Operation, int], title: str
 ) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
     for held in sorted(set(fold.values())):
         operations = variants([operation for operation, mine in fold.items() if mine == held])

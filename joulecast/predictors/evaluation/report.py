@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..recipes.recipe import OwnRecipe
+from ..recipes.settings import Recipe
 from .coverage import LEVEL, Coverage, chance_range
 from .networks import NetworkError, network_summary
 from .one_gpu import SPLITS, Validation
@@ -169,7 +169,7 @@ def _shares_within(found: Sequence[Coverage]) -> str:
 
 
 def write_report(
-    validations: Sequence[Validation], recipe: OwnRecipe, folder: Path, *, command: str, remarks: str = ""
+    validations: Sequence[Validation], recipe: Recipe, folder: Path, *, command: str, remarks: str = ""
 ) -> Path:
     """Write REPORT.md and its plots.
 

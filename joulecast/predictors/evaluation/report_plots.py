@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...plotting import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
+from ...rendering.plots import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
 from .networks import NetworkError
 from .operations import OperationErrors
 

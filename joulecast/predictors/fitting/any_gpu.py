@@ -19,8 +19,10 @@ from ..any_gpu.predictor import AnyGpuPredictor, BoostedResidual
 from ..any_gpu.roofline import Roofline
 from ..contract import Networks, ResidualModel
 from ..measured.device_rows import DeviceRow, device_rows
-from ..recipes.any_gpu import EnsembleRecipe, RooflineRecipe
-from ..recipes.recipe import AnyGpuRecipe, BoostingRecipe
+from ..recipes.boosting import BoostingRecipe
+from ..recipes.ensemble import EnsembleRecipe
+from ..recipes.roofline import RooflineRecipe
+from ..recipes.settings import Recipe
 from ..recipes.transformer import TransformerRecipe
 from ..transformer.attentive import Attentive
 from ..transformer.networks import read_networks
@@ -41,7 +43,7 @@ class Steps(NamedTuple):
 
     operations: Callable[[Sequence[Dataset], Rows, Any], ResidualModel]
     networks: Callable[[Any, Rows, Any], LearnNetworks]
-    quicker: Callable[[Any], AnyGpuRecipe] = lambda recipe: recipe
+    quicker: Callable[[Any], Recipe] = lambda recipe: recipe
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ class FittedAnyGpu:
         return AnyGpuPredictor(gpu, mode, self.correction)
 
 
-def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRecipe) -> FittedAnyGpu:
+def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) -> FittedAnyGpu:
     """Fit a recipe on everything.
 
     Raises:
@@ -67,18 +69,18 @@ def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: AnyGpuRe
     return FittedAnyGpu(network_learner(learned, rows, recipe)(networks))
 
 
-def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: AnyGpuRecipe) -> ResidualModel:
+def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> ResidualModel:
     """The first step; of the datasets it uses no device times but these."""
     return STEPS[type(recipe)].operations(datasets, rows, recipe)
 
 
-def network_learner(correction: ResidualModel, rows: Rows, recipe: AnyGpuRecipe) -> LearnNetworks:
+def network_learner(correction: ResidualModel, rows: Rows, recipe: Recipe) -> LearnNetworks:
     """The second step, prepared; where there are no networks, it leads to the same correction."""
     learn = STEPS[type(recipe)].networks(correction, rows, recipe)
     return lambda networks: learn(networks) if networks else correction
 
 
-def quicker(recipe: AnyGpuRecipe) -> AnyGpuRecipe:
+def quicker(recipe: Recipe) -> Recipe:
     """See `Steps.quicker`."""
     return STEPS[type(recipe)].quicker(recipe)
 
@@ -127,7 +129,7 @@ def _members_quicker(recipe: EnsembleRecipe) -> EnsembleRecipe:
     return replace(recipe, members=tuple(replace(member, recipe=quicker(member.recipe)) for member in recipe.members))
 
 
-STEPS: Mapping[type[AnyGpuRecipe], Steps] = {
+STEPS: Mapping[type[Recipe], Steps] = {
     RooflineRecipe: Steps(_nothing, _nothing_more),
     BoostingRecipe: Steps(_trees, _energies),
     TransformerRecipe: Steps(_transformer, read_networks, _fewer_passes),

@@ -11,8 +11,12 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES
 from ..contract import Fit, Fitted, Networks
 from ..predictor import OperationPredictor
-from ..recipes.any_gpu import EnsembleRecipe, RooflineRecipe
-from ..recipes.recipe import BlendRecipe, BoostingRecipe, ForestRecipe, OwnRecipe, Recipe
+from ..recipes.blend import BlendRecipe
+from ..recipes.boosting import BoostingRecipe
+from ..recipes.ensemble import EnsembleRecipe
+from ..recipes.forest import ForestRecipe
+from ..recipes.roofline import RooflineRecipe
+from ..recipes.settings import Recipe
 from ..recipes.transformer import TransformerRecipe
 from ..recipes.xgboost import XGBoostRecipe
 from .any_gpu import fit_on_all
@@ -52,7 +56,7 @@ def fit(recipe: Recipe, datasets: Sequence[Dataset], networks: Networks = ()) ->
     return FITS[type(recipe)](datasets, networks, recipe)
 
 
-def _fit_own(datasets: Sequence[Dataset], networks: Networks, recipe: OwnRecipe) -> FittedOwn:
+def _fit_own(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) -> FittedOwn:
     return FittedOwn(
         {
             (find_gpu(dataset.card.gpu).name, mode): fit_own(dataset, mode, recipe)

@@ -19,7 +19,8 @@ from ..measured.transfer import transferred_loops
 from ..physics.baseline import group_of
 from ..physics.features import features
 from ..predictor import OperationPredictor, regressor_inputs
-from ..recipes.recipe import ForestRecipe, OwnRecipe
+from ..recipes.forest import ForestRecipe
+from ..recipes.settings import Recipe
 from ..recipes.xgboost import XGBoostRecipe
 from ..regressors.blend import BlendRegressor
 from ..regressors.boosted import fit_boosted
@@ -30,9 +31,7 @@ LEAST_OPERATIONS = 20
 """Unique operations below which nothing is fitted."""
 
 
-def fit_own(
-    dataset: Dataset, mode: str, recipe: OwnRecipe, *, without: Collection[Operation] = ()
-) -> OperationPredictor:
+def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[Operation] = ()) -> OperationPredictor:
     """Fit time and power of one mode on a dataset.
 
     Args:
@@ -82,7 +81,7 @@ def _regressor(
     operations: Sequence[Operation],
     inputs: NDArray[np.float32],
     targets: FloatArray,
-    recipe: OwnRecipe,
+    recipe: Any,
     quantity: str,
 ) -> Regressor:
     if isinstance(recipe, XGBoostRecipe):

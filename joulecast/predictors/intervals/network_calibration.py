@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,7 @@ from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ..formats.numbers import errors_to_text, number, sorted_errors
 from .calibration import Calibration
-
-if TYPE_CHECKING:
-    from ..operation_predictions import OperationPredictions
+from .predicted import PredictedOperations
 
 NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 
@@ -41,7 +39,7 @@ class Parts:
     def of(
         cls,
         counts: FloatArray,
-        predictions: OperationPredictions,
+        predictions: PredictedOperations,
         measured: NDArray[np.bool_],
         distances: FloatArray,
     ) -> Self:
@@ -61,7 +59,7 @@ class Parts:
         return variances(self.shares, calibration.sigma(quantity, self.operations, self.measured, self.distances))
 
 
-def shares_of(counts: FloatArray, predictions: OperationPredictions) -> tuple[FloatArray, NDArray[np.bool_]]:
+def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Shares of a network's device time of the operations that are known, and which those are."""
     known = ~np.isnan(predictions.device_time_s)
     device_s = counts[known] * predictions.device_time_s[known]

@@ -6,7 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +14,7 @@ from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .conformal import conformal_error, conformal_rank
 from .network_calibration import NetworkCalibration, shares_of
 from .operation_spread import OperationSpread, clock_error, looked_up
-
-if TYPE_CHECKING:
-    from ..operation_predictions import OperationPredictions
+from .predicted import PredictedOperations
 
 FAR_SHARE = 0.2
 """Share of a network's device time in operations far outside the training data, from where the network is, too."""
@@ -40,7 +37,7 @@ class NetworkSpread:
     composition: str
     operations: OperationSpread | None
     counts: FloatArray
-    predictions: OperationPredictions
+    predictions: PredictedOperations
     measured_mhz: float | None
 
     @property

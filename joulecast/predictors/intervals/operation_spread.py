@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +17,7 @@ from ...operations.operation import Operation
 from .calibration import QUANTITIES, Calibration
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .conformal import conformal_error
-
-if TYPE_CHECKING:
-    from ..operation_predictions import OperationPredictions
+from .predicted import PredictedOperations
 
 
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ class OperationSpread:
     measured_mhz: float | None
     fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
 
-    def log_errors(self, predictions: OperationPredictions, level: float) -> dict[str, FloatArray]:
+    def log_errors(self, predictions: PredictedOperations, level: float) -> dict[str, FloatArray]:
         """Half widths of the logarithms of time, power and energy.
 
         Raises:
@@ -81,7 +79,7 @@ class OperationSpread:
                 found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
         return found
 
-    def as_sent(self, predictions: OperationPredictions) -> SentOperationSpread:
+    def as_sent(self, predictions: PredictedOperations) -> SentOperationSpread:
         """The same with everything looked up, at the usual levels."""
         levels = {}
         for level in SentOperationSpread.LEVELS:
@@ -108,7 +106,7 @@ class SentOperationSpread:
     half_widths: Mapping[float, Mapping[str, FloatArray]]
     far: tuple[bool, ...]
 
-    def log_errors(self, predictions: OperationPredictions, level: float) -> Mapping[str, FloatArray]:
+    def log_errors(self, predictions: PredictedOperations, level: float) -> Mapping[str, FloatArray]:
         """See `OperationSpread.log_errors`.
 
         Raises:

@@ -27,7 +27,7 @@ class MeasuredLoop:
 
 
 def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
-    """The usable loops of a mode.
+    """The usable loops of a mode; what was timed without the host is none.
 
     One per operation, or one per method for operations that the most used method left out: another method has
     another host cost, and is of no use where the main one was there.
@@ -40,7 +40,7 @@ def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] =
     left_out = frozenset(without)
     groups: dict[tuple[Operation, str], list[Measurement]] = defaultdict(list)
     for measurement in dataset.usable(mode):
-        if measurement.operation not in left_out:
+        if measurement.method not in dataset.card.without_host and measurement.operation not in left_out:
             groups[measurement.operation, measurement.method].append(measurement)
     loops = []
     for (operation, method), group in groups.items():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...csv_tables import table_csv
 from ...errors import InputError
-from ...notebook import Picture
 from ...operations.inputs import InputShape, shape_to_json, titled
 from ...operations.network import Entry
 from ...operations.operation import Operation
+from ...rendering.csv_tables import table_csv
+from ...rendering.notebook import Picture, as_html, as_picture
 from ...units import si
 from ..intervals.network_spread import NetworkSpread
 from ..intervals.power_range import within_range
@@ -265,15 +265,11 @@ class Prediction:
         return self.spread is not None and self.spread.supports(level)
 
     def _repr_html_(self) -> str:
-        from .prediction_html import html
-
-        return html(self)
+        return as_html(self)
 
     def plot(self) -> Picture:
         """The operations that cost most energy, as a picture that Jupyter shows and `save` writes."""
-        from .prediction_html import plot
-
-        return plot(self)
+        return as_picture(self)
 
     def to_csv(self) -> str:
         """The operations as CSV, one line each, most energy first."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from ...notebook import Bar, Picture, bars, document, notes, short, table
 from ...operations.inputs import titled
 from ...operations.operation import operation_text
+from ...rendering.notebook import Bar, Picture, as_html, as_picture, bars, document, notes, short, table
 from ...units import si
-
-if TYPE_CHECKING:
-    from .prediction import Interval, OperationCost, Prediction
+from .prediction import Interval, OperationCost, Prediction
 
 LEVEL = 0.9
 QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
@@ -33,7 +30,8 @@ def quantity_table(value: object, interval: Interval | None) -> str:
     return table(header, quantity_rows(value, interval), frozenset({1}))
 
 
-def html(prediction: Prediction) -> str:
+@as_html.register(Prediction)
+def prediction_html(prediction: Prediction) -> str:
     """Totals with their intervals, the operations that cost most, and the notes."""
     costs = _costs(prediction)
     rows = [
@@ -64,7 +62,8 @@ def html(prediction: Prediction) -> str:
     )
 
 
-def plot(prediction: Prediction) -> Picture:
+@as_picture.register(Prediction)
+def prediction_plot(prediction: Prediction) -> Picture:
     """The operations that cost most energy, in the colour of what bounds them: compute, memory, launch."""
     items = [
         Bar(

@@ -29,6 +29,16 @@ def require_float(name: str, value: object, low: float = 0.0, high: float = math
         raise out_of_range(name, value, f"{low} to {high}" if math.isfinite(high) else f"from {low}")
 
 
+def require_share(name: str, value: object) -> None:
+    """Refuse what is no share above 0.
+
+    Raises:
+        InputError: So it is.
+    """
+    if not isinstance(value, float) or not 0 < value <= 1:
+        raise out_of_range(name, value, "above 0.0, at most 1.0")
+
+
 def require_within(name: str, value: object, kind: type, bounds: Range) -> None:
     """Refuse what is not of a kind, an integer or a number with a point, between two bounds, both included.
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import MissingDependencyError
-from ..recipes.recipe import ForestRecipe
+from ..recipes.forest import ForestRecipe
 
 
 @dataclass(frozen=True)

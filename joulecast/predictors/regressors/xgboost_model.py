@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import MissingDependencyError
-from ..recipes.recipe import BoostingRecipe
+from ..recipes.boosting import BoostingRecipe
 from ..recipes.xgboost import XGBoostRecipe
 
 

@@ -18,7 +18,7 @@ from ...predictors.evaluation.any_gpu import AnyGpuValidation
 from ...predictors.evaluation.curves import Curves, curves_of
 from ...predictors.evaluation.one_gpu import Validation
 from ...predictors.evaluation.report import write_report
-from ...predictors.recipes.recipe import Recipe
+from ...predictors.recipes.settings import Recipe
 from ..any_gpu_training import TrainedAnyGpu
 from ..entries.files import library_versions
 from ..entries.provenance import git_commit
@@ -65,7 +65,7 @@ def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None,
         log_curves(mlflow, curves_of(trained.predictor))
         _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
         with tempfile.TemporaryDirectory() as scratch:
-            write_report([trained.validation], recipe, Path(scratch), command=command)  # type: ignore[arg-type]
+            write_report([trained.validation], recipe, Path(scratch), command=command)
             mlflow.log_artifacts(scratch, "report")
         log_model(mlflow, entry)
 

@@ -1,23 +1,11 @@
-"""Tables as CSV, for programs: every digit of a number, nothing where a value is not known."""
+"""Networks as CSV."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Iterable
-from typing import Any
 
-from .operations.network import Network
-
-
-def table_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """A table as CSV; None is empty."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(["" if v is None else repr(v) if isinstance(v, float) else v for v in row] for row in rows)
-    return text.getvalue()
+from ..rendering.csv_tables import table_csv
+from .network import Network
 
 
 def network_csv(network: Network) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import singledispatch
 from html import escape
 from pathlib import Path
 
-from .units import si
+from ..units import si
 
 COLOURS = ("#1263b0", "#c2570c", "#1c7c54", "#7d4bb3")
 """Told apart with all common kinds of colour blindness, on white and on black."""
@@ -38,6 +39,36 @@ class Picture:
         path = Path(path)
         path.write_text(self.svg, encoding="utf-8")
         return path
+
+
+@singledispatch
+def as_html(value: object) -> str:
+    """A value as the HTML that Jupyter shows. The module that knows how registers a function for its class.
+
+    Raises:
+        TypeError: No function is registered for this class.
+    """
+    raise TypeError(f"nothing says how a {type(value).__name__} is shown")
+
+
+@singledispatch
+def as_picture(value: object) -> Picture:
+    """A value as a picture that Jupyter shows; see `as_html`.
+
+    Raises:
+        TypeError: No function is registered for this class.
+    """
+    raise TypeError(f"nothing says how a {type(value).__name__} is drawn")
+
+
+@singledispatch
+def drawn_into(value: object, path: Path) -> Path:
+    """Draw a value into a file, whose ending says how; see `as_html`.
+
+    Raises:
+        TypeError: No function is registered for this class.
+    """
+    raise TypeError(f"nothing says how a {type(value).__name__} is drawn into {path.name}")
 
 
 def document(headline: str, *parts: str) -> str:

@@ -1,35 +1,13 @@
-"""Settings of predictors for any GPU that are made of others, or of nothing: physics alone."""
+"""Settings of an average of several predictors for any GPU."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...errors import InputError
 from .bounds import require_integer
-
-if TYPE_CHECKING:
-    from .recipe import AnyGpuRecipe
-
-
-@dataclass(frozen=True)
-class RooflineRecipe:
-    """Physics alone; there is nothing to set but how it is tested.
-
-    Args:
-        folds: Folds of the cross-validation, at least 2.
-        seed: Of the split.
-    """
-
-    folds: int = 10
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        _require_splits(self.folds, self.seed)
-
-    def to_json(self) -> dict[str, Any]:
-        """The settings as a dictionary."""
-        return asdict(self)
+from .settings import Recipe
 
 
 @dataclass(frozen=True)
@@ -41,7 +19,7 @@ class Member:
         weight: Above 0, at most 1; those of all members sum up to 1.
     """
 
-    recipe: AnyGpuRecipe
+    recipe: Recipe
     weight: float
 
 
@@ -60,7 +38,8 @@ class EnsembleRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _require_splits(self.folds, self.seed)
+        require_integer("folds", self.folds, 2)
+        require_integer("seed", self.seed, 0)
         weights = [member.weight for member in self.members]
         if len(weights) < 2 or min(weights) <= 0 or abs(sum(weights) - 1) > 1e-6:
             raise InputError(
@@ -72,8 +51,3 @@ class EnsembleRecipe:
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)
-
-
-def _require_splits(folds: int, seed: int) -> None:
-    require_integer("folds", folds, 2)
-    require_integer("seed", seed, 0)

@@ -1,0 +1,232 @@
+"""Importer for the measurements of github.com/ai-dynamo/aiconfigurator: half precision and below, from A100 to GB200.
+
+Reads `linear.parquet` and `attention.parquet` and gives one Dataset per GPU. Times are of replayed CUDA graphs, so no
+launch is in them. SGLang's bf16 products are `torch.nn.functional.linear`, which is PyTorch's implementation; all else
+are kernels of the engines, and the attribute `implementation` says whose.
+
+What cannot be right is left out (`aiconfigurator/plausibility.py` has the rules and why), what is left is thinned, and
+the card says how much of it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ...errors import InputError
+from ...hardware import GPU, find_gpu
+from ...operations.operation import Operation
+from ..measurement import Card, Dataset, Measurement, refuse_lines
+from .aiconfigurator import plausibility
+from .aiconfigurator.tables import TABLES, SourceTable, known_precisions, known_stacks
+from .parquet_columns import Columns, groups, read_columns
+from .thinning import thinned
+
+ROWS = 60_000
+"""Rows of a table that are taken unless told otherwise: all of them take minutes to build, and hours to fit."""
+
+_SOURCE = "github.com/ai-dynamo/aiconfigurator, commit 095f58a: kernels of LLM engines, measured by NVIDIA"
+_METHOD = "graph_replay"
+_SPIKE = "times that all four neighbours in size contradict by more than half"
+_HOST = "times that wait for the host, since the engine did not replay a graph"
+_IMPOSSIBLE = "times that the data sheet does not allow"
+_MISREAD = "the large rows of this stack beat the data sheet: their sizes are not what they say"
+# (a step of decoding in TensorRT-LLM 1.0.0, 1.3.0rc15 and rc17 takes 0.58 of the time that its cache needs from memory,
+# from caches of 256 on; 1.3.0rc20 and the other engines do not)
+_SHORT = f"power of calls below {plausibility.LEAST_POWER_US:g} us, which is that of their surroundings"
+_WEAK = f"power below {plausibility.WEAK_POWER:g} of what neighbours in size draw"
+_STALE = "power of TensorRT-LLM on the B200, which stays at 700 W where that of vLLM sits at the cap of 1000 W"
+# (of 41 bf16 products between 1e12 and 1e13 FLOPs, the median of vLLM's power is 1.36 times that of TensorRT-LLM's)
+_STALE_STACKS = {("NVIDIA B200", "trtllm 1.3.0rc15")}
+
+
+@dataclass
+class _Found:
+    """What a GPU's tables gave: measurements, and by table how many rows were left out or are of limited use."""
+
+    measurements: list[Measurement] = field(default_factory=list)
+    rows: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+    unusable: Counter[str] = field(default_factory=Counter)
+    without_power: Counter[tuple[str, str]] = field(default_factory=Counter)
+    stacks: set[str] = field(default_factory=set)
+    power_limits_w: set[float] = field(default_factory=set)
+
+
+def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) -> list[Dataset]:
+    """Read the source as one Dataset per GPU, at its highest clock.
+
+    Args:
+        folder: Where linear.parquet and attention.parquet lie; a table that is missing is left out, but not all.
+        rows: At most so many of each table, drawn evenly from GPUs, engines and precisions; None for all.
+
+    Raises:
+        DatasetError: A file is damaged, there is none, or rows are of unknown GPUs, engines or precisions.
+        MissingDependencyError: pyarrow is not installed.
+    """
+    folder = Path(folder)
+    present = [name for name, table in TABLES.items() if (folder / table.file).is_file()] or list(TABLES)[:1]
+    found: dict[str, _Found] = defaultdict(_Found)
+    for name in present:
+        _read(name, TABLES[name], folder / TABLES[name].file, rows, found)
+    return [_dataset(gpu, mine) for gpu, mine in sorted(found.items())]
+
+
+def _read(name: str, table: SourceTable, path: Path, rows: int | None, found: dict[str, _Found]) -> None:
+    columns = read_columns(path, table.columns)
+    _refuse_unknown(columns, path)
+    gpus = columns["gpu"]
+    for gpu in sorted(set(gpus)):
+        found[gpu].rows[name] += int((gpus == gpu).sum())
+    same = [columns[c] for c in (*table.named, *table.sizes) if c not in table.not_along]
+    group, along = groups(same), table.along(columns)
+    stratum = groups([columns[c] for c in table.named if c != "kernel"])
+    disturbed = plausibility.spikes(columns["time_us"], group, along)
+    for gpu, count in Counter(gpus[disturbed]).items():
+        found[gpu].left_out[name, _SPIKE] += count
+    kept = np.flatnonzero(~disturbed)
+    taken = kept[thinned(groups([stratum[kept]]), rows)]
+    power = _power_flaws(table, columns, group, along)
+    _measure(name, table, {c: columns[c][taken] for c in columns}, taken, stratum[taken], power[taken], found)
+
+
+def _refuse_unknown(columns: Columns, path: Path) -> None:
+    gpus, stacks, precisions = (columns[name] for name in ("gpu", "stack", "precision"))
+    known = {gpu for gpu in set(gpus) if _known_gpu(gpu)}
+    fine = np.isin(gpus, list(known)) & np.isin(stacks, list(known_stacks(set(stacks))))
+    fine &= np.isin(precisions, known_precisions())
+    if not fine.all():
+        refuse_lines(
+            [
+                f"row {row + 1}: unknown GPU, engine or precision ({gpus[row]}, {stacks[row]}, {precisions[row]})"
+                for row in np.flatnonzero(~fine)
+            ],
+            str(path),
+        )
+
+
+def _known_gpu(name: str) -> bool:
+    try:
+        return find_gpu(name).name == name
+    except InputError:
+        return False
+
+
+def _power_flaws(table: SourceTable, columns: Columns, group: Any, along: Any) -> npt.NDArray[Any]:
+    """Why the power of each row is not to be believed; empty where it is, or where there is none."""
+    flaws = np.full(len(group), "", dtype=object)
+    if not table.has_power:
+        return flaws
+    power_w, measured = columns["power_w"], ~np.isnan(columns["power_w"])
+    short = measured & (columns["time_us"] < plausibility.LEAST_POWER_US)
+    flaws[short] = _SHORT
+    whole = np.flatnonzero(measured & ~short)
+    weak = plausibility.weak_power(power_w[whole], group[whole], along[whole])
+    flaws[whole[weak]] = _WEAK
+    for gpu, stack in _STALE_STACKS:
+        flaws[measured & (columns["gpu"] == gpu) & (columns["stack"] == stack)] = _STALE
+    return flaws
+
+
+def _measure(
+    name: str,
+    table: SourceTable,
+    columns: Columns,
+    lines: npt.NDArray[np.int64],
+    stratum: npt.NDArray[np.int64],
+    flaws: npt.NDArray[Any],
+    found: dict[str, _Found],
+) -> None:
+    operations = list(_operations(table, columns))
+    gpus = [find_gpu(gpu) for gpu in columns["gpu"]]
+    least_s = np.array([plausibility.least_time_s(o, g) for o, g in zip(operations, gpus, strict=True)], dtype=float)
+    time_s = columns["time_us"].astype(float) / 1e6
+    too_quick, large = time_s < least_s, _beyond_cache(operations, gpus)
+    misread = plausibility.misread(too_quick, large, stratum)
+    waiting = plausibility.host_bound(time_s, least_s, stratum)
+    powered = np.isin(stratum, np.unique(stratum[~np.isnan(_power(table, columns))]))
+    for place, operation in enumerate(operations):
+        mine = found[columns["gpu"][place]]
+        if waiting[place] or (too_quick[place] and not misread[place]):
+            mine.left_out[name, _HOST if waiting[place] else _IMPOSSIBLE] += 1
+            continue
+        power_w = float(_power(table, columns)[place])
+        known = not np.isnan(power_w)
+        if misread[place]:
+            mine.unusable[name] += 1
+        elif flaws[place]:
+            mine.without_power[name, flaws[place]] += 1
+        if known:
+            mine.power_limits_w.add(float(columns["power_limit_w"][place]))
+        mine.stacks.add(columns["stack"][place])
+        mine.measurements.append(
+            Measurement(
+                operation,
+                float(time_s[place]),
+                power_w if known else None,
+                power_w * float(time_s[place]) if known else None,
+                device_time_s=float(time_s[place]),
+                engine=columns["stack"][place],
+                kernel=columns["kernel"][place],
+                sustained=bool(powered[place]),
+                campaign=f"aiconfigurator2026/{name}",
+                method=_METHOD,
+                line=int(lines[place]) + 1,
+                usable=not misread[place],
+                power_usable=not flaws[place],
+                remark=_MISREAD if misread[place] else flaws[place],
+            )
+        )
+
+
+def _power(table: SourceTable, columns: Columns) -> npt.NDArray[Any]:
+    return columns["power_w"] if table.has_power else np.full(len(columns["time_us"]), np.nan)
+
+
+def _beyond_cache(operations: list[Operation], gpus: list[GPU]) -> npt.NDArray[np.bool_]:
+    large = [o.bytes_read + o.bytes_written > 2 * g.l2_bytes for o, g in zip(operations, gpus, strict=True)]
+    return np.array(large, dtype=bool)
+
+
+def _operations(table: SourceTable, columns: Columns) -> Iterator[Operation]:
+    names = [name for name in (*table.named, *table.sizes) if name not in ("gpu", "kernel")]
+    known: dict[tuple[Any, ...], Operation] = {}
+    for values in zip(*(columns[name].tolist() for name in names), strict=True):
+        if values not in known:
+            known[values] = table.operation(dict(zip(names, values, strict=True)))
+        yield known[values]
+
+
+def _dataset(gpu: str, found: _Found) -> Dataset:
+    counts = Counter(m.campaign.split("/")[1] for m in found.measurements)
+    limits = [
+        "the clock was not recorded; the instructions ask for the highest",
+        *(f"{name}: {counts[name]} of {total} rows are here" for name, total in found.rows.items()),
+        *(f"{name}: {count} rows left out: {reason}" for (name, reason), count in sorted(found.left_out.items())),
+        *(f"{name}: {count} rows without {reason}" for (name, reason), count in sorted(found.without_power.items())),
+        *(f"{name}: {count} rows are marked unusable: {_MISREAD}" for name, count in sorted(found.unusable.items())),
+        "vLLM leaves bf16 weights uninitialized, maybe zero: its power may be too low where the cap does not hold it, "
+        "and its best rates too high",
+    ]
+    card = Card(
+        gpu=gpu,
+        clock_mhz=None,
+        source=_SOURCE,
+        licence="Apache-2.0",
+        method={
+            _METHOD: "CUDA events around replays of a CUDA graph, divided by their number: device time, no launch in "
+            "it; sustained where power was read, else in bursts"
+        },
+        without_host=(_METHOD,),
+        sensor="NVML, board power every 100 ms, mean of the run" if found.power_limits_w else "none",
+        software={"engines": ", ".join(sorted(found.stacks)), "driver": "unknown"},
+        power_limit_w=min(found.power_limits_w, default=None),
+        limits=tuple(limits),
+    )
+    return Dataset(card, tuple(found.measurements))

@@ -1,0 +1,153 @@
+"""The process in which models from files are extracted: python -m joulecast.extraction.isolated_worker.
+
+A question is a line of JSON on stdin, a reply a line on stdout. Each question is answered by a fork of this process,
+with limits: it starts with the libraries imported, and whatever happens to it, the next question finds this process as
+it was. Where there is no fork (Windows), the process answers one question and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import math
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import JoulecastError
+from ..operations.inputs import Input, Inputs
+from ..operations.network import Network
+from .operators import WHITELIST
+
+_ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
+
+
+def _import_for(question: Mapping[str, Any]) -> None:
+    """Import the libraries that a question needs, so that each fork has them; what is missing is told by a fork."""
+    suffix = Path(question["file"]).suffix if "file" in question else None
+    if suffix == ".onnx":
+        with contextlib.suppress(ImportError):
+            for name in _ONNX:
+                importlib.import_module(name)
+        return
+    with contextlib.suppress(ImportError):
+        import torch
+
+        from .tracing import trace
+
+        # Much of torch is imported when it is first used.
+        trace(torch.nn.Linear(1, 1), (1, 1), mode=question["mode"])
+    if suffix != ".pt2":
+        with contextlib.suppress(ImportError):
+            from .models import timm_models, transformers_models
+
+            transformers_models.import_transformers()
+            if suffix is None:
+                timm_models.import_timm()
+
+
+def extracted(question: Mapping[str, Any]) -> Network:
+    """The network that a question asks for.
+
+    Args:
+        question: "file" or "name"; "inputs" as `Inputs.to_json` gives them, or None; "whitelist", None for the usual
+            one; "mode", "precision", "cache_length" and "optimizer" as `joulecast.extract` takes them.
+
+    Raises:
+        JoulecastError: See `joulecast.extract`.
+    """
+    from .sources import named_network, network_of_file
+
+    whitelist = question["whitelist"]
+    options = {
+        "mode": question["mode"],
+        "precision": question["precision"],
+        "cache_length": question["cache_length"],
+        "optimizer": question["optimizer"],
+    }
+    inputs = question["inputs"]
+    given = None if inputs is None else _inputs(inputs)
+    if "name" in question:
+        return named_network(question["name"], given, **options)
+    chosen = WHITELIST if whitelist is None else tuple(whitelist)
+    return network_of_file(Path(question["file"]), given, whitelist=chosen, **options)
+
+
+def _inputs(value: Any) -> Inputs:
+    positional, named = value
+    return Inputs(
+        tuple(Input(tuple(shape), dtype) for shape, dtype in positional),
+        tuple((name, Input(tuple(shape), dtype)) for name, (shape, dtype) in named.items()),
+    )
+
+
+def reply(question: Mapping[str, Any]) -> dict[str, Any]:
+    """The reply to a question: a network, an error of ours, or why it was stopped."""
+    try:
+        return {"network": extracted(question).to_json()}
+    except JoulecastError as error:
+        given, allowed = (None if part is None else str(part) for part in (error.given, error.allowed))
+        parts = {"what": error.what, "given": given, "allowed": allowed, "hint": error.hint}
+        return {"error": {"problem": error.problem, **parts}}
+    except MemoryError:
+        return {"stopped": "it takes too much memory"}
+
+
+def _limit(memory_bytes: int, seconds: float) -> None:
+    """End this process when it has used that much time, and refuse it more memory than that beside what it has."""
+    import resource
+
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM, which nobody handles, ends a process
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError):  # not on macOS, where the limit would not be kept either
+        used = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+        most = memory_bytes + (int(used[1]) * 1024 if used else 0)
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
+
+
+def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reading)
+        try:
+            _limit(**question["limits"])
+            with os.fdopen(writing, "wb") as file:
+                file.write(json.dumps(reply(question)).encode())
+            os._exit(0)
+        finally:
+            os._exit(1)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as file:
+        said = file.read()
+    _, status = os.waitpid(child, 0)
+    if status == 0:
+        return said
+    ended = os.waitstatus_to_exitcode(status)
+    reason = "it takes too long" if -ended in (signal.SIGALRM, signal.SIGXCPU) else "it ended its process"
+    return json.dumps({"stopped": reason}).encode()
+
+
+def main() -> None:
+    """Answer questions until there are no more."""
+    replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    # What libraries print must not come between the replies.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for line in sys.stdin.buffer:
+        question = json.loads(line)
+        _import_for(question)
+        forks = hasattr(os, "fork")
+        replies.write((_reply_of_a_fork(question) if forks else json.dumps(reply(question)).encode()) + b"\n")
+        replies.flush()
+        if not forks:
+            return
+
+
+if __name__ == "__main__":
+    main()

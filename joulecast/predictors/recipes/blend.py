@@ -1,0 +1,53 @@
+"""Settings of trees with a Gaussian process on the measurements of one GPU."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .bounds import require_float
+from .forest import ForestRecipe
+
+
+@dataclass(frozen=True)
+class BlendRecipe:
+    """Settings of extremely randomized trees with a Gaussian process (regressors/blend.py).
+
+    Args:
+        trees: Number of trees.
+        max_features: Share of the inputs that a split may choose from, above 0, at most 1.
+        min_samples_leaf: Least number of operations in a leaf.
+        time_share: Weight of the process in time, where an operation is close to what was measured; from 0 to 1.
+        power_share: The same in power.
+        folds: Folds of the cross-validation, at least 2.
+        seed: Makes everything that is drawn repeatable.
+    """
+
+    trees: int = 64
+    max_features: float = 1.0
+    min_samples_leaf: int = 2
+    time_share: float = 0.8
+    power_share: float = 0.4
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        self.forest()
+        for name in ("time_share", "power_share"):
+            require_float(name, getattr(self, name), 0.0, 1.0)
+
+    def forest(self) -> ForestRecipe:
+        """The settings of its trees.
+
+        Raises:
+            InputError: A value is out of range.
+        """
+        return ForestRecipe("extra_trees", self.trees, self.max_features, self.min_samples_leaf, self.folds, self.seed)
+
+    def process_share(self, quantity: str) -> float:
+        """Weight of the process in "time" or "power"."""
+        return self.time_share if quantity == "time" else self.power_share
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)

@@ -1,0 +1,29 @@
+"""Settings of physics alone, for any GPU."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .bounds import require_integer
+
+
+@dataclass(frozen=True)
+class RooflineRecipe:
+    """Physics alone; there is nothing to set but how it is tested.
+
+    Args:
+        folds: Folds of the cross-validation, at least 2.
+        seed: Of the split.
+    """
+
+    folds: int = 10
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_integer("folds", self.folds, 2)
+        require_integer("seed", self.seed, 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)

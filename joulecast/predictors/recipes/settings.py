@@ -1,0 +1,23 @@
+"""What all recipes have in common."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Recipe(Protocol):
+    """Settings of a predictor: a frozen dataclass whose fields are the keys of its TOML file."""
+
+    @property
+    def folds(self) -> int:
+        """Folds of the cross-validation, at least 2."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """Makes everything that is drawn repeatable."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        ...

@@ -1,0 +1,250 @@
+"""The importer of engines' kernels: its rules on a small made-up export, and on the real one where it is at hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from joulecast import Operation
+from joulecast.cli import app
+from joulecast.datasets import import_aiconfigurator2026, load, save
+from joulecast.datasets.importers.aiconfigurator import plausibility
+from joulecast.datasets.importers.thinning import thinned
+from joulecast.errors import DatasetError
+from joulecast.hardware import find_gpu
+from joulecast.predictors.measured.loops import measured_loops
+
+H200, H100 = "NVIDIA H200", "NVIDIA H100 80GB HBM3"
+NAN = float("nan")
+
+
+def linear(m, time_us, *, n=4096, k=4096, gpu=H100, stack="sglang 0.5.14", precision="bfloat16", power_w=NAN):
+    return {
+        "gpu": gpu,
+        "stack": stack,
+        "kernel": "some_kernel",
+        "precision": precision,
+        "m": m,
+        "n": n,
+        "k": k,
+        "time_us": time_us,
+        "power_w": power_w,
+        "power_limit_w": 700.0,
+    }
+
+
+def attention(phase, tokens, cached, **changes):
+    row = {
+        **linear(1, 10.0),
+        "phase": phase,
+        "cache_precision": "bfloat16",
+        "batch": 2,
+        "tokens": tokens,
+        "cached": cached,
+        "heads": 8,
+        "kv_heads": 2,
+        "head_size": 64,
+        "window": 0,
+    }
+    return {name: value for name, value in {**row, **changes}.items() if name not in ("m", "n", "k")}
+
+
+def imported(tmp_path, listed, table="linear", **options):
+    pq.write_table(pa.Table.from_pylist(listed), tmp_path / f"{table}.parquet")
+    return import_aiconfigurator2026(tmp_path, **options)
+
+
+@pytest.mark.parametrize(
+    ("stack", "precision", "expected"),
+    [
+        ("sglang 0.5.14", "bfloat16", ("bf16", False, "pytorch")),
+        ("trtllm 1.3.0rc20", "bfloat16", ("bf16", False, "tensorrt_llm")),
+        ("vllm 0.22.0", "fp8", ("fp8", False, "vllm")),
+        ("sglang 0.5.14", "fp8_block", ("fp8", True, "sglang")),
+    ],
+)
+def test_a_product_is_m_k_times_k_n(tmp_path, stack, precision, expected):
+    (dataset,) = imported(tmp_path, [linear(64, 8.0, n=128, k=256, stack=stack, precision=precision)])
+    (m,) = dataset.measurements
+    assert m.operation.input_shapes == ((64, 256),)
+    assert m.operation.output_shape == (64, 128)
+    assert m.operation.flops == 2 * 64 * 128 * 256
+    attributes = m.operation.attributes
+    assert (m.operation.precision, attributes["block_scaled"], attributes["implementation"]) == expected
+    assert not attributes["bias"]
+    assert m.device_time_s == m.time_s == pytest.approx(8e-6)
+    assert (m.engine, m.kernel, m.line, m.power_w) == (stack, "some_kernel", 1, None)
+
+
+def test_phases_of_attention_are_ordinary_attention(tmp_path):
+    rows = [
+        attention("context", 128, 0),
+        attention("generation", 1, 127, cache_precision="fp8", window=32),
+        attention("encoder", 100, 0, cache_precision="", kv_heads=8, window=0),
+        attention("context", 16, 0, window=128),
+        attention("generation", 1, 31, precision="fp8", cache_precision="fp8"),
+    ]
+    (dataset,) = imported(tmp_path, rows, "attention")
+    engine = {"implementation": "sglang"}
+    cache = [(2, 2, 128, 64)] * 2
+    few = [(2, 2, 32, 64)] * 2
+    assert [m.operation for m in dataset.measurements] == [
+        Operation("attention", [(2, 8, 128, 64), *cache], {"causal": True, **engine}, precision="bf16"),
+        Operation(
+            "attention", [(2, 8, 1, 64), *cache], {"window": 32, "cache_precision": "fp8", **engine}, precision="bf16"
+        ),
+        Operation("attention", [(2, 8, 100, 64)] * 3, engine, precision="bf16"),
+        # A window that is wider than all keys is none.
+        Operation("attention", [(2, 8, 16, 64), *[(2, 2, 16, 64)] * 2], {"causal": True, **engine}, precision="bf16"),
+        Operation("attention", [(2, 8, 1, 64), *few], engine, precision="fp8"),
+    ]
+
+
+def test_rows_that_four_neighbours_contradict_are_left_out(tmp_path):
+    times = [10.0, 10.1, 10.2, 16.0, 10.4, 10.5, 10.6, 6.0, 10.8, 10.9]
+    (dataset,) = imported(tmp_path, [linear(64 + m, t) for m, t in enumerate(times)])
+    assert [m.line for m in dataset.measurements] == [1, 2, 3, 5, 6, 7, 9, 10]
+    assert any("linear: 2 rows left out: times that all four" in limit for limit in dataset.card.limits)
+    assert "linear: 8 of 10 rows are here" in dataset.card.limits
+
+
+def test_kernels_that_alternate_between_two_speeds_stay():
+    times = np.array([10.0, 17.0] * 5)
+    assert not plausibility.spikes(times, np.zeros(10, dtype=int), np.arange(10)).any()
+    times[5] = 60.0
+    assert np.flatnonzero(plausibility.spikes(times, np.zeros(10, dtype=int), np.arange(10))).tolist() == [5]
+    # Neighbours of another group say nothing.
+    assert not plausibility.spikes(times, np.arange(10), np.arange(10)).any()
+
+
+def test_what_waits_for_the_host_is_left_out(tmp_path):
+    rows = [linear(m, 50.0, stack="vllm 0.22.0", precision="fp8_block", n=n) for m, n in ((1, 128), (2, 256))]
+    rows += [linear(4096, 500.0, stack="vllm 0.22.0", precision="fp8_block", n=65536), linear(1, 3.0)]
+    (dataset,) = imported(tmp_path, rows)
+    assert [m.line for m in dataset.measurements] == [3, 4]
+
+
+def test_what_the_data_sheet_does_not_allow_is_left_out(tmp_path):
+    # 2 x 4096^3 FLOPs at 989.4 TFLOP/s, which holds at 1830 MHz of 1980: 128 us at best.
+    rows = [linear(4096, 120.0), linear(4096, 130.0, n=4097), *(linear(8, 5.0, n=n) for n in range(100, 130))]
+    (dataset,) = imported(tmp_path, rows)
+    assert dataset.measurements[0].line == 2
+    assert len(dataset.measurements) == 31
+    assert any("1 rows left out: times that the data sheet" in limit for limit in dataset.card.limits)
+
+
+def test_least_times_by_hand():
+    h100 = find_gpu("H100 SXM")
+    product = Operation("linear", [(8192, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
+    assert plausibility.least_time_s(product, h100) == pytest.approx(2 * 8192**3 / (989.4e12 * 1980 / 1830) / 1.03)
+    # Decoding reads 2 x 64 x 8 x 8192 x 128 keys and values, of which 50 MiB may have stayed in L2.
+    cache = [(64, 8, 8192, 128)] * 2
+    step = Operation("attention", [(64, 32, 1, 128), *cache], precision="bf16")
+    moved = 2 * (2 * 64 * 8 * 8192 * 128 + 2 * 64 * 32 * 128) - 52_428_800
+    assert plausibility.least_time_s(step, h100) == pytest.approx(moved / 3352e9 / 1.03)
+
+
+def test_stacks_whose_large_rows_beat_the_data_sheet_are_unusable(tmp_path):
+    # 4.3 GB of keys and values take 1.28 ms at 3.35 TB/s.
+    long = {"batch": 64, "heads": 32, "kv_heads": 32, "head_size": 128}
+    rows = [attention("generation", 1, 4095 + n, time_us=700.0, **long) for n in range(5)]
+    rows += [attention("generation", 1, 4095 + n, time_us=1500.0, stack="vllm 0.22.0", **long) for n in range(5)]
+    (dataset,) = imported(tmp_path, rows, "attention")
+    assert [m.usable for m in dataset.measurements] == [False] * 5 + [True] * 5
+    assert "not what they say" in dataset.measurements[0].remark
+
+
+def test_power_of_short_calls_and_below_that_of_neighbours_is_not_used(tmp_path):
+    rows = [linear(2048 + m, 100.0 + m, gpu=H200, stack="vllm 0.22.0", power_w=600.0) for m in range(8)]
+    rows[4]["power_w"] = 450.0
+    rows += [linear(64, 15.0, gpu=H200, stack="vllm 0.22.0", power_w=500.0), linear(64, 15.0, gpu=H200)]
+    (dataset,) = imported(tmp_path, rows)
+    by_line = {m.line: m for m in dataset.measurements}
+    assert [line for line, m in by_line.items() if not m.power_usable] == [5, 9]
+    assert by_line[1].energy_j == pytest.approx(600.0 * 100e-6)
+    # The runs with power are sustained; those without are bursts.
+    assert by_line[9].sustained is True
+    assert by_line[10].sustained is False
+    assert dataset.card.power_limit_w == 700.0
+
+
+def test_times_without_launches_are_no_loops(tmp_path):
+    (dataset,) = imported(tmp_path, [linear(2048, 100.0, gpu=H200, stack="vllm 0.22.0", power_w=600.0)])
+    assert measured_loops(dataset, "inference") == []
+
+
+def test_thinning_is_even_and_repeats_itself():
+    stratum = np.array([0] * 1000 + [1] * 10 + [2] * 500)
+    places = thinned(stratum, 210)
+    assert Counter(stratum[places].tolist()) == {0: 100, 1: 10, 2: 100}
+    assert (places == thinned(stratum, 210)).all()
+    assert sorted(set(places.tolist())) == places.tolist()
+    assert len(thinned(stratum, None)) == len(thinned(stratum, 5000)) == 1510
+
+
+def test_rows_of_a_table(tmp_path):
+    rows = [linear(64 + m, 15.0 + m / 10, n=n) for m in range(50) for n in (256, 512)]
+    (dataset,) = imported(tmp_path, rows, rows=30)
+    assert len(dataset.measurements) == 30
+    assert "linear: 30 of 100 rows are here" in dataset.card.limits
+    assert len(imported(tmp_path, rows, rows=None)[0].measurements) == 100
+    assert load(save(dataset, tmp_path / "saved")) == dataset
+
+
+@pytest.mark.parametrize(
+    "changes", [{"gpu": "NVIDIA H1000"}, {"stack": "llama.cpp 1"}, {"precision": "int3"}], ids=lambda c: next(iter(c))
+)
+def test_unknown_words_are_refused_with_their_rows(tmp_path, changes):
+    with pytest.raises(DatasetError, match="row 2"):
+        imported(tmp_path, [linear(1, 5.0), {**linear(2, 5.0), **changes}])
+
+
+def test_damaged_and_missing_tables_are_refused(tmp_path):
+    with pytest.raises(DatasetError, match="cannot be read"):
+        import_aiconfigurator2026(tmp_path)
+    (tmp_path / "linear.parquet").write_bytes(b"PAR1 no more")
+    with pytest.raises(DatasetError, match="cannot be read"):
+        import_aiconfigurator2026(tmp_path)
+    rows = [{name: value for name, value in linear(1, 5.0).items() if name != "k"}]
+    with pytest.raises(DatasetError, match="add k"):
+        imported(tmp_path, rows)
+
+
+def test_the_command_line_takes_rows(tmp_path):
+    pq.write_table(
+        pa.Table.from_pylist([linear(64 + m, 15.0 + m / 10) for m in range(20)]), tmp_path / "linear.parquet"
+    )
+    out = tmp_path / "out"
+    arguments = ["datasets", "import", "aiconfigurator2026", str(tmp_path), "--out", str(out), "--rows", "5"]
+    assert "5 measurements" in CliRunner().invoke(app, arguments).output
+    assert len(load(out / "h100-sxm").measurements) == 5
+
+
+def test_the_real_tables(aiconfigurator2026):
+    datasets = import_aiconfigurator2026(aiconfigurator2026, rows=6_000)
+    assert {dataset.card.gpu for dataset in datasets} == {
+        "NVIDIA A100-SXM4-80GB",
+        "NVIDIA L40S",
+        H100,
+        H200,
+        "NVIDIA B200",
+        "NVIDIA GB200",
+    }
+    measurements = [m for dataset in datasets for m in dataset.measurements]
+    assert 11_000 < len(measurements) <= 12_000
+    # Only caches that three versions of TensorRT-LLM did not read as they say.
+    unusable = {(m.engine, m.operation.kind, m.operation.input_shapes[0][2]) for m in measurements if not m.usable}
+    assert {(engine, kind) for engine, kind, _ in unusable} == {
+        ("trtllm 1.0.0", "attention"),
+        ("trtllm 1.3.0rc15", "attention"),
+        ("trtllm 1.3.0rc17", "attention"),
+    }
+    assert {queries for *_, queries in unusable} == {1}
+    powered = [m for m in measurements if m.usable and m.power_usable and m.power_w is not None]
+    assert len(powered) > 500
+    assert min(m.time_s for m in powered) >= 60e-6

@@ -1,0 +1,237 @@
+"""Files that were made to do harm: nothing crashes, nothing takes more memory or time than is allowed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zipfile
+
+import pytest
+import torch
+
+import joulecast
+from joulecast.errors import ExtractionError, InputError, JoulecastError
+from joulecast.extraction.isolation import SHARED, Limits
+from joulecast.extraction.known_values import KnownValues
+from joulecast.operations.inputs import Inputs
+
+FLOAT = 7  # as the format numbers types
+
+
+def program(path, nodes, sizes=(2, 8), outputs=()):
+    """A .pt2 file of one input x and these nodes: (target, arguments, name of the result)."""
+    size = [{"as_int": n} for n in sizes]
+    x = {"dtype": FLOAT, "sizes": size, "requires_grad": False, "strides": [], "layout": 7}
+    graph = {
+        "inputs": [{"as_tensor": {"name": "x"}}],
+        "outputs": [{"as_tensor": {"name": name}} for name in outputs],
+        "nodes": [
+            {
+                "target": target,
+                "inputs": [{"name": "", "arg": argument, "kind": 1} for argument in arguments],
+                "outputs": [{"as_tensor": {"name": name}}] if isinstance(name, str) else name,
+                "metadata": {},
+            }
+            for target, arguments, name in nodes
+        ],
+        "tensor_values": {"x": x},
+    }
+    signature = {"input_specs": [{"user_input": {"arg": {"as_tensor": {"name": "x"}}}}], "output_specs": []}
+    content = {"schema_version": {"major": 8, "minor": 0}, "graph_module": {"graph": graph, "signature": signature}}
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("m/models/model.json", json.dumps(content))
+    return path
+
+
+def aten(name):
+    return f"torch.ops.aten.{name}"
+
+
+def tensor(name):
+    return {"as_tensor": {"name": name}}
+
+
+def whole(*numbers):
+    return {"as_ints": list(numbers)}
+
+
+RELU = (aten("relu.default"), [tensor("x")], "y")
+
+
+def full(name, shape, value):
+    return (aten("full.default"), [whole(*shape), {"as_int": value}], name)
+
+
+def test_a_program_by_hand_is_read(tmp_path):
+    """The files below are refused for what they say, and not because nothing can be made by hand."""
+    assert [entry.operation.kind for entry in joulecast.extract(program(tmp_path / "m.pt2", [RELU]))] == ["relu"]
+
+
+WRITES_OUTSIDE = [
+    full("gradient", (1, 1, 2, 2), 1),
+    full("input", (1, 1, 4, 4), 1),
+    full("indices", (1, 1, 2, 2), 10**12),
+    (
+        aten("max_pool2d_with_indices_backward.default"),
+        [
+            *(tensor("gradient"), tensor("input"), whole(2, 2), whole(2, 2), whole(0, 0), whole(1, 1)),
+            *({"as_bool": False}, tensor("indices")),
+        ],
+        "written",
+    ),
+    RELU,
+]
+
+
+def test_values_of_a_file_are_no_addresses(tmp_path):
+    """PyTorch's kernel of pooling backward writes where the indices say, 10**12 elements behind its memory."""
+    network = joulecast.extract(program(tmp_path / "m.pt2", WRITES_OUTSIDE))
+    assert "relu" in {entry.operation.kind for entry in network}
+
+
+def test_what_would_write_outside_is_not_computed():
+    known = KnownValues()
+    shapes = ([1, 1, 1, 1], [1, 1, 2, 2])
+    tensors = [known.run(torch.ops.aten.ones.default, (shape,), {"device": "meta"}) for shape in shapes]
+    indices = known.run(torch.ops.aten.full.default, ([1, 1, 1, 1], 1), {"device": "meta", "dtype": torch.int64})
+    function = torch.ops.aten.max_pool2d_with_indices_backward.default
+    result = known.run(function, (*tensors, [2, 2], [2, 2], [0, 0], [1, 1], False, indices), {})
+    assert hasattr(indices, "known_value")
+    assert not hasattr(result, "known_value")
+
+
+def test_integers_that_the_processor_cannot_divide():
+    """-2**63 / -1 ends a process on x86, where PyTorch truncates."""
+    known = KnownValues()
+    full = torch.ops.aten.full.default
+    least, minus = (known.run(full, ([1], n), {"device": "meta", "dtype": torch.int64}) for n in (-(2**63), -1))
+    result = known.run(torch.ops.aten.div.Tensor_mode, (least, minus), {"rounding_mode": "trunc"})
+    assert not hasattr(result, "known_value")
+
+
+SPLIT = (aten("split.Tensor"), [tensor("x"), {"as_int": 1}], [{"as_tensors": []}])
+
+
+def test_more_tensors_than_memory(tmp_path):
+    with pytest.raises(ExtractionError):
+        joulecast.extract(program(tmp_path / "m.pt2", [SPLIT, RELU], sizes=(10**7, 8)))
+
+
+def test_a_power_without_end(tmp_path):
+    power = ("_operator.pow", [{"as_int": 9}, {"as_int": 10**9}], [{"as_sym_int": {"as_name": "n"}}])
+    with pytest.raises(ExtractionError, match="impossible"):
+        joulecast.extract(program(tmp_path / "m.pt2", [power, RELU]))
+
+
+def test_a_graph_that_inflates(tmp_path):
+    path = tmp_path / "m.pt2"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive, archive.open("m/models/m.json", "w") as member:
+        for _ in range(80):
+            member.write(b" " * (1 << 20))
+    assert path.stat().st_size < 200_000
+    with pytest.raises(InputError, match="too large"):
+        joulecast.extract(path)
+
+
+def question(path, shape):
+    rest = {"mode": "inference", "precision": "default", "optimizer": None, "whitelist": None, "cache_length": None}
+    return {"file": str(path), "inputs": None if shape is None else Inputs.of(shape).to_json(), **rest}
+
+
+def test_limits_end_one_extraction_and_not_the_next(tmp_path):
+    pytest.importorskip("transformers")
+    layers = tmp_path / "config.json"
+    layers.write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 10**6, "architectures": ["BertModel"]}))
+    relu, long = program(tmp_path / "m.pt2", [RELU]), program(tmp_path / "n.pt2", [RELU] * 3000)
+    assert SHARED.network(question(relu, None), Limits())
+    process = SHARED._process
+    with pytest.raises(ExtractionError, match="too long"):
+        SHARED.network(question(layers, (1, 8)), Limits(seconds=0.5))
+    with pytest.raises(ExtractionError, match=r"memory|stopped"):
+        SHARED.network(question(long, None), Limits(memory_bytes=1 << 20))
+    assert SHARED.network(question(relu, None), Limits())
+    assert SHARED._process is process
+
+
+def test_an_extraction_whose_process_is_killed(tmp_path):
+    path = program(tmp_path / "m.pt2", [RELU])
+    before = joulecast.extract(path)
+    SHARED._process.kill()
+    SHARED._process.wait()
+    assert joulecast.extract(path).entries == before.entries
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes with names")
+@pytest.mark.parametrize("suffix", [".pt2", ".onnx", ".json", ".txt"])
+def test_only_regular_files_are_opened(tmp_path, suffix):
+    os.mkfifo(tmp_path / f"pipe{suffix}")
+    (tmp_path / f"endless{suffix}").symlink_to("/dev/zero")
+    (tmp_path / f"folder{suffix}").mkdir()
+    for name in ("pipe", "endless", "folder"):
+        with pytest.raises(InputError):
+            joulecast.extract(tmp_path / f"{name}{suffix}", (1, 8))
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\0b.json", "a\0b.pt2", "a\0b.onnx", "x" * 5000 + ".json"])
+def test_names_that_no_file_has(name):
+    with pytest.raises(InputError):
+        joulecast.extract(name, (1, 8))
+
+
+DAMAGED_JSON = {
+    "deep": b"[" * 100_000,
+    "digits": b'[{"kind": "relu", "input_shapes": [[1]], "count": ' + b"9" * 5000 + b"}]",
+    "not text": b"\xff\xfe[",
+    "no object": b"3",
+    "attributes": b'[{"kind": "relu", "input_shapes": [[1]], "attributes": 5}]',
+    "shapes": b'[{"kind": "relu", "input_shapes": 7}]',
+    "kind": b'[{"kind": ["relu"], "input_shapes": [[1]]}]',
+    "paths": b'[{"kind": "relu", "input_shapes": [[1]], "module_paths": 3}]',
+    "dropped": b'{"operations": [{"kind": "relu", "input_shapes": [[1]]}], "dropped": [1]}',
+    "mode": b'{"operations": [{"kind": "relu", "input_shapes": [[1]]}], "mode": []}',
+    "name": b'{"operations": [{"kind": "relu", "input_shapes": [[1]]}], "name": {}}',
+    "type": b'{"model_type": []}',
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_JSON)
+def test_damaged_json(tmp_path, damage):
+    path = tmp_path / "m.json"
+    path.write_bytes(DAMAGED_JSON[damage])
+    with pytest.raises(InputError):
+        joulecast.extract(path, (1, 8))
+
+
+DAMAGED_ZIPS = {"encrypted": (6, 1), "method": (8, 99), "lzma": (8, 14)}
+
+
+@pytest.mark.parametrize("damage", DAMAGED_ZIPS)
+def test_archives_of_other_kinds(tmp_path, damage):
+    """A byte of both headers of the member says that it is encrypted, or how it is packed."""
+    path = program(tmp_path / "m.pt2", [RELU])
+    data = bytearray(path.read_bytes())
+    place, value = DAMAGED_ZIPS[damage]
+    data[place] = value
+    data[data.rindex(b"PK\x01\x02") + 2 + place] = value
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="cannot be read"):
+        joulecast.extract(path)
+
+
+def test_a_configuration_asks_nobody(tmp_path):
+    """A backbone that a configuration names is not looked for on the hub."""
+    pytest.importorskip("transformers")
+    path = tmp_path / "config.json"
+    backbone = {"model_type": "upernet", "backbone": "openmmlab/upernet-convnext-tiny", "use_pretrained_backbone": True}
+    path.write_text(json.dumps(backbone))
+    started_s = time.perf_counter()
+    with pytest.raises(JoulecastError):
+        joulecast.extract(path, (1, 3, 64, 64))
+    assert time.perf_counter() - started_s < 60
+
+
+def test_operators_of_the_users_own_are_read_here(tmp_path):
+    """They are registered in this process alone, so a file that needs them is read here: the user vouches for it."""
+    path = program(tmp_path / "m.pt2", [RELU])
+    assert joulecast.extract(path, operators={"mylib.gelu": "gelu"}).entries == joulecast.extract(path).entries
