@@ -145,7 +145,8 @@ def _adaptive_pool(kind: str) -> Callable[[Bound], Converted]:
 def _reduction(kind: str) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
         dim = plain(bound.get("dim"))
-        return kind, [shape_of(bound["self"])], {"dim": dim or None, "keepdim": bound.get("keepdim", False)}
+        keepdim = bound.get("keepdim", False)
+        return kind, [shape_of(bound["self"])], {"dim": None if dim == () else dim, "keepdim": keepdim}
 
     return convert
 

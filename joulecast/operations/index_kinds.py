@@ -64,6 +64,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         attributes={"num_classes": Attribute(COUNT)},
         output=indexing.one_hot_output,
         flops=rules.per_output_element(0),
+        has_gradient=False,
         backward_flops=0.0,
         writes=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=1),

@@ -40,6 +40,7 @@ class Kind:
         attributes: Name of each attribute -> the values that it may have, and its default.
         parameters: Number of parameter elements.
         inputs: Least and most number of input tensors.
+        has_gradient: Training has a backward of its own for it.
         backward_flops: FLOPs of the backward over those of the forward.
         reads, writes: Traffic of the forward.
         training_reads, training_writes: Traffic of forward and backward together.
@@ -60,6 +61,7 @@ class Kind:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     parameters: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 0
     inputs: tuple[int, int] = (1, 1)
+    has_gradient: bool = True
     backward_flops: float = 1.0
     reads: Traffic = _READ_ONCE
     writes: Traffic = _WRITE_ONCE

@@ -152,6 +152,7 @@ def without_backward(family: Family, flops: int, reads: int, writes: int = 1) ->
         family=family,
         output=rules.same,
         flops=rules.per_output_element(flops),
+        has_gradient=False,
         backward_flops=0.0,
         reads=Traffic(inputs=reads),
         writes=Traffic(output=writes),

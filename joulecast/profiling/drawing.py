@@ -23,7 +23,8 @@ def _rows(operation: Operation) -> int:
 
 
 def _along(operation: Operation) -> int:
-    return operation.input_shapes[0][operation.attributes["dim"]]
+    dim: int = operation.attributes["dim"]
+    return operation.input_shapes[0][dim]
 
 
 INDICES: Mapping[str, tuple[int, Callable[[Operation], int]]] = {

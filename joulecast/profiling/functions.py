@@ -28,7 +28,8 @@ def where(operation: Operation) -> Run:
 
     def run(mask: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
         first, second = (*values, 0.0, 1.0)[:2]
-        return torch.where(mask, first, second)
+        result: torch.Tensor = torch.where(mask, first, second)  # type: ignore[call-overload]
+        return result
 
     return run
 
@@ -143,7 +144,8 @@ def fourier(operation: Operation) -> Run:
         points = torch.view_as_complex(x)
         if form == "c2c":
             return torch.view_as_real(torch.fft.fftn(points, dim=dims))
-        return torch.fft.irfftn(points, s=[operation.output_shape[dim] for dim in dims], dim=dims)
+        real: torch.Tensor = torch.fft.irfftn(points, s=[operation.output_shape[dim] for dim in dims], dim=dims)
+        return real
 
     return run
 
@@ -180,7 +182,7 @@ def grouped_linear(operation: Operation) -> Run:
     return Experts()
 
 
-def recurrent(layer: type[nn.RNNBase]) -> Callable[[Operation], Run]:
+def recurrent(layer: Callable[..., nn.RNNBase]) -> Callable[[Operation], Run]:
     """A recurrent layer, whose hidden states at every step are the output."""
 
     def runner(operation: Operation) -> Run:
