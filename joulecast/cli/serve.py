@@ -56,22 +56,31 @@ def serve(
     max_waiting: Annotated[
         int, typer.Option(envvar=_from("MAX_WAITING"), help="Requests that may wait for a thread.")
     ] = 256,
+    max_connections: Annotated[
+        int,
+        typer.Option(envvar=_from("MAX_CONNECTIONS"), help="Connections at once; of more, whoever has most loses one."),
+    ] = 1_000,
     body_seconds: Annotated[
         float, typer.Option(envvar=_from("BODY_SECONDS"), help="Within which a request must have come.")
     ] = 10.0,
+    write_seconds: Annotated[
+        float, typer.Option(envvar=_from("WRITE_SECONDS"), help="Within which a client must take some of its answer.")
+    ] = 20.0,
     threads: Annotated[int, typer.Option(envvar=_from("THREADS"), help="That compute.")] = 2,
     cached_answers_bytes: Annotated[
         int, typer.Option(envvar=_from("CACHED_ANSWERS_BYTES"), help="Memory for finished answers.")
     ] = 64_000_000,
-    cached_networks: Annotated[
-        int, typer.Option(envvar=_from("CACHED_NETWORKS"), help="Networks that stay in memory.")
-    ] = 512,
-    cached_operations: Annotated[
+    cached_networks_bytes: Annotated[
+        int,
+        typer.Option(envvar=_from("CACHED_NETWORKS_BYTES"), help="Memory for networks that were asked for by name."),
+    ] = 64_000_000,
+    cached_predictions_bytes: Annotated[
         int,
         typer.Option(
-            envvar=_from("CACHED_OPERATIONS"), help="Operations of networks on a GPU that stay ready for other clocks."
+            envvar=_from("CACHED_PREDICTIONS_BYTES"),
+            help="Memory for networks that stay ready for other clocks of a GPU.",
         ),
-    ] = 20_000,
+    ] = 128_000_000,
     drain_seconds: Annotated[
         float, typer.Option(envvar=_from("DRAIN_SECONDS"), help="That requests have to finish after SIGTERM.")
     ] = 10.0,
@@ -100,11 +109,13 @@ def serve(
         max_choices=max_choices,
         max_seconds=max_seconds,
         max_waiting=max_waiting,
+        max_connections=max_connections,
         body_seconds=body_seconds,
+        write_seconds=write_seconds,
         threads=threads,
         cached_answers_bytes=cached_answers_bytes,
-        cached_networks=cached_networks,
-        cached_operations=cached_operations,
+        cached_networks_bytes=cached_networks_bytes,
+        cached_predictions_bytes=cached_predictions_bytes,
         extraction=extraction,
         follow=tuple(follow or ()),
         follow_seconds=follow_seconds,

@@ -19,9 +19,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import JoulecastError
+from ..errors import ExtractionError, JoulecastError
 from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
+from .files.damage import first_line
 from .operators import WHITELIST
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
@@ -96,6 +97,11 @@ def reply(question: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": {"problem": error.problem, **parts}}
     except MemoryError:
         return {"stopped": "it takes too much memory"}
+    except Exception as error:  # noqa: BLE001  # whatever a library raises, the next question is answered
+        hint = f"{type(error).__name__}: {first_line(error)}"
+        given = question.get("name") or question.get("file")
+        parts = {"what": "this model cannot be extracted", "given": given, "allowed": None, "hint": hint}
+        return {"error": {"problem": ExtractionError.problem, **parts}}
 
 
 def _limit(memory_bytes: int, seconds: float) -> None:
@@ -111,6 +117,11 @@ def _limit(memory_bytes: int, seconds: float) -> None:
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
+def _kill(process: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+
+
 def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
     reading, writing = os.pipe()
     child = os.fork()
@@ -123,10 +134,13 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
             os._exit(0)
         finally:
             os._exit(1)
+    # The signal by which `IsolatedExtraction.stop` ends this extraction, and leaves this process as it is.
+    signal.signal(signal.SIGUSR1, lambda *_: _kill(child))
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
         said = file.read()
     _, status = os.waitpid(child, 0)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if status == 0:
         return said
     ended = os.waitstatus_to_exitcode(status)
@@ -139,6 +153,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # What libraries print must not come between the replies.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if hasattr(os, "fork"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for when it comes too late
     for line in sys.stdin.buffer:
         question = json.loads(line)
         _import_for(question)

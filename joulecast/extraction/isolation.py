@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -83,6 +84,15 @@ class IsolatedExtraction:
                 self.close()
                 raise _stopped("its process was ended", limits)
         return _read(json.loads(reply), limits)
+
+    def stop(self) -> None:
+        """End the extraction that is under way, whose caller is told that its process was ended."""
+        process = self._process
+        if process is not None and self._owner == os.getpid():
+            if hasattr(signal, "SIGUSR1"):
+                process.send_signal(signal.SIGUSR1)
+            else:
+                process.kill()
 
     def close(self) -> None:
         """End the process, whatever it does; the next question starts another one."""

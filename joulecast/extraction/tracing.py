@@ -55,14 +55,17 @@ class Forward:
         """An input without memory.
 
         Raises:
-            InputError: PyTorch has no such type.
+            InputError: PyTorch has no such type, or no tensor of this size.
         """
         # A module may say what it takes where a bare shape does not: token ids, say.
         name = item.dtype or getattr(self.module, "input_dtype", None)
         dtype = getattr(torch, name, None) if name else self._dtype
         if not isinstance(dtype, torch.dtype):
             raise InputError("PyTorch has no such type of tensors", given=repr(item.dtype))
-        return self._in_type(torch.empty(item.shape, dtype=dtype, device="meta"))
+        try:
+            return self._in_type(torch.empty(item.shape, dtype=dtype, device="meta"))
+        except (RuntimeError, OverflowError, TypeError) as error:
+            raise InputError("this input is larger than any tensor", given=shape_text(item.shape)) from error
 
     def with_inputs(self, inputs: Inputs, further: Mapping[str, Any]) -> Forward:
         """The same module with other inputs, and arguments that are no inputs."""

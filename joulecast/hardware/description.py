@@ -12,6 +12,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..operations.precisions import PRECISIONS
 from .gpu import GPU, IdleCurve, VoltageCurve
+from .multiprocessors import multiprocessors
 
 _HINT = "docs/gpus.md describes every field, and has an example"
 
@@ -129,6 +130,10 @@ _READERS: dict[str, Reader] = {
     "memory_rate": _number(1e8, 1e12, "bits per second and pin"),
     "l2_bytes": _whole(1e4, 1e12, "bytes"),
     "infinity_cache_bytes": _whole(1e4, 1e12, "bytes"),
+    "l1_bytes": _whole(1e3, 1e7, "bytes"),
+    "shared_memory_bytes": _whole(1e3, 1e7, "bytes"),
+    "link_bandwidth": _number(1e9, 1e14, "bytes per second"),
+    "pcie_bandwidth": _number(1e8, 1e13, "bytes per second"),
     "power_limit_w": _POWER,
     "power_range_w": _numbers,
     "idle_power_w": _POWER,
@@ -145,7 +150,8 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
     """Make a GPU of a table of its figures.
 
     Args:
-        row: Field -> value, as in the catalogue. Without aliases the name is the only one.
+        row: Field -> value, as in the catalogue. Without aliases the name is the only one; without l1_bytes and
+            shared_memory_bytes they are those of the compute capability, if it is known.
         where: What to call the table in messages.
 
     Raises:
@@ -165,6 +171,9 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
             hint=_HINT,
         )
     values: dict[str, object] = {"aliases": (row["name"],)}
+    known = multiprocessors().get(str(row["compute_capability"]))
+    if known is not None:
+        values |= {"l1_bytes": known.l1_bytes, "shared_memory_bytes": known.shared_memory_bytes}
     for key, value in row.items():
         try:
             values[key] = _READERS[key](value)

@@ -11,8 +11,8 @@ from typing import Any
 from ..errors import InputError
 from ..operations.precisions import QUANTIZED
 
-# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI200: A100; MI300: H100).
-_AMD_GENERATIONS = {"gfx90a": 8.0, "gfx942": 9.0}
+# AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100 and MI200: A100; MI300: H100).
+_AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0}
 _OTHER_GENERATION = 8.0
 _LEAST_CAP = 0.1  # Of the default, where neither the range of caps nor idle power is known.
 
@@ -85,6 +85,11 @@ class GPU:
         memory_bus_bits: Width of the memory interface.
         memory_rate: Bits per second of one pin of it.
         infinity_cache_bytes: AMD's cache behind L2.
+        l1_bytes: L1 cache of one multiprocessor; on NVIDIA's GPUs from Volta on shared memory takes its part of it.
+        shared_memory_bytes: The most shared memory of one multiprocessor.
+        link_bandwidth: Bytes per second to the other GPUs of its node, in each direction, over all links together:
+            NVLink, and on AMD GPUs Infinity Fabric.
+        pcie_bandwidth: Bytes per second to its host over PCI Express, in each direction.
         vector_flops: Precision -> FLOP/s at boost_clock_mhz without tensor cores.
         tensor_precisions: Precisions whose matrix products and convolutions run on tensor cores (AMD: matrix cores) in
             PyTorch; None for every precision of peak_flops but fp32.
@@ -118,6 +123,10 @@ class GPU:
     memory_bus_bits: int | None = None
     memory_rate: float | None = None
     infinity_cache_bytes: int | None = None
+    l1_bytes: int | None = None
+    shared_memory_bytes: int | None = None
+    link_bandwidth: float | None = None
+    pcie_bandwidth: float | None = None
     vector_flops: Mapping[str, float] | None = None
     tensor_precisions: tuple[str, ...] | None = None
     power_range_w: tuple[float, ...] | None = None

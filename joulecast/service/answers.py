@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from ..api import explain, predict_operations, prepare
 from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError
 from ..extraction import named_network, network_of
+from ..extraction.isolation import IsolatedExtraction, Limits
 from ..hardware import GPU, gpus
-from ..operations.inputs import InputShape, shape_from_json, shape_to_json
+from ..operations.inputs import Inputs, InputShape, shape_from_json, shape_to_json
 from ..operations.network import Dropped, Entry, Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.prediction import Prediction
@@ -27,7 +29,7 @@ from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
 from ..rendering.csv_tables import table_csv
-from .caches import BoundedCache
+from .caches import BoundedCache, network_bytes
 from .problems import problem_of, too_large, too_long
 from .questions import (
     BatchQuestion,
@@ -43,12 +45,13 @@ from .questions import (
 from .settings import Settings
 from .validation import checked_gpu, checked_model, checked_predictor, checked_predictor_anywhere, with_next_step
 
-Argument = TypeVar("Argument")
 Found = TypeVar("Found", Network, Entry)
 
+_TRACING_BYTES = 4 << 30  # what building the largest models of the libraries takes, several times over
 # An operation of this many FLOPs or bytes would take a GPU weeks, and its figures leave what a float can add up.
 _LARGEST_WORK = 1e21
 _QUICK_OPERATIONS = 300
+_PREPARED = 3  # what a network takes that is prepared for a GPU, in memory of the network
 _OF_A_CLOCK = {"clock_mhz", "composition", "strict"}
 _MODELS = "/v1/models lists them; of any other model send the operations, as `joulecast extract --json` lists them"
 
@@ -61,6 +64,10 @@ class BatchItem:
     error: JoulecastError | None
 
 
+class TracingNeededError(Exception):
+    """No template lists the model: it is to be answered where models are traced, apart from all others."""
+
+
 class Answers:
     """Answers questions, and keeps the networks that were asked for.
 
@@ -70,13 +77,19 @@ class Answers:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.networks: BoundedCache[str, Network] = BoundedCache(settings.cached_networks)
+        self._tracer: IsolatedExtraction | None = None
+        self.networks: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes, network_bytes)
         self.known: BoundedCache[bytes, PreparedNetwork] = BoundedCache(
-            settings.cached_operations, lambda prepared: len(prepared.network)
+            settings.cached_predictions_bytes, lambda prepared: _PREPARED * network_bytes(prepared.network)
         )
         self.generation = ""
         """Says which predictors answer; what others have found out is not looked at again."""
-        self._tracing = threading.Lock()
+
+    def tracing(self, tracer: IsolatedExtraction) -> Answers:
+        """The same with the same memory, and a process that traces models; without one TracingNeededError is raised."""
+        other = copy.copy(self)
+        other._tracer = tracer
+        return other
 
     def extract(self, question: ExtractQuestion) -> Network:
         """See `joulecast.extract`."""
@@ -212,18 +225,18 @@ class Answers:
         return known
 
     def _named(self, model: str, input_shape: InputShape | None, options: dict[str, Any]) -> Network:
-        def network(may_trace: bool) -> Network:
-            return named_network(model, input_shape, **options, may_trace=may_trace)
-
         try:
             try:
-                return _refusing_overflow(network, False)
+                return _refusing_overflow(lambda: named_network(model, input_shape, **options, may_trace=False))
             except MissingDependencyError:
-                if not self._settings.extraction:
+                if not self._settings.extraction or find_spec("torch") is None:
                     raise
-            # Tracing changes how torch works for the while, so one at a time.
-            with self._tracing:
-                return _refusing_overflow(network, True)
+            tracer = self._tracer
+            if tracer is None:
+                raise TracingNeededError
+            question = {"name": model, "inputs": Inputs.of(input_shape).to_json(), "whitelist": None, **options}
+            limits = Limits(_TRACING_BYTES, self._settings.max_seconds)
+            return _refusing_overflow(lambda: tracer.network(question, limits))
         except UnknownNameError as error:
             if error.what != "unknown model":
                 raise
@@ -263,13 +276,13 @@ def _clock(clock_mhz: float | None) -> float | None:
 
 
 def _entry(item: OperationItem) -> Entry:
-    return _refusing_overflow(Entry.from_json, item.model_dump())
+    return _refusing_overflow(lambda: Entry.from_json(item.model_dump()))
 
 
-def _refusing_overflow(function: Callable[[Argument], Found], argument: Argument) -> Found:
+def _refusing_overflow(function: Callable[[], Found]) -> Found:
     """Call it; sizes that are allowed one by one may be impossible together."""
     try:
-        found = function(argument)
+        found = function()
         for entry in found if isinstance(found, Network) else (found,):
             _refuse_impossible(entry)
     except (OverflowError, ZeroDivisionError) as error:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import gc
 import logging
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -20,6 +20,7 @@ from starlette.routing import Match
 
 from .. import __version__
 from ..errors import JoulecastError, RefusalError
+from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
@@ -37,6 +38,7 @@ from .workers import Workers
 
 # One with a predictor of its own, and one without.
 _WARMED = ("A30", "H100 SXM")
+_WARMING_SECONDS = 600.0  # that loading a predictor may take, however slow the disk
 _DESCRIPTION = (
     "Time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, which "
     "stand in their names. Answers depend on the question and the predictors alone: they carry an ETag, and "
@@ -68,7 +70,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.settings = settings
     state.answers = Answers(settings)
     state.cache = AnswerCache(settings.cached_answers_bytes)
-    state.workers = Workers(settings.threads, settings.max_waiting, settings.max_seconds)
+    state.workers = Workers(settings.threads, settings.max_waiting)
+    # Models that no template lists are traced one at a time, in a process of its own: nobody else waits for them.
+    state.tracers = Workers(1, settings.max_waiting)
+    state.tracer = IsolatedExtraction()
     state.ready = False
     state.reloads = 0
     state.metrics = Metrics(
@@ -78,14 +83,20 @@ def create_app(settings: Settings | None = None) -> FastAPI:
                 "Requests that wait for a thread, or have one",
                 lambda: state.workers.waiting,
             ),
+            "joulecast_tracing_requests": (
+                "Requests whose model is traced, or waits for that",
+                lambda: state.tracers.waiting,
+            ),
             "joulecast_answer_hits_total": ("Answers that were ready", lambda: state.cache.finished.hits),
             "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
             "joulecast_answer_bytes": ("Memory of finished answers", lambda: state.cache.finished.size),
             "joulecast_cached_networks": ("Networks in memory", lambda: len(state.answers.networks)),
+            "joulecast_network_bytes": ("Memory of them, about", lambda: state.answers.networks.size),
             "joulecast_known_networks": (
                 "Networks on a GPU of which other clocks are answered at once",
                 lambda: len(state.answers.known),
             ),
+            "joulecast_known_bytes": ("Memory of them, about", lambda: state.answers.known.size),
             "joulecast_known_hits_total": ("Predictions of known networks", lambda: state.answers.known.hits),
             "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
             "joulecast_resident_bytes": ("Memory of this process", resident_bytes),
@@ -167,7 +178,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
     first = generation()
     _renew(app, first)
-    running = [_warm(app), watch(settings, first, functools.partial(_reloaded, app))]
+    running = [_warm(app), watch(settings, first, partial(_reloaded, app))]
     running += [follow(settings)] if settings.follow else []
     tasks = [asyncio.create_task(each) for each in running]
     yield
@@ -175,6 +186,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     for task in tasks:
         task.cancel()
     app.state.workers.close()
+    app.state.tracers.close()
+    app.state.tracer.close()
 
 
 def _reloaded(app: FastAPI, now: str) -> None:
@@ -191,7 +204,7 @@ async def _warm(app: FastAPI) -> None:
     for mode in MODES:
         for gpu in _WARMED:
             try:
-                await app.state.workers.run(find_predictor, find_gpu(gpu), mode)
+                await app.state.workers.run(partial(find_predictor, find_gpu(gpu), mode), seconds=_WARMING_SECONDS)
             except JoulecastError as error:
                 # Not a reason to stop: all others can be asked, and whoever asks for this one is told the same.
                 log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))

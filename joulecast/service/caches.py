@@ -5,10 +5,26 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from itertools import chain
 from typing import Generic, TypeVar
+
+from ..operations.network import Network
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
+
+
+_ENTRY_BYTES = 3_000  # of an operation with its shapes and attributes, measured
+_TEXT_BYTES = 120  # of a short text beside its characters, and of its place in two lists
+
+
+def network_bytes(network: Network) -> int:
+    """Memory that a network takes, about, the paths of its modules with it."""
+    texts = chain(
+        *(entry.module_paths for entry in network),
+        *((*dropped.module_paths, dropped.name, dropped.reason) for dropped in network.dropped),
+    )
+    return _ENTRY_BYTES * len(network) + sum(_TEXT_BYTES + len(text) for text in texts)
 
 
 class BoundedCache(Generic[Key, Value]):

@@ -12,6 +12,9 @@ MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Seconds; a cached answer takes under a millisecond, a sweep over the catalogue a few tenths of a second.
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
+# Any text can be sent as a method, and each would become a label.
+_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
+
 Labels = tuple[str, ...]
 
 
@@ -31,7 +34,8 @@ class Metrics:
         self._lock = threading.Lock()
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request that was answered."""
+        """Count a request that was answered; methods that no route has count as one."""
+        method = method if method in _METHODS else "other"
         with self._lock:
             labels = (route, method, str(status))
             self._requests[labels] = self._requests.get(labels, 0) + 1

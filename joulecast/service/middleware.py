@@ -52,7 +52,11 @@ class Gate:
         headers = Headers(scope=scope)
         given_id = headers.get("x-request-id", "")
         request_id = given_id if _REQUEST_ID.fullmatch(given_id) else uuid.uuid4().hex
-        scope.setdefault("state", {})["request_id"] = request_id
+        state = scope.setdefault("state", {})
+        state["request_id"] = request_id
+        # Who shares the service with others: the holder of a token, or else an address.
+        address = scope["client"][0] if scope.get("client") else ""
+        state["client"] = headers.get("authorization", "") if self._tokens else address
         answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
         started_s = time.perf_counter()
         try:

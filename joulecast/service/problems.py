@@ -72,6 +72,10 @@ def validation_problem(error: RequestValidationError) -> JoulecastError:
     where = _place(first)
     if first["type"] == "json_invalid":
         return RefusalError(400, "json", "the body is no JSON", given=str(first.get("ctx", {}).get("error", "")))
+    if isinstance(first.get("input"), bytes):
+        return RefusalError(
+            415, "media-type", "the body is not said to be JSON", hint="send the header Content-Type: application/json"
+        )
     # One value that fits none of the forms of a field is one fault, however many forms there are.
     others = len({_place(fault) for fault in faults} - {where})
     more = f"; {others} more like this" if others else ""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import functools
 import platform
+import time
 from collections.abc import Callable, Coroutine
 from importlib.util import find_spec
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from .. import __version__
+from .. import __version__, wire
 from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
 from ..operations.network_csv import network_csv
@@ -22,7 +23,7 @@ from ..queries import Sweep
 from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
-from .answers import Answers, batch_csv, batch_json
+from .answers import Answers, TracingNeededError, batch_csv, batch_json
 from .caching import CachedRoute, Handler
 from .problems import MEDIA_TYPE
 from .questions import (
@@ -40,6 +41,8 @@ from .questions import (
     SweepQuestion,
 )
 from .rendering import (
+    CSV,
+    JSON,
     choices_json,
     json_bytes,
     media_type_of,
@@ -67,6 +70,7 @@ _CSV = {"text/csv": {"schema": {"type": "string"}}}
 _QUICK_BYTES = 100_000
 FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
 Answered = Coroutine[Any, Any, Response]
+Answer = TypeVar("Answer")
 
 
 def _answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
@@ -108,18 +112,47 @@ async def _ask(
     answer: Callable[[Answers], Any],
     to_json: Callable[[Any], Any],
     to_csv: Callable[[Any], str] | None = None,
+    *,
+    as_value: bool = True,
 ) -> Response:
-    """Compute an answer, and its bytes, in a thread."""
+    """Compute an answer, and its bytes, in a thread; `as_value` says whether `joulecast.Client` may ask for it."""
     media_type = media_type_of(request.headers.get("accept", ""), form)
-    if to_csv is None and media_type.startswith("text/csv"):
-        media_type = "application/json"
-    answers: Answers = request.app.state.answers
+    if (to_csv is None and media_type == CSV) or (not as_value and media_type == wire.MEDIA_TYPE):
+        media_type = JSON
 
-    def body() -> bytes:
+    def body(answers: Answers) -> bytes:
         return rendered(answer(answers), media_type, to_json, to_csv)
 
-    content = await request.app.state.workers.run(body)
-    return Response(content, media_type=media_type)
+    return Response(await _computed(request, body), media_type=media_type)
+
+
+async def _computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:
+    """Compute in a thread; where a model must be traced for that, where models are traced."""
+    state = request.app.state
+    client = request.scope["state"]["client"]
+    until_s = time.monotonic() + state.settings.max_seconds
+    try:
+        found: Answer = await state.workers.run(
+            functools.partial(compute, state.answers),
+            seconds=state.settings.max_seconds,
+            client=client,
+            left=_disconnection(request),
+        )
+    except TracingNeededError:
+        found = await state.tracers.run(
+            functools.partial(compute, state.answers.tracing(state.tracer)),
+            seconds=max(0.0, until_s - time.monotonic()),
+            client=client,
+            left=_disconnection(request),
+            stop=state.tracer.stop,
+        )
+    return found
+
+
+async def _disconnection(request: Request) -> None:
+    """Wait until the client has left; its request has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 @questions.get("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
@@ -139,7 +172,7 @@ async def predict(request: Request, question: PredictQuestion, format: FormatQue
 async def predict_batch(request: Request, question: BatchQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict up to thousands of candidates. One that is refused has a problem in its place, and spoils no other."""
     to_json = functools.partial(batch_json, details=question.details)
-    return await _ask(request, format, lambda a: a.predict_batch(question), to_json, batch_csv)
+    return await _ask(request, format, lambda a: a.predict_batch(question), to_json, batch_csv, as_value=False)
 
 
 @questions.post("/predict_operations", **_answering(schemas.OperationsAnswer, as_csv=True), tags=["predict"])
@@ -210,7 +243,7 @@ async def models(
 ) -> Response:
     """Models that are known by name, and answered without torch."""
     others = request.app.state.settings.extraction and find_spec("torch") is not None
-    listed = await request.app.state.workers.run(listings.all_models, search, others=others)
+    listed = await _computed(request, lambda _: listings.all_models(search, others=others))
     return Response(json_bytes(listed), media_type="application/json")
 
 

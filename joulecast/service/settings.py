@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 from ..errors import InputError
 
-_LEAST = {"port": 0, "cached_answers_bytes": 0}
+_LEAST = {"port": 0, "cached_answers_bytes": 0, "cached_networks_bytes": 0, "cached_predictions_bytes": 0}
 _LAST_PORT = 65535
 
 
@@ -24,14 +24,18 @@ class Settings:
         max_batch: Predictions in one batch.
         max_operations: Different operations of one network.
         max_choices: GPUs x clocks x precisions of one sweep.
-        max_seconds: That an answer may take.
-        max_waiting: Requests that wait for a thread, or have one, at once.
+        max_seconds: That an answer may take, waiting included.
+        max_waiting: Requests that wait for a thread, or have one, at once. Of more, the client with most of them loses
+            its newest one.
+        max_connections: Connections at once, as far as the limit on open files allows them; where there are more, the
+            address that has most of them loses one.
         body_seconds: Within which the head, and then the body, of a request must have come.
+        write_seconds: Within which a client must take some of its answer.
         threads: That compute.
         cached_answers_bytes: Memory for finished answers.
-        cached_networks: How many networks stay in memory.
-        cached_operations: How many operations of networks that were asked for on a GPU stay in memory, with what no
-            clock changes about them.
+        cached_networks_bytes: Memory for networks that were asked for by name.
+        cached_predictions_bytes: Memory for networks that were asked for on a GPU, with what no clock changes about
+            them.
         extraction: Whether models without a template are looked into with torch, where it is installed.
         follow: Where predictors come from that may change, as `joulecast zoo pull` takes them, such as
             "models:/joulecast-a30-inference@champion": they stand for their names, whatever is there by then.
@@ -55,11 +59,13 @@ class Settings:
     max_choices: int = 10_000
     max_seconds: float = 60.0
     max_waiting: int = 256
+    max_connections: int = 1_000
     body_seconds: float = 10.0
+    write_seconds: float = 20.0
     threads: int = 2
     cached_answers_bytes: int = 64_000_000
-    cached_networks: int = 512
-    cached_operations: int = 20_000
+    cached_networks_bytes: int = 64_000_000
+    cached_predictions_bytes: int = 128_000_000
     extraction: bool = True
     follow: tuple[str, ...] = ()
     follow_seconds: float = 60.0

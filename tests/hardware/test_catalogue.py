@@ -10,20 +10,23 @@ import pytest
 
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu, gpus
+from joulecast.hardware.multiprocessors import multiprocessors
 
 EACH = pytest.mark.parametrize("gpu", gpus().values(), ids=lambda gpu: gpu.slug)
 
 # fp32 lanes of a multiprocessor; on AMD those of a compute unit's matrix units.
 LANES = {"GP100": 64, "GP104": 128, "GV100": 64, "TU102": 64, "TU104": 64, "GA100": 64, "GA102": 128, "GA107": 128}
 LANES |= {"AD102": 128, "AD103": 128, "AD104": 128, "GH100": 128, "GB100": 128, "GB202": 128, "GB203": 128}
-LANES |= {"Aldebaran": 128, "Aqua Vanjaram": 128}
+LANES |= {"Aldebaran": 128, "Aqua Vanjaram": 128, "Arcturus": 128, "GB110": 128}
 # fp16 over fp32 per multiprocessor and clock, with fp32 accumulation; boards named below run it at half.
 FP16 = {"Pascal": 1, "Volta": 8, "Turing": 8, "Ampere": 4, "Ada Lovelace": 4, "Hopper": 16, "Blackwell": 4}
-FP16 |= {"CDNA 2": 4, "CDNA 3": 8}
-FP16_OF_CHIP = {"GA100": 16, "GB100": 32}
+FP16 |= {"CDNA": 4, "CDNA 2": 4, "CDNA 3": 8}
+FP16_OF_CHIP = {"GA100": 16, "GB100": 32, "GB110": 32}
 
 
 def fp16_over_fp32(gpu):
+    if gpu.name == "NVIDIA H20":  # Cut to fit the rules of export of 2023, by about a quarter of its siblings.
+        return 3.75
     full = FP16_OF_CHIP.get(gpu.chip, FP16[gpu.architecture])
     return full / 2 if "GeForce" in gpu.name or gpu.name == "NVIDIA L40" else full
 
@@ -54,9 +57,9 @@ def test_fp32_is_two_flops_per_lane_and_clock(gpu):
     lanes = gpu.peak_flops["fp32"] / (2 * gpu.boost_clock_mhz * 1e6 * gpu.sms)
     assert lanes == pytest.approx(LANES[gpu.chip], rel=0.02)
     if gpu.vector_flops:
-        # On CDNA 2 the vector units have half the lanes of the matrix units.
+        # On CDNA 1 and 2 the vector units have half the lanes of the matrix units.
         assert gpu.vector_flops["fp32"] / gpu.peak_flops["fp32"] == pytest.approx(
-            0.5 if gpu.architecture == "CDNA 2" else 1, rel=0.01
+            0.5 if gpu.architecture in ("CDNA", "CDNA 2") else 1, rel=0.01
         )
 
 
@@ -66,9 +69,55 @@ def test_tensor_rates_are_multiples_of_fp32_at_their_clock(gpu):
     fp32 = 2 * LANES[gpu.chip] * gpu.sms * gpu.boost_clock_mhz * 1e6
     assert gpu.peak_flops["fp16"] / (fp32 * slower) == pytest.approx(fp16_over_fp32(gpu), rel=0.03)
     if "bf16" in gpu.peak_flops:
-        assert gpu.peak_flops["bf16"] == gpu.peak_flops["fp16"]
+        assert gpu.peak_flops["bf16"] == gpu.peak_flops["fp16"] / (2 if gpu.architecture == "CDNA" else 1)
     if "tf32" in gpu.peak_flops:
         assert gpu.peak_flops["tf32"] == pytest.approx(gpu.peak_flops["fp16"] / 2, rel=0.02)
+
+
+def quantized_over_fp16(gpu):
+    """fp8, nvfp4 and int8 over fp16 with fp32 accumulation: twice for each halving, where nothing is cut."""
+    geforce = "GeForce" in gpu.name
+    fp8 = {"Ada Lovelace": 2, "Hopper": 2, "Blackwell": 2, "CDNA 3": 2}.get(gpu.architecture)
+    # GeForce boards halve fp16 and fp8 for their accumulation in fp32, int8 and FP4 they do not; Blackwell Ultra has
+    # half as much again of FP4, and hardly int8; Pascal has instructions for four products of int8 at once.
+    int8 = {"Volta": None, "Pascal": 4, "CDNA": 1, "CDNA 2": 1}.get(gpu.architecture, 4 if geforce else 2)
+    nvfp4 = (8 if geforce else 4) if gpu.architecture == "Blackwell" else None
+    if gpu.chip == "GB110":
+        int8, nvfp4 = 0.066, 6
+    if gpu.chip == "GP100":
+        int8 = None
+    return {"fp8": fp8, "nvfp4": nvfp4, "int8": int8}
+
+
+@EACH
+def test_quantized_rates_are_multiples_of_fp16(gpu):
+    for precision, ratio in quantized_over_fp16(gpu).items():
+        assert (precision in gpu.peak_flops) is (ratio is not None)
+        if ratio is not None:
+            assert gpu.peak_flops[precision] / gpu.peak_flops["fp16"] == pytest.approx(ratio, rel=0.04)
+
+
+@EACH
+def test_memory_of_a_multiprocessor_follows_its_generation(gpu):
+    known = multiprocessors()[gpu.compute_capability]
+    assert (gpu.l1_bytes, gpu.shared_memory_bytes) == (known.l1_bytes, known.shared_memory_bytes)
+    assert len(known.source) > 20
+    unified = not gpu.name.startswith("AMD") and float(gpu.compute_capability) >= 7
+    assert not unified or 0.6 < gpu.shared_memory_bytes / gpu.l1_bytes < 0.95
+    assert gpu.l2_bytes > gpu.l1_bytes
+
+
+@EACH
+def test_links_are_what_their_lanes_give(gpu):
+    # PCI Express: 8, 16 or 32 Gbit/s in each direction of a lane, 128 of 130 bits of which are data.
+    lanes = {16 * rate * 128 / 130 / 8 for rate in (8, 16, 32)} | {8 * 16 * 128 / 130 / 8}
+    if gpu.pcie_bandwidth is not None:
+        assert min(abs(gpu.pcie_bandwidth / 1e9 / each - 1) for each in lanes) < 1e-3
+    if gpu.link_bandwidth is not None:
+        # NVLink 1: 20 GB/s each way of a link, then 25, and 50 since the fifth; bridges of GA102 have four of 14.
+        link = {"Pascal": 20, "Blackwell": 50}.get(gpu.architecture, 14.0625 if gpu.chip == "GA102" else 25)
+        assert gpu.name.startswith("AMD") or (gpu.link_bandwidth / 1e9) % link == 0
+        assert gpu.link_bandwidth < gpu.memory_bandwidth
 
 
 @EACH

@@ -193,7 +193,7 @@ def test_a_file_beside_the_service_is_no_model(tmp_path, monkeypatch):
     network = joulecast.Network.of([(joulecast.Operation("relu", [(2, 2)]), 1)])
     network.save(tmp_path / "resnet18")
     monkeypatch.chdir(tmp_path)
-    prediction = Answers(Settings()).predict(PredictQuestion(**RESNET)).prediction
+    prediction = Answers(Settings()).predict(PredictQuestion(**RESNET))
     assert prediction.network == "resnet18"
     assert len(prediction.operations) > 10
 

@@ -49,6 +49,9 @@ def build(name: str) -> torch.nn.Module:
     bare = name.removeprefix(PREFIX)
     if not is_known(bare):
         raise unknown_name("model of timm", bare, import_timm().list_models())
-    with WithoutMemory(), torch.random.fork_rng(devices=[]):
-        model: torch.nn.Module = import_timm().create_model(bare, pretrained=False)
+    try:
+        with WithoutMemory(), torch.random.fork_rng(devices=[]):
+            model: torch.nn.Module = import_timm().create_model(bare, pretrained=False)
+    except RuntimeError as error:  # the tag behind the dot names none of its weights
+        raise unknown_name("model of timm", bare, import_timm().list_models(pretrained=True)) from error
     return model

@@ -75,7 +75,8 @@ class _Numbers(NamedTuple):
 
 
 def _numbers(operation: Operation) -> _Numbers:
-    inputs, out, attributes = operation.input_shapes[0], operation.output_shape, operation.attributes
+    # (a tensor without dimensions has one element)
+    inputs, out, attributes = operation.input_shapes[0] or (1,), operation.output_shape, operation.attributes
     family, kind = operation.row.family, operation.kind
     channels_first = len(inputs) > 2 and family in ("convolution", "pooling")
     channels_first = channels_first or (len(inputs) == 4 and kind not in ("linear", "layer_norm", "gelu"))

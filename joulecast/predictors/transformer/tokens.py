@@ -271,7 +271,7 @@ def _window(operation: Operation) -> tuple[float, ...]:
 
 @lru_cache(maxsize=_KEPT)
 def _channels(operation: Operation) -> tuple[float, ...]:
-    inputs, attributes = operation.input_shapes[0], operation.attributes
+    inputs, attributes = operation.input_shapes[0] or (1,), operation.attributes
     channels = inputs[1] if len(inputs) > 2 else inputs[-1]
     groups = attributes.get("groups", 1)
     return (

@@ -1,0 +1,31 @@
+"""The memory inside a multiprocessor, which follows from its compute capability."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class Multiprocessor(NamedTuple):
+    """Memory of one multiprocessor; on AMD GPUs of a compute unit.
+
+    Args:
+        l1_bytes: L1 cache; on NVIDIA's GPUs from Volta on with the shared memory, which takes its part of it.
+        shared_memory_bytes: The most that kernels may take as shared memory (AMD: local data share).
+        source: Where the figures come from.
+    """
+
+    l1_bytes: int
+    shared_memory_bytes: int
+    source: str
+
+
+@cache
+def multiprocessors() -> Mapping[str, Multiprocessor]:
+    """Compute capability ("8.0") or AMD's LLVM target ("gfx90a") -> memory of a multiprocessor."""
+    text = files(__package__).joinpath("gpus", "multiprocessors.toml").read_text(encoding="utf-8")
+    rows = tomllib.loads(text)["multiprocessor"]
+    return {row.pop("compute_capability"): Multiprocessor(**row) for row in rows}

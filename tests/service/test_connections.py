@@ -1,0 +1,196 @@
+"""Connections that ask for nothing or take nothing, on a real server within this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+
+import pytest
+
+pytest.importorskip("uvicorn", reason="the service needs joulecast[service]")
+from uvicorn import Config
+from uvicorn.server import ServerState
+
+from joulecast.service.connections import ConnectionLimits, Connections, LimitedConnection
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+LARGE = 16_000_000
+LONG_S = 300.0
+
+
+async def app(scope, receive, send):
+    """Answers / with little, /large with much, and /never never."""
+    if scope["path"] == "/never":
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        return
+    body = b"x" * (LARGE if scope["path"] == "/large" else 2)
+    headers = [(b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+@contextlib.asynccontextmanager
+async def serving(most=100, head_seconds=LONG_S, write_seconds=LONG_S):
+    class Protocol(LimitedConnection):
+        limits = ConnectionLimits(Connections(most), head_seconds, write_seconds)
+
+    config, state = Config(app, log_config=None, ws="none"), ServerState()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: Protocol(config, state, {}), "127.0.0.1", 0)
+    CLIENTS.clear()
+    try:
+        yield server.sockets[0].getsockname()[1], Protocol.limits.connections
+    finally:
+        server.close()
+        for writer in CLIENTS:
+            writer.transport.abort()
+        await asyncio.gather(*(writer.wait_closed() for writer in CLIENTS), return_exceptions=True)
+        while state.connections:
+            await asyncio.sleep(0.01)
+
+
+CLIENTS = []  # to be closed at the end
+
+
+async def connect(port, address="127.0.0.1"):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
+    CLIENTS.append(writer)
+    return reader, writer
+
+
+async def answer(reader, writer, request=REQUEST):
+    writer.write(request)
+    head = await reader.readuntil(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200")
+    return await reader.readexactly(int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0]))
+
+
+async def closed(reader):
+    """Whether a connection was closed, within a time that would fail the test."""
+    with contextlib.suppress(ConnectionError):
+        return await asyncio.wait_for(reader.read(), 60) == b""
+    return True
+
+
+def run(scene):
+    asyncio.run(asyncio.wait_for(scene, 120))
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /v1/hea", REQUEST[:-2]])
+@pytest.mark.parametrize("after", ["the first", "a good request"])
+def test_a_head_has_a_deadline(said, after):
+    async def scene():
+        async with serving(head_seconds=0.2) as (port, connections):
+            reader, writer = await connect(port)
+            if after == "a good request":
+                assert await answer(reader, writer) == b"xx"
+                # (silence between two requests is for uvicorn's own timeout to end)
+                said_now = said or b"G"
+            else:
+                said_now = said
+            writer.write(said_now)
+            assert await closed(reader)
+            assert len(connections) == 0
+
+    run(scene())
+
+
+def test_a_slow_head_is_as_late_as_none():
+    """Each byte comes within the deadline, the head does not."""
+
+    async def scene():
+        async with serving(head_seconds=0.3) as (port, _):
+            reader, writer = await connect(port)
+
+            async def drip():
+                for _ in range(10_000):
+                    writer.write(b"G")
+                    await asyncio.sleep(0.05)
+
+            dripping = asyncio.ensure_future(drip())
+            assert await closed(reader)
+            dripping.cancel()
+
+    run(scene())
+
+
+def test_an_answer_may_take_its_time():
+    async def scene():
+        async with serving(head_seconds=0.1) as (port, _):
+            reader, writer = await connect(port)
+            writer.write(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(), 0.4)
+
+    run(scene())
+
+
+def test_who_never_reads_is_left():
+    async def scene():
+        async with serving(write_seconds=0.2) as (port, connections):
+            raw = socket.socket()
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.connect(("127.0.0.1", port))
+            raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
+            await asyncio.sleep(0.05)
+            assert len(connections) == 1
+            while len(connections):
+                await asyncio.sleep(0.05)
+            raw.close()
+
+    run(scene())
+
+
+def test_who_reads_slowly_is_not():
+    """As long as enough is taken within each deadline, an answer may take many of them."""
+
+    async def scene():
+        async with serving(write_seconds=0.5) as (port, _):
+            with socket.create_connection(("127.0.0.1", port)) as raw:
+                raw.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                taken, started_s = 0, time.monotonic()
+                while data := await asyncio.to_thread(raw.recv, 100_000):
+                    taken += len(data)
+                    await asyncio.sleep(0.006)
+            assert taken > LARGE
+            assert time.monotonic() - started_s > 0.5
+
+    run(scene())
+
+
+def test_too_many_connections_cost_those_who_have_them():
+    async def scene():
+        async with serving(most=10) as (port, connections):
+            honest = await connect(port)
+            assert await answer(*honest) == b"xx"
+            many = [await connect(port, "127.0.0.2") for _ in range(30)]
+            late = await connect(port)
+            assert await answer(*late) == b"xx"
+            assert await answer(*honest) == b"xx"
+            assert len(connections) == 10
+            gone = [reader for reader, _ in many if reader.at_eof() or reader.exception()]
+            assert len(gone) == 22
+
+    run(scene())
+
+
+def test_who_has_most_loses_what_is_answered_only_to_others():
+    async def scene():
+        async with serving(most=5) as (port, connections):
+            many = [await connect(port, "127.0.0.2") for _ in range(5)]
+            for _, writer in many:
+                writer.write(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
+            await asyncio.sleep(0.1)
+            # One more of the same is refused itself; another client takes the place of the oldest.
+            more = await connect(port, "127.0.0.2")
+            assert await closed(more[0])
+            assert not any(reader.at_eof() for reader, _ in many)
+            other = await connect(port)
+            assert await answer(*other) == b"xx"
+            assert await closed(many[0][0])
+            assert len(connections) == 5
+
+    run(scene())

@@ -1,0 +1,110 @@
+"""Questions that were made to do harm: a service answers each with a status of its own, and stays small."""
+
+from __future__ import annotations
+
+import random
+from importlib.util import find_spec
+
+import pytest
+
+from joulecast import wire
+
+RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
+LINEAR = {"kind": "linear", "input_shapes": [[2, 3]], "attributes": {"out_features": 3}}
+SOFTMAX = {"kind": "softmax", "input_shapes": [[2, 3]], "attributes": {"dim": 1}}
+BATCH = {"requests": [{"operations": [RELU], "gpu": "A30"}]}
+ODD = [None, True, -1, 0, 2**31, 2**64, 1e308, -0.5, "", "x" * 2000, "\0", "../x", [], [[]], {}, {"a": 1}, [None] * 20]
+
+
+def test_a_batch_is_json_whoever_asks(service):
+    answer = service.ask("/v1/predict/batch", BATCH, Accept=wire.MEDIA_TYPE)
+    assert answer.status == 200
+    assert answer.json == service.ask("/v1/predict/batch", BATCH).json
+
+
+def test_a_tensor_without_dimensions_has_one_element(service):
+    for path in ("/v1/predict", "/v1/predict_operations"):
+        scalar, one = (
+            service.ask(path, {"operations": [{"kind": "relu", "input_shapes": [shape]}], "gpu": gpu})
+            for shape in ([], [1])
+            for gpu in ("A30",)
+        )
+        assert (scalar.status, one.status) == (200, 200)
+    assert scalar.json["operations"][0]["energy_j"] == one.json["operations"][0]["energy_j"]
+
+
+def test_a_body_without_its_type_is_told_so(service):
+    answer = service.ask("/v1/predict", {"operations": [RELU], "gpu": "A30"}, Content_Type="")
+    assert answer.status == 415
+    assert "Content-Type" in answer.json["hint"]
+
+
+@pytest.mark.skipif(find_spec("timm") is None, reason="needs joulecast[timm]")
+def test_unknown_weights_of_a_known_model(service):
+    answer = service.ask("/v1/predict", {"model": "timm/resnet26d.nosuch", "input_shape": [1, 3, 64, 64], "gpu": "A30"})
+    assert (answer.status, answer.json["title"]) == (422, "unknown model of timm")
+
+
+@pytest.mark.skipif(find_spec("torchvision") is None, reason="needs joulecast[torch]")
+def test_an_input_that_no_tensor_can_be(service):
+    answer = service.ask("/v1/predict", {"model": "resnet18", "input_shape": [2**31 - 1] * 4, "gpu": "A30"})
+    assert (answer.status, answer.json["title"]) == (422, "this input is larger than any tensor")
+
+
+def test_any_method_is_one_label(service):
+    for i in range(20):
+        service.ask("/v1/health", method=f"METHOD{i}")
+    text = service.ask("/v1/metrics").text
+    assert "METHOD" not in text
+    assert 'method="other"' in text
+
+
+def changed(value, rng):
+    """The question with one of its values replaced by one that nobody meant."""
+    if isinstance(value, dict) and value and rng.random() < 0.9:
+        name = rng.choice(sorted(value))
+        return {**value, name: changed(value[name], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        place = rng.randrange(len(value))
+        return [*value[:place], changed(value[place], rng), *value[place + 1 :]]
+    return rng.choice(ODD)
+
+
+QUESTIONS = [
+    ("/v1/predict", {"operations": [{**RELU, "count": 3, "module_paths": ["a"]}], "gpu": "A30", "clock_mhz": 900}),
+    ("/v1/predict", {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpu": "A30", "precision": "fp16"}),
+    ("/v1/predict/batch", BATCH),
+    ("/v1/best", {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpus": ["A30"], "price_per_kwh": 0.3}),
+    ("/v1/extract", {"operations": [LINEAR]}),
+    ("/v1/explain", {"operation": SOFTMAX, "gpu": "A30"}),
+]
+
+
+def test_no_question_is_an_error_of_the_service(service):
+    for number in range(240):
+        rng = random.Random(number)
+        path, question = QUESTIONS[number % len(QUESTIONS)]
+        for _ in range(rng.choice([1, 1, 2])):
+            question = changed(question, rng)
+        answer = service.ask(path, question, Accept=rng.choice(["*/*", "text/csv", wire.MEDIA_TYPE, "x" * 500]))
+        assert answer.status in (200, 400, 404, 405, 413, 422), (path, question, answer.text)
+
+
+def test_memory_stays_level(narrow):
+    """Paths and reasons count as much as operations do where an answer is remembered."""
+    path = "p" * 900
+
+    def question(number):
+        paths = [f"{number}.{i}.{path}" for i in range(12)]
+        dropped = [{"name": "x", "count": 1, "module_paths": paths, "reason": "r"}]
+        return {"operations": [RELU], "dropped": dropped, "gpu": "A30"}
+
+    def gauge(name):
+        lines = narrow.ask("/v1/metrics").text.splitlines()
+        return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+    for number in range(40):
+        assert narrow.ask("/v1/predict", question(number)).status == 200
+    # (each takes more than its paths, and 40 of them twice what is allowed)
+    assert 100_000 < gauge("joulecast_known_bytes") <= 200_000
+    assert gauge("joulecast_answer_bytes") <= 200_000

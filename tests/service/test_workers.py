@@ -1,0 +1,132 @@
+"""Threads that compute for several clients: whoever asks much keeps nobody else out."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+pytest.importorskip("fastapi", reason="the service needs joulecast[service]")
+from joulecast.errors import RefusalError
+from joulecast.service.workers import Workers
+
+
+class Held:
+    """Work that is under way until it is let go, and what was done in which order."""
+
+    def __init__(self):
+        self.begun, self.let_go = threading.Event(), threading.Event()
+        self.order = []
+
+    def hold(self):
+        self.begun.set()
+        self.let_go.wait(60)
+
+    def note(self, name):
+        return lambda: self.order.append(name)
+
+
+@pytest.fixture
+def held():
+    found = Held()
+    yield found
+    found.let_go.set()
+
+
+async def busy(workers, held):
+    """A task that has the only thread."""
+    task = asyncio.ensure_future(workers.run(held.hold, seconds=60, client="first"))
+    await asyncio.to_thread(held.begun.wait, 60)
+    return task
+
+
+def asked(workers, call, client, **more):
+    return asyncio.ensure_future(workers.run(call, seconds=60, client=client, **more))
+
+
+def test_clients_take_turns(held):
+    async def scene():
+        workers = Workers(1, 100)
+        tasks = [await busy(workers, held)]
+        tasks += [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
+        tasks += [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
+        await asyncio.sleep(0)
+        held.let_go.set()
+        await asyncio.gather(*tasks)
+        assert workers.waiting == 0
+
+    asyncio.run(scene())
+    assert held.order[:4] == ["greedy 0", "honest 0", "greedy 1", "honest 1"]
+    assert len(held.order) == 7
+
+
+def test_the_longest_queue_gives_way(held):
+    async def scene():
+        workers = Workers(1, 6)
+        tasks = [await busy(workers, held)]
+        greedy = [asked(workers, held.note(f"greedy {i}"), "greedy") for i in range(5)]
+        await asyncio.sleep(0)
+        more = asked(workers, held.note("greedy too many"), "greedy")
+        honest = [asked(workers, held.note(f"honest {i}"), "honest") for i in range(2)]
+        await asyncio.sleep(0)
+        held.let_go.set()
+        results = await asyncio.gather(*tasks, *greedy, more, *honest, return_exceptions=True)
+        refused = [isinstance(result, RefusalError) and result.status == 429 for result in results]
+        assert refused == [False, False, False, False, True, True, True, False, False]
+        assert workers.waiting == 0
+
+    asyncio.run(scene())
+    assert held.order.count("honest 0") == held.order.count("honest 1") == 1
+
+
+def test_who_leaves_leaves_the_queue(held):
+    async def scene():
+        workers, stopped = Workers(1, 100), []
+        running = await busy(workers, held)
+        gone = asyncio.Event()
+        waits = asked(workers, held.note("nobody waits for it"), "other", left=gone.wait())
+        await asyncio.sleep(0)
+        assert workers.waiting == 2
+        gone.set()
+        with pytest.raises(RefusalError, match="left"):
+            await waits
+        assert workers.waiting == 1
+        held.let_go.set()
+        await running
+        held.begun.clear()
+        held.let_go.clear()
+        # What is computed already is told to stop.
+        computed = asked(workers, held.hold, "other", left=gone.wait(), stop=lambda: stopped.append(1))
+        with pytest.raises(RefusalError, match="left"):
+            await computed
+        assert stopped == [1]
+        held.let_go.set()
+
+    asyncio.run(scene())
+    assert held.order == []
+
+
+def test_deadlines_cover_waiting(held):
+    async def scene():
+        workers = Workers(1, 100)
+        running = await busy(workers, held)
+        with pytest.raises(RefusalError, match="too long"):
+            await workers.run(held.note("too late"), seconds=0.01, client="other")
+        assert workers.waiting == 1
+        held.let_go.set()
+        await running
+
+    asyncio.run(scene())
+    assert held.order == []
+
+
+def test_errors_and_results_come_back():
+    async def scene():
+        workers = Workers(2, 100)
+        assert await workers.run(lambda: 7, seconds=60) == 7
+        with pytest.raises(ZeroDivisionError):
+            await workers.run(lambda: 1 // 0, seconds=60)
+        assert workers.waiting == 0
+
+    asyncio.run(scene())
