@@ -20,8 +20,8 @@ import numpy as np
 from joulecast.datasets import Dataset, Measurement, load
 from joulecast.predictors.evaluation.metrics import r2
 from joulecast.predictors.evaluation.operations import cross_validate
+from joulecast.predictors.fitting.recipes import load_recipe
 from joulecast.predictors.measured.splits import fold_of
-from joulecast.predictors.recipes.recipe import load_recipe
 
 FOLDS = 15
 TEST_SHARE = 0.2

@@ -3,6 +3,7 @@
 from .api import best, explain, extract, predict, predict_operations, sweep
 from .client import Client
 from .errors import JoulecastError
+from .metering.meter import measure
 from .operations.network import Network
 from .operations.operation import Operation
 from .predictors.explanation import Explanation
@@ -23,6 +24,7 @@ __all__ = [
     "best",
     "explain",
     "extract",
+    "measure",
     "predict",
     "predict_operations",
     "sweep",

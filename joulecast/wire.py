@@ -15,12 +15,14 @@ import numpy as np
 
 from .errors import InputError, JoulecastError
 from .hardware.gpu import GPU, IdleCurve, VoltageCurve
-from .operations.network import Dropped, Entry, Network
+from .operations.dropped import Dropped, DroppedWork
+from .operations.network import Entry, Network
 from .operations.operation import Operation
 from .predictors.explanation import Contribution, Explanation, Neighbour
 from .predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
 from .predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
 from .predictors.networks.prediction import Interval, OperationCost, Prediction
+from .predictors.networks.uncovered import Coverage, Uncovered
 from .predictors.operation_predictions import OperationPredictions
 from .queries import Choice, Choices, LeftOut, Sweep
 from .queries.objectives import Tariff
@@ -33,7 +35,9 @@ _CLASSES: Mapping[str, type[Any]] = {
     for cls in (
         Choice,
         Contribution,
+        Coverage,
         Dropped,
+        DroppedWork,
         Entry,
         Explanation,
         GPU,
@@ -50,6 +54,7 @@ _CLASSES: Mapping[str, type[Any]] = {
         Tariff,
         SentNetworkSpread,
         SentOperationSpread,
+        Uncovered,
         VoltageCurve,
     )
 }

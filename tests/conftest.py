@@ -25,6 +25,8 @@ from joulecast import Operation
 from joulecast.cli import main
 from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 from joulecast.hardware import find_gpu
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.kernels.linear import LINEAR
 from joulecast.predictors.physics.energy import EnergyConstants, static_power_w
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.roofline import tiled_roofline
@@ -66,6 +68,16 @@ def aiconfigurator2026() -> Path:
 @pytest.fixture(scope="session")
 def energaizer2026() -> Path:
     return _shared("energaizer2026")
+
+
+@pytest.fixture(scope="session")
+def miopen2024() -> Path:
+    return _shared("miopen2024")
+
+
+@pytest.fixture(scope="session")
+def vidur2024() -> Path:
+    return _shared("vidur2024")
 
 
 @pytest.fixture(scope="session")
@@ -147,6 +159,32 @@ def simulated_gpu(name: str) -> Dataset:
         rows.append(
             Measurement(operation, seconds, held_w, seconds * held_w, device_time_s=seconds, method="simulated")
         )
+    return Dataset(Card(gpu.name, None, "simulated", "none", {"simulated": "simulated"}), tuple(rows))
+
+
+def simulated_kernels(name: str) -> Dataset:
+    """Linear layers in bf16 as their physics has them, 10 % slower where rows are odd; and what nobody should learn."""
+    gpu = find_gpu(name)
+    sizes = [
+        (rows, columns, reduction)
+        for rows in (1, 7, 16, 64, 129, 512, 1025, 4096)
+        for columns in (64, 256, 1024, 3584, 8192)
+        for reduction in (64, 512, 2048, 8192)
+    ]
+    operations = OperationList(
+        Operation("linear", [(rows, reduction)], {"out_features": columns, "bias": False}, precision="bf16")
+        for rows, columns, reduction in sizes
+    )
+    seconds = LINEAR.physics_s(operations, gpu, np.array([constant.start for constant in LINEAR.constants]))
+    rows = []
+    for operation, second in zip(operations, seconds.tolist(), strict=True):
+        device_s = second * (1.1 if operation.input_shapes[0][0] % 2 else 1.0)
+        rows.append(Measurement(operation, device_s, None, None, device_time_s=device_s, method="simulated"))
+    by_vllm = Operation(
+        "linear", [(8, 64)], {"out_features": 64, "bias": False, "implementation": "vllm"}, precision="bf16"
+    )
+    rows.append(replace(rows[0], device_time_s=5.0, sustained=True))
+    rows.append(Measurement(by_vllm, 7.0, None, None, device_time_s=7.0, method="simulated"))
     return Dataset(Card(gpu.name, None, "simulated", "none", {"simulated": "simulated"}), tuple(rows))
 
 

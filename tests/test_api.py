@@ -108,16 +108,19 @@ def test_operations_alone():
 
 
 def test_what_is_not_covered_is_listed_and_strict_raises():
-    network = [(CONV, 1), (LINEAR_TF32, 2)]
+    network = [(CONV, 20), (LINEAR_TF32, 2)]
     own = {"predictor": find_predictor("A30", "inference").name}
     prediction = joulecast.predict(network, None, "A30", **own)
-    assert [cost.operation for cost in prediction.uncovered] == [LINEAR_TF32]
-    assert prediction.uncovered[0].energy_j is None
+    assert [uncovered.operation for uncovered in prediction.uncovered] == [LINEAR_TF32]
+    assert prediction.operations[1].energy_j is None
+    flops = [20 * CONV.flops, 2 * LINEAR_TF32.flops]
+    moved = [n * (op.bytes_read + op.bytes_written) for op, n in network]
+    assert prediction.uncovered_share == pytest.approx(max(flops[1] / sum(flops), moved[1] / sum(moved)))
     low, high = prediction.interval().energy_j
     assert high / prediction.energy_j > prediction.energy_j / low
     assert "missing" in prediction.interval_basis
-    assert prediction.device_time_s == joulecast.predict([(CONV, 1)], None, "A30", **own).device_time_s
-    with pytest.raises(UncoveredError, match="1 operations are not covered"):
+    assert prediction.device_time_s == joulecast.predict([(CONV, 20)], None, "A30", **own).device_time_s
+    with pytest.raises(UncoveredError, match="1 operations of network are not covered"):
         joulecast.predict(network, None, "A30", strict=True, **own)
     with pytest.raises(InputError, match="covers none"):
         joulecast.predict([(LINEAR_TF32, 2)], None, "A30", **own)

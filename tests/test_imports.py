@@ -66,6 +66,7 @@ PREDICTOR_ROOMS = [
     CORE,
     "networks",
     "regressors",
+    "kernels",
     "any_gpu",
     "transformer",
     "fitting",

@@ -59,7 +59,7 @@ def test_a_prediction_that_is_incomplete():
     relu = joulecast.Operation("relu", [(32, 64, 56, 56)])
     prediction = joulecast.predict([(relu, 1), (odd, 1)], None, "A30")
     text = read(prediction._repr_html_())
-    assert ("incomplete" in text) == bool(prediction.uncovered)
+    assert ("INCOMPLETE" in text) == bool(prediction.uncovered)
 
 
 def test_a_sweep_and_its_choices():

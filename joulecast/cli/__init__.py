@@ -9,7 +9,7 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import best, catalogue, collect, datasets, explain, extract, predict, serve, sweep, train, zoo
+from . import best, catalogue, collect, datasets, explain, extract, kernels, measure, predict, serve, sweep, train, zoo
 
 app = typer.Typer(
     name="joulecast",
@@ -27,10 +27,12 @@ app.command("extract")(extract.extract)
 app.command("collect", context_settings=collect.PASSED_ON)(collect.collect)
 app.command("train")(train.train)
 app.command("evaluate")(train.evaluate)
+app.command("train-kernels")(kernels.train_kernels)
 app.command("gpus")(catalogue.list_gpus)
 app.command("serve")(serve.serve)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(zoo.app, name="zoo")
+app.add_typer(measure.app, name="measure")
 
 
 def _print_version(wanted: bool) -> None:

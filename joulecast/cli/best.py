@@ -57,6 +57,7 @@ def best(
     Shows the best clock of each GPU, precision and batch size.
     """
     from ..api import best as best_of
+    from ..queries.choice import incomplete_notes
     from ..queries.objectives import OBJECTIVES
 
     shapes = parse_shapes(input_shape)
@@ -86,7 +87,7 @@ def best(
     words = OBJECTIVES[objective].words.removesuffix(per_sample)
     typer.echo(f"{titled(model, shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
     typer.echo(_choices_text(choices, top))
-    for line in left_out_lines(choices.left_out):
+    for line in (*incomplete_notes(choices), *left_out_lines(choices.left_out)):
         typer.echo(line)
 
 
@@ -96,6 +97,7 @@ def _choices_text(choices: list[Choice], top: int) -> str:
     shown = choices[: top or None]
     several_precisions = len({choice.precision for choice in choices}) > 1
     several_batches = len({choice.batch_size for choice in choices}) > 1
+    incomplete = any(choice.uncovered for choice in choices)
     objective = OBJECTIVES[shown[0].objective]
     extra = several_batches or objective.name not in ("energy", "time", "edp")
     header = ["", "GPU", "clock MHz", "time", "power", "energy", "EDP", "predictor"]
@@ -112,12 +114,14 @@ def _choices_text(choices: list[Choice], top: int) -> str:
             *([choice.precision] if several_precisions else []),
             *([str(choice.batch_size)] if several_batches else []),
             *([objective.text(choice.value)] if extra else []),
+            *([choice.uncovered_text] if incomplete else []),
         ]
         for place, choice in enumerate(shown)
     ]
     header += ["precision"] if several_precisions else []
     header += ["batch"] if several_batches else []
     header += [objective.words + (" per sample" if several_batches else "")] if extra else []
+    header += ["not covered"] if incomplete else []
     text = table(header, rows, frozenset({2, 3, 4, 5, 6}))
     if len(choices) > len(shown):
         text += f"\nand {len(choices) - len(shown)} more"

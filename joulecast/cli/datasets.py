@@ -17,7 +17,10 @@ app = typer.Typer(help="Measurements: import, inspect, verify.", no_args_is_help
 @app.command("import")
 def import_source(
     source: Annotated[
-        str, typer.Argument(help="Which source: aiconfigurator2026, energaizer2026, neusight2025, nicolai2025.")
+        str,
+        typer.Argument(
+            help="Which source: aiconfigurator2026, energaizer2026, miopen2024, neusight2025, nicolai2025, vidur2024."
+        ),
     ],
     folder: Annotated[Path, typer.Argument(help="Where its files lie.")],
     out: Annotated[Path, typer.Option(help="Where to write one dataset per GPU and clock.")] = Path("build/datasets"),

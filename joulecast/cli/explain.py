@@ -80,6 +80,7 @@ def _text(e: Explanation) -> str:
         "",
         table(["what", "time"], rows, frozenset({1})),
     ]
+    parts += ["", *e.remarks] if e.remarks else []
     if e.far_outside:
         parts += ["", "far outside of what was measured"]
     if e.nearest:

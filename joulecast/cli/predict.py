@@ -103,7 +103,7 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         f"{prediction.clock_mhz:g} MHz{_throttled_text(prediction)}",
         "",
         table(header, totals, frozenset({1})),
-        *_incomplete(prediction),
+        *(["", str(prediction.coverage)] if prediction.uncovered else []),
         "",
         f"bound by the {bound}: device {si(prediction.device_time_s, 's')}, host {si(prediction.host_time_s, 's')}; "
         f"predictor {prediction.predictor}, composition {prediction.composition}",
@@ -111,9 +111,10 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         _cost_table(prediction, top),
     ]
     if prediction.uncovered:
-        listed = "\n".join(f"  {cost.count} x {cost.operation}" for cost in prediction.uncovered)
+        listed = "\n".join(f"  {uncovered}" for uncovered in prediction.uncovered)
         parts += ["", f"not covered, and not in the totals:\n{listed}"]
-    parts += ["", *(f"note: {note}" for note in prediction.notes)] if prediction.notes else []
+    notes = [note for note in prediction.notes if note != str(prediction.coverage)]
+    parts += ["", *(f"note: {note}" for note in notes)] if notes else []
     return "\n".join(parts)
 
 
@@ -121,14 +122,6 @@ def _throttled_text(prediction: Prediction) -> str:
     if prediction.held_clock_mhz > 0.99 * prediction.clock_mhz:
         return ""
     return f" (held to {prediction.held_clock_mhz:.0f} MHz by its cap of {prediction.power_limit_w:g} W)"
-
-
-def _incomplete(prediction: Prediction) -> list[str]:
-    if not prediction.uncovered:
-        return []
-    share = 100 * prediction.uncovered_flops_share
-    missing = len(prediction.uncovered)
-    return ["", f"INCOMPLETE: {missing} operations with {share:.0f} % of the FLOPs are not covered, see below"]
 
 
 def _cost_table(prediction: Prediction, top: int) -> str:

@@ -26,16 +26,12 @@ from ..predictors.evaluation.one_gpu import Validation, validate
 from ..predictors.evaluation.report import write_report
 from ..predictors.evaluation.scores import Score, any_gpu_scores, own_scores
 from ..predictors.evaluation.tuning import Trial, search
+from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
+from ..predictors.fitting.recipes import predictor_of
 from ..predictors.intervals.network_calibration import NetworkCalibration
-from ..predictors.recipes.blend import BlendRecipe
-from ..predictors.recipes.boosting import BoostingRecipe
-from ..predictors.recipes.ensemble import EnsembleRecipe
-from ..predictors.recipes.forest import ForestRecipe
-from ..predictors.recipes.recipe import predictor_of
-from ..predictors.recipes.roofline import RooflineRecipe
 from ..predictors.recipes.settings import Recipe
-from ..predictors.recipes.transformer import TransformerRecipe
 from ..predictors.recipes.xgboost import XGBoostRecipe
+from ..predictors.regressors.forms import ONE_GPU_FORMS
 from ..zoo.any_gpu_training import train_any_gpu
 from ..zoo.mlflow.tracking import track, track_any_gpu, tuning
 from ..zoo.rendering import any_gpu_errors
@@ -218,12 +214,7 @@ _OWN = Way(_train_own, track, _validate_own, own_scores, _report_own)
 _ANY_GPU = Way(_train_any_gpu, track_any_gpu, _validate_any_gpu, any_gpu_scores, _report_any_gpu)
 
 WAYS: Mapping[type[Recipe], Way] = {
-    ForestRecipe: _OWN,
-    XGBoostRecipe: _OWN,
-    BlendRecipe: _OWN,
-    RooflineRecipe: _ANY_GPU,
-    BoostingRecipe: _ANY_GPU,
-    TransformerRecipe: _ANY_GPU,
-    EnsembleRecipe: _ANY_GPU,
+    **{form.settings: _OWN for form in ONE_GPU_FORMS.values()},
+    **{form.settings: _ANY_GPU for form in ANY_GPU_FORMS.values()},
 }
 """Class of recipe -> how it is handled: on one GPU's own measurements, or on those of many for any."""

@@ -88,6 +88,8 @@ def sweep(
 
 
 def _sweep_text(sweep: Sweep, every: bool) -> str:
+    from ..queries.choice import incomplete_notes
+
     best, front = sweep.best(), set(map(id, sweep.pareto()))
     shown = sweep.rows if every or len(sweep.curves()) == 1 else sweep.best_of_each()
     rows = [
@@ -107,4 +109,5 @@ def _sweep_text(sweep: Sweep, every: bool) -> str:
     header = ["GPU", "precision", "batch", "clock MHz", "time", "power", "energy", "EDP", ""]
     rest = len(sweep) - len(shown)
     more = [f"the best clock of each; --all, --csv, --json and --plot show {rest} more rows"] if rest else []
-    return "\n".join([table(header, rows, frozenset(range(2, 8))), *more, *left_out_lines(sweep.left_out)])
+    told = [*more, *incomplete_notes(sweep), *left_out_lines(sweep.left_out)]
+    return "\n".join([table(header, rows, frozenset(range(2, 8))), *told])

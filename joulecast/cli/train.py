@@ -140,7 +140,7 @@ def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
 
 def _load_recipes(paths: Sequence[Path]) -> dict[str, Recipe]:
     """Recipes by the names of their files."""
-    from ..predictors.recipes.recipe import load_recipe
+    from ..predictors.fitting.recipes import load_recipe
 
     found: dict[str, Recipe] = {}
     for path in paths:

@@ -1,4 +1,4 @@
-"""`joulecast zoo`: list, show, pull, push, verify, remove, promote and convert trained predictors."""
+"""`joulecast zoo`: list, show, pull, push, verify, remove and promote trained predictors."""
 
 from __future__ import annotations
 
@@ -182,15 +182,6 @@ def promote_model(
     typer.echo(verdict.said)
     if not verdict.promoted:
         raise typer.Exit(1)
-
-
-@app.command("convert")
-def convert_entries(folders: Annotated[list[Path], typer.Argument(help="Folders of entries.")]) -> None:
-    """Write entries of an older format again in the newest, in their place: the same predictors."""
-    from ..zoo.convert import convert
-
-    for folder in folders:
-        typer.echo(f"{folder}: {'converted' if convert(folder) else 'is in the newest format'}")
 
 
 def _folder(name: str) -> Path:

@@ -5,20 +5,28 @@ from pathlib import Path
 
 from .importers.aiconfigurator2026 import import_aiconfigurator2026
 from .importers.energaizer2026 import import_energaizer2026
+from .importers.miopen2024 import import_miopen2024
 from .importers.neusight2025 import import_neusight2025
 from .importers.nicolai2025 import import_nicolai2025
+from .importers.vidur2024 import import_vidur2024
 from .measurement import Card, Dataset, Measurement, NetworkMeasurement
 from .store import fingerprint, load, save
 
 IMPORTERS: Mapping[str, Callable[[Path], list[Dataset]]] = {
     "aiconfigurator2026": import_aiconfigurator2026,
     "energaizer2026": import_energaizer2026,
+    "miopen2024": import_miopen2024,
     "neusight2025": import_neusight2025,
     "nicolai2025": import_nicolai2025,
+    "vidur2024": import_vidur2024,
 }
 """Source name -> function from the folder of its files to Datasets."""
 
-THINNED: Mapping[str, Callable[..., list[Dataset]]] = {"aiconfigurator2026": import_aiconfigurator2026}
+THINNED: Mapping[str, Callable[..., list[Dataset]]] = {
+    "aiconfigurator2026": import_aiconfigurator2026,
+    "miopen2024": import_miopen2024,
+    "vidur2024": import_vidur2024,
+}
 """Those of them that take a part of each table unless told otherwise by `rows` (None: all)."""
 
 __all__ = [
@@ -31,8 +39,10 @@ __all__ = [
     "fingerprint",
     "import_aiconfigurator2026",
     "import_energaizer2026",
+    "import_miopen2024",
     "import_neusight2025",
     "import_nicolai2025",
+    "import_vidur2024",
     "load",
     "save",
 ]

@@ -6,6 +6,7 @@ no GPU. Tensors without memory lie nowhere, so both are done here.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -49,6 +50,15 @@ class Autocast:
         """See regions begin and end, whichever device they name: a model that is asked about runs on a GPU."""
         region: Any = torch.amp.autocast_mode.autocast
         original = {name: getattr(region, name) for name in ("__init__", "__enter__", "__exit__")}
+        mine = threading.get_ident()
+
+        def only_here(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+            """The function for this thread, PyTorch's own for all others."""
+
+            def run(*args: Any, **kwargs: Any) -> Any:
+                return (function if threading.get_ident() == mine else original[name])(*args, **kwargs)
+
+            return run
 
         def init(this: Any, device_type: str, dtype: Any = None, enabled: bool = True, *_: Any, **__: Any) -> None:
             this.device, this._enabled = device_type, enabled
@@ -63,7 +73,8 @@ class Autocast:
             if len(self._regions) == 1:
                 self._kept.clear()
 
-        region.__init__, region.__enter__, region.__exit__ = init, enter, leave
+        for name, function in (("__init__", init), ("__enter__", enter), ("__exit__", leave)):
+            setattr(region, name, only_here(name, function))
         try:
             yield
         finally:

@@ -13,8 +13,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 _LARGEST = 2**20
 _MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scalar_tensor"})
-# These take the shape of a tensor, but not its values.
-_LIKE = frozenset({"zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"})
+# These take the shape of a tensor, but not its values; those after them not even that.
+_LIKE = frozenset({"zeros_like", "ones_like", "full_like"})
+_NEW = frozenset({"new_zeros", "new_ones", "new_full"})
 _SAFE = frozenset(
     """
     abs add all any bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min cos cumsum div eq exp
@@ -43,7 +44,7 @@ UNKNOWN: Any = object()
 
 def _is_safe(func: Any, name: str) -> bool:
     plain = name.removesuffix("_") if not name.endswith("__") else name
-    known = name in _MAKERS or name in _LIKE or plain in _SAFE or name in _SAFE
+    known = name in _MAKERS | _LIKE | _NEW or plain in _SAFE or name in _SAFE
     return known and func.namespace == "aten" and func._overloadname not in _UNSAFE_FORMS
 
 
@@ -105,6 +106,11 @@ class KnownValues:
             self._forget(func, args, kwargs)
         return result
 
+    def knows(self, result: Any) -> bool:
+        """Whether the values of all tensors of a result are known: they depend on shapes and constants alone."""
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        return bool(tensors) and all(self._value(tensor) is not UNKNOWN for tensor in tensors)
+
     def _value(self, tensor: torch.Tensor) -> Any:
         value: Any = getattr(tensor, "known_value", UNKNOWN)
         known = value is not UNKNOWN and value.untyped_storage()._cdata not in self._overwritten
@@ -127,6 +133,8 @@ class KnownValues:
             return UNKNOWN
         if name in _LIKE and tensors[0].numel() <= _LARGEST:
             known = {id(tensors[0]): torch.empty_like(tensors[0], device="cpu")}
+        elif name in _NEW:
+            known = {id(tensors[0]): torch.empty(0, dtype=tensors[0].dtype)}
         else:
             known = {id(tensor): self._value(tensor) for tensor in tensors}
         if any(value is UNKNOWN for value in known.values()) or torch.Tag.nondeterministic_seeded in func.tags:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +13,13 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
+from ..operations.dropped import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedTally, DroppedWork, is_exempt
 from ..operations.kinds import KINDS
-from ..operations.network import BOOKKEEPING
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
 from .autocast import Autocast
 from .calls import Bound, Converted, shape_of
+from .dropped_work import CallSizes
 from .known_values import UNKNOWN, KnownValues, decides, without_memory
 from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, OPERATORS, SAVES_INPUT
 
@@ -49,7 +51,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         precision: What fp32 tensors are asked to run in; half ones are what they are.
         whitelist: Kinds to keep.
         operators: Operators of the user's own, and how to convert them.
-        learned: Parameters as they are given to the forward.
+        learned: Parameters that need a gradient, as they are given to the forward.
+        parameters: All parameters, as they are given to the forward.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         whitelist: Collection[str],
         operators: CustomOperators | None = None,
         learned: Collection[torch.Tensor] = (),
+        parameters: Collection[torch.Tensor] = (),
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._names = {id(child): name for name, child in module.named_modules()}
@@ -68,12 +72,18 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._operators = operators or {}
         self._learned = {id(tensor) for tensor in learned}
         self._stack: list[tuple[str, bool]] = []
+        self._thread = threading.get_ident()
         self.autocast = Autocast()
         self.known = KnownValues()
         self.operator = ""  # that runs now
         self.calls: list[tuple[Operation, str]] = []
+        self._sizes, self._dropped = CallSizes(parameters), DroppedTally()
         self.operators_run: set[str] = set()
-        self.dropped: dict[tuple[str, str], list[str]] = {}
+
+    @property
+    def dropped(self) -> tuple[Dropped, ...]:
+        """Work that no operation stands for."""
+        return self._dropped.listed()
 
     @property
     def path(self) -> str:
@@ -91,6 +101,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 hook.remove()
 
     def _enter(self, module: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
+        if threading.get_ident() != self._thread:
+            return  # The hooks see the modules of all threads.
         whole = _WHOLE_MODULES.get(type(module).__name__)
         outer_path, inside = self._stack[-1] if self._stack else ("", False)
         # A module that is made during the forward has no name; what it runs belongs to its caller.
@@ -99,7 +111,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._keep(found, inputs[0].dtype)
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
-        self._stack.pop()
+        if threading.get_ident() == self._thread:
+            self._stack.pop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         args, kwargs = self.arguments(args, kwargs)
@@ -121,8 +134,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operator = ""
         if inside_whole or plain in FREE:
             return result
-        if convert is None or _is_counter(result):
-            self._drop(operator, "no operation kind" if convert is None else BOOKKEEPING)
+        if convert is None or _is_counter(args, result):
+            self._drop(operator, func, args, kwargs, result)
             return result
         names = (argument.name for argument in func._schema.arguments)
         defaults = {argument.name: argument.default_value for argument in func._schema.arguments}
@@ -184,22 +197,30 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         with self:
             return tensor.to(dtype)
 
-    def _drop(self, name: str, reason: str) -> None:
-        self.dropped.setdefault((name, reason), []).append(self.path)
+    def _drop(self, operator: str, func: Any, args: Any, kwargs: dict[str, Any], result: Any) -> None:
+        reason = "no operation kind"
+        if _is_counter(args, result):
+            reason = BOOKKEEPING
+        elif operator in EXEMPT or self.known.knows(result):
+            reason = SHAPE_ARITHMETIC
+        exempt = is_exempt(operator, reason)
+        self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
 
     def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], dtype: torch.dtype) -> None:
         kind, shapes, attributes = found
         if any(0 in shape for shape in shapes):
             return  # nothing to do, so nothing is launched
+        reason = ""
         if kind not in self._whitelist:
-            self._drop(kind, "not on the whitelist")
-            return
-        if dtype in _WITHOUT_PRECISION:
-            self._drop(kind, f"in {str(dtype).removeprefix('torch.')}, which is no precision of operations")
-            return
+            reason = "not on the whitelist"
+        elif dtype in _WITHOUT_PRECISION:
+            reason = f"in {str(dtype).removeprefix('torch.')}, which is no precision of operations"
         precision = HALF.get(dtype) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
-        self.calls.append((operation, self.path))
+        if reason:
+            self._dropped.add(kind, reason, self.path, DroppedWork.of(operation, dtype.itemsize))
+        else:
+            self.calls.append((operation, self.path))
 
 
 _WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2})
@@ -217,9 +238,10 @@ def _same_kind(kind: str) -> Callable[[Bound], Converted]:
     return convert
 
 
-def _is_counter(result: Any) -> bool:
+def _is_counter(args: Any, result: Any) -> bool:
     # Batch norm counts its batches.
-    return isinstance(result, torch.Tensor) and result.ndim == 0 and not result.is_floating_point()
+    tensors = [leaf for leaf in tree_leaves((args, result)) if isinstance(leaf, torch.Tensor)]
+    return bool(tensors) and all(t.ndim == 0 and not (t.is_floating_point() or t.is_complex()) for t in tensors)
 
 
 def _dtype(result: Any, args: Any) -> torch.dtype:

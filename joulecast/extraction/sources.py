@@ -75,6 +75,10 @@ def network_of(
         return traced(model.module(), Inputs.of(input_shape), cache_length, options)
     if isinstance(model, Sequence):
         return _as_asked(Network.of(map(_pair, model)), mode, precision)
+    if isinstance(model, type):
+        raise InputError(
+            "this is a class, not a model", given=model.__name__, hint=f"give an instance: {model.__name__}(...)"
+        )
     raise InputError(
         "this is no model",
         given=type(model).__name__,

@@ -13,19 +13,36 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 
 from ..errors import ExtractionError, InputError, JoulecastError, unknown_name
 from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
-from ..operations.network import Dropped, Network
+from ..operations.network import Network
 from ..operations.operation import MODES, real_precision
+from .exclusive import exclusive
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
+from .refused_modules import refuse_module
 from .whole_layers import WholeLayers
 
 Tensors = dict[str, torch.Tensor]
+
+
+class _OnOneDevice(TorchFunctionMode):
+    """Leaves tensors where they are when a forward sends them to a GPU: there they would be on it already."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.Tensor.cuda:
+            return args[0]
+        return func(*map(_not_on_gpu, args), **{name: _not_on_gpu(value) for name, value in (kwargs or {}).items()})
+
+
+def _not_on_gpu(value: Any) -> Any:
+    is_gpu = isinstance(value, str | torch.device) and str(value).partition(":")[0] == "cuda"
+    return torch.device("meta") if is_gpu else value
 
 
 class Forward:
@@ -78,6 +95,11 @@ class Forward:
         names = {name for name, p in self.module.named_parameters() if p.requires_grad}
         return [tensor for name, tensor in self.tensors.items() if name in names]
 
+    def parameters(self) -> list[torch.Tensor]:
+        """All parameters, each once."""
+        names = {name for name, _ in self.module.named_parameters()}
+        return [tensor for name, tensor in self.tensors.items() if name in names]
+
     def record(self, recorder: Recorder) -> Any:
         """Run it once while a recorder writes down; returns what the module returns."""
         with torch.inference_mode(), recorder.autocast.watching(), recorder.following(), recorder:
@@ -107,8 +129,9 @@ class Forward:
     def _call(self, tensors: Tensors) -> Any:
         attributes = [(part, dict(part.__dict__)) for part in self.module.modules()]
         try:
-            # Shared parameters are one tensor here already.
-            return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
+            with _OnOneDevice():
+                # Shared parameters are one tensor here already.
+                return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
         finally:
             # What a forward keeps in the module would be tensors without memory.
             for part, before in attributes:
@@ -143,6 +166,7 @@ def _in_mode(module: torch.nn.Module, mode: str) -> Iterator[None]:
             child.training = flag
 
 
+@exclusive
 def trace(
     module: torch.nn.Module,
     input_shape: Any,
@@ -171,7 +195,7 @@ def trace(
             Operations on tensors of another type, and those in a region of autocast, get the precision that they
             really have.
         name: What to call the network.
-        whitelist: Kinds to keep; others are listed in `Network.dropped`.
+        whitelist: Kinds to keep; others are listed in `Network.dropped` and count as not covered.
         operators: Operators of your own: "namespace.name" and its kind, or a function from its arguments by name to
             kind, input shapes and attributes.
         optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
@@ -196,8 +220,9 @@ def trace(
             raise unknown_name("operation kind", kind, KINDS)
     refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
+    refuse_module(module)
     forward = Forward(module, inputs, precision)
-    recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned())
+    recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned(), forward.parameters())
     with _in_mode(module, mode), torch.random.fork_rng(devices=[]):
         try:
             if prepare is not None:
@@ -212,7 +237,7 @@ def trace(
         except Exception as error:
             raise _explained(error, name, recorder, inputs) from error
     if not recorder.calls:
-        left_out = "; ".join(f"{len(paths)} x {what}: {why}" for (what, why), paths in recorder.dropped.items())
+        left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
         raise ExtractionError(
             f"{name} runs no operation on this input",
             given=shape_text(inputs.shape),
@@ -225,10 +250,7 @@ def trace(
         name=name,
         input_shape=inputs.shape,
         mode=mode,
-        dropped=tuple(
-            Dropped(dropped, len(paths), tuple(dict.fromkeys(paths)), reason)
-            for (dropped, reason), paths in recorder.dropped.items()
-        ),
+        dropped=recorder.dropped,
     )
 
 
@@ -239,12 +261,17 @@ def _explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs) 
     return ExtractionError(
         f"{name} does not run on this input: {where} raised {type(error).__name__}{within}: {what}",
         given=shape_text(inputs.shape),
-        hint=next((hint for sign, hint in _HINTS.items() if sign in what), _HINTS[""]),
+        hint=next((hint for sign, hint in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
     )
 
 
 _LONGEST = 300
 
+_CHECK_DIMENSIONS = "check the dimensions; a model that needs the values of tensors cannot be extracted"
+_LEAVES_PYTORCH = (
+    "the forward takes values out of PyTorch (.numpy(), .tolist(), float(x)), where nobody sees what becomes of them: "
+    "write that part in PyTorch, or extract what comes before it"
+)
 # What PyTorch says -> what to do about it.
 _HINTS: Mapping[str, str] = {
     "missing": "give every input: a list of shapes, or a dictionary of names and shapes",
@@ -255,5 +282,10 @@ _HINTS: Mapping[str, str] = {
     "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
     "Index": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
     "indices": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
-    "": "check the dimensions; a model that needs the values of tensors cannot be extracted",
+    "meta tensor": _LEAVES_PYTORCH,
+    "meta device type tensor": _LEAVES_PYTORCH,
+    "unallocated storage": _LEAVES_PYTORCH,
+    "data pointer": _LEAVES_PYTORCH,
+    "CUDA": "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
+    "NVIDIA": "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
 }

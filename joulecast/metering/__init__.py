@@ -1,7 +1,11 @@
-"""Power: sensors, what they say over time, and what mean power follows from it."""
+"""What this machine uses: sensors, sampling, recordings, and the joules that follow from them. Needs no torch.
+
+One sampler process (`sampler`) polls the devices that `machine` found and writes a `recording`; `energy_curve` and
+`estimate` turn samples into joules and watts, whether for a campaign (`sensor`) or for a whole program (`meter`).
+"""
 
 from .estimate import PowerEstimate, estimate
 from .samples import Samples
-from .sensor import NoSensor, Sensor
+from .sensor import NoSensor, PolledSensor, Sensor
 
-__all__ = ["NoSensor", "PowerEstimate", "Samples", "Sensor", "estimate"]
+__all__ = ["NoSensor", "PolledSensor", "PowerEstimate", "Samples", "Sensor", "estimate"]

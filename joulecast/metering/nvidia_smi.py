@@ -7,12 +7,12 @@ import subprocess
 import time
 from collections.abc import Mapping
 from datetime import datetime
-from functools import partial
+from typing import Any
 
 from ..errors import SensorError
-from .sensor import PolledSensor, Reader
+from .reader import Reader
 
-_PERIOD_S = 0.02  # It writes a line in some milliseconds.
+PERIOD_S = 0.02  # It writes a line in some milliseconds.
 _FORMAT = "--format=csv,noheader,nounits"
 # A reading -> how nvidia-smi calls it, and what makes it SI.
 _COLUMNS = {
@@ -45,8 +45,8 @@ def _program() -> str:
     return program
 
 
-def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
-    """The power sensor of an NVIDIA GPU through `nvidia-smi`; it has no energy counter and no instant reading.
+def nvidia_smi_facts(index: int) -> dict[str, Any]:
+    """What a GPU is, by `nvidia-smi`: device, driver, highest clock, power limit.
 
     Args:
         index: Which GPU, as nvidia-smi counts them.
@@ -56,17 +56,11 @@ def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
     """
     asked = nvidia_smi(f"--id={index}", "--query-gpu=name,driver_version,clocks.max.sm,power.limit", _FORMAT)
     name, driver, clock, limit = (part.strip() for part in asked.splitlines()[-1].split(","))
-    facts = {
-        "sensor": f"nvidia-smi: power readings, logged every {1e3 * _PERIOD_S:g} ms",
-        "device": name,
-        "driver": driver,
-        "max_clock_mhz": _number(clock),
-        "power_limit_w": _number(limit),
-    }
-    return PolledSensor(partial(_open, index), facts, period_s=0.0)  # a line makes it wait
+    return {"device": name, "driver": driver, "max_clock_mhz": _number(clock), "power_limit_w": _number(limit)}
 
 
-def _open(index: int) -> Reader:
+def open_reader(index: int) -> Reader:
+    """The reader of a GPU, by nvidia-smi's index. Each reading waits for the next line of its log."""
     return _Reader(index)
 
 
@@ -79,7 +73,7 @@ class _Reader:
         self._last_s = 0.0
         columns = ",".join(["timestamp", *(name for name, _ in _COLUMNS.values())])
         self._process = subprocess.Popen(  # noqa: S603
-            [_program(), f"--id={index}", f"--query-gpu={columns}", _FORMAT, f"--loop-ms={1e3 * _PERIOD_S:.0f}"],
+            [_program(), f"--id={index}", f"--query-gpu={columns}", _FORMAT, f"--loop-ms={1e3 * PERIOD_S:.0f}"],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from types import ModuleType
 from typing import Any
 
 from ..errors import MissingDependencyError, SensorError
-from .sensor import PERIOD_S, PolledSensor, Reader
+from .reader import Reader
 
 _SLOW_EVERY = 10  # Clocks, temperature and the like change slowly and take longer to read than power.
 
@@ -50,34 +49,60 @@ def opened(index: int) -> Iterator[tuple[ModuleType, Any]]:
         ) from error
 
 
-def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
-    """The power sensor of an NVIDIA GPU.
+def nvml_facts(index: int) -> dict[str, Any]:
+    """What a GPU is, and that it can be read: device, driver, highest clock, power limit.
 
     Args:
         index: Which GPU, as NVML counts them.
-        period_s: Between two samples.
 
     Raises:
         MissingDependencyError: nvidia-ml-py is not installed.
         SensorError: No driver, no such GPU, or a GPU without power readings.
     """
     with opened(index) as (nvml, handle):
-        facts = {
-            "sensor": f"NVML: total-energy counter and power readings, polled every {1e3 * period_s:g} ms in a "
-            "process of its own",
+        return {
             "device": _text(nvml.nvmlDeviceGetName(handle)),
             "driver": _text(nvml.nvmlSystemGetDriverVersion()),
             "max_clock_mhz": nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM),
             "power_limit_w": nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1e3,
         }
-    return PolledSensor(partial(_open, index), facts, period_s)
+
+
+def gpu_count() -> int:
+    """How many GPUs NVML knows.
+
+    Raises:
+        MissingDependencyError: nvidia-ml-py is not installed.
+        SensorError: There is no driver.
+    """
+    nvml = pynvml()
+    try:
+        nvml.nvmlInit()
+        return int(nvml.nvmlDeviceGetCount())
+    except nvml.NVMLError as error:
+        raise SensorError("NVIDIA's driver cannot be asked", given=str(error), hint="check `nvidia-smi`") from error
+
+
+def is_partitioned(index: int) -> bool:
+    """Whether a GPU is divided into MIG instances, whose power nobody can tell apart."""
+    with opened(index) as (nvml, handle):
+        try:
+            current, _ = nvml.nvmlDeviceGetMigMode(handle)
+        except nvml.NVMLError:
+            return False
+        return bool(current == nvml.NVML_DEVICE_MIG_ENABLE)
 
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def _open(index: int) -> Reader:
+def open_reader(index: int) -> Reader:
+    """The reader of a GPU, by NVML's index.
+
+    Raises:
+        MissingDependencyError, SensorError: It cannot be read.
+    """
     with opened(index) as (nvml, handle):
         return _Reader(nvml, handle)
 

@@ -1,61 +1,139 @@
-"""The CPU's energy counters, as Linux shows them under /sys/class/powercap (RAPL on Intel and AMD)."""
+"""The CPU's energy counters, as Linux shows them under /sys/class/powercap (RAPL on Intel and AMD).
+
+Zones lie inside each other: "core" and "uncore" are parts of a package, "psys" contains packages and more, while "dram"
+stands beside its package although its folder lies inside. The same package may be shown twice, by the processor's
+registers (intel-rapl) and by memory-mapped ones (intel-rapl-mmio), and once more by its dies; each is counted once.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..errors import SensorError
-from .sensor import PolledSensor, Reader
+from .reader import Reader
 
 ZONES = Path("/sys/class/powercap")
+_PACKAGE = re.compile(r"package-(\d+)(-die-\d+)?")
+_INSIDE = ("core", "uncore")
 
 
-def powercap_sensor(folder: Path = ZONES) -> PolledSensor:
-    """The energy counters of all packages and of their memory.
+@dataclass(frozen=True)
+class Zone:
+    """A domain with an energy counter.
+
+    Args:
+        folder: Where its files lie.
+        device: "cpu0", "cpu0.core", "ram0", "platform", ...
+        component: "package", "core", "uncore", "dram" or "psys".
+        counted: Whether its joules add to the machine's; not if another zone contains them.
+    """
+
+    folder: Path
+    device: str
+    component: str
+    counted: bool
+
+
+def zones(folder: Path = ZONES) -> list[Zone]:
+    """All zones of a machine, each counter once."""
+    found = {path.parent: _text(path) for path in sorted(folder.glob("*/name"))}
+    by_registers = {name for zone, name in found.items() if not _is_mmio(zone)}
+    names = {zone: name for zone, name in found.items() if not (_is_mmio(zone) and name in by_registers)}
+    packages = {name for name in names.values() if (match := _PACKAGE.fullmatch(name)) and not match[2]}
+    listed = []
+    for zone, name in names.items():
+        match = _PACKAGE.fullmatch(name)
+        if match and match[2]:
+            if f"package-{match[1]}" not in packages:
+                listed.append(Zone(zone, f"cpu{match[1]}{match[2].replace('-die-', '.die')}", "package", True))
+        elif match:
+            listed.append(Zone(zone, f"cpu{match[1]}", "package", True))
+        elif name == "dram" or name in _INSIDE:
+            number = _number_of_package(zone, names)
+            device = f"ram{number}" if name == "dram" else f"cpu{number}.{name}"
+            listed.append(Zone(zone, device, name, name == "dram"))
+        elif name == "psys":
+            listed.append(Zone(zone, "platform", "psys", not any(_PACKAGE.fullmatch(each) for each in names.values())))
+    return listed
+
+
+def _is_mmio(zone: Path) -> bool:
+    return zone.name.startswith("intel-rapl-mmio")
+
+
+def _number_of_package(zone: Path, names: Mapping[Path, str]) -> str:
+    """The number of the package that a zone such as intel-rapl:1:0 belongs to: that of intel-rapl:1."""
+    above = zone.with_name(zone.name.rpartition(":")[0])
+    match = _PACKAGE.fullmatch(names.get(above, ""))
+    return match[1] if match else above.name.rpartition(":")[2]
+
+
+def counted_zones(folder: Path = ZONES) -> list[Path]:
+    """The folders of all counters that add up to the energy of CPUs and their memory.
 
     Raises:
         SensorError: There are none, or they may not be read.
     """
-    zones = _zones(folder)
-    if not zones:
+    found = [zone.folder for zone in zones(folder) if zone.counted]
+    if not found:
         raise SensorError("this machine shows no energy counter", given=str(folder))
     try:
-        _Reader(zones)()
+        _Reader(found)()
     except OSError as error:
-        raise SensorError(
-            "the energy counters may not be read",
-            given=str(error),
-            hint=f"sudo chmod a+r {folder}/*/energy_uj",
-        ) from error
-    return PolledSensor(partial(_open, zones), {"sensor": f"powercap: energy counters of {len(zones)} zones"})
+        raise SensorError("the energy counters may not be read", given=str(error), hint=allowing(folder)) from error
+    return found
 
 
-def _zones(folder: Path) -> list[Path]:
-    """Packages, and memory where it is counted apart; "core" and "uncore" are parts of a package, "psys" holds it."""
-    named = {path.parent: path.read_text().strip() for path in sorted(folder.glob("*/name"))}
-    return [zone for zone, name in named.items() if name.startswith("package") or name == "dram"]
+def allowing(folder: Path = ZONES) -> str:
+    """How to let users read the counters, which Linux has kept for root since CVE-2020-8694."""
+    return f"sudo chmod a+r {folder}/*/energy_uj"
 
 
-def _open(zones: list[Path]) -> Reader:
-    return _Reader(zones)
+def open_reader(folders: Sequence[str]) -> Reader:
+    """The reader of the sum of some zones.
+
+    Args:
+        folders: Where the zones lie.
+
+    Raises:
+        SensorError: One may not be read.
+    """
+    read = _Reader([Path(folder) for folder in folders])
+
+    def checked() -> Mapping[str, float]:
+        try:
+            return read()
+        except (OSError, ValueError) as error:
+            raise SensorError("an energy counter cannot be read", given=str(error), hint=allowing()) from error
+
+    checked()
+    return checked
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""
 
 
 class _Reader:
     """Adds up counters, each of which starts again from 0 at its limit."""
 
-    def __init__(self, zones: list[Path]) -> None:
-        self._zones = zones
-        self._last = dict.fromkeys(zones, 0)
+    def __init__(self, folders: Sequence[Path]) -> None:
+        self._folders = folders
+        self._last = dict.fromkeys(folders, 0)
         self._turned_over_uj = 0
 
     def __call__(self) -> Mapping[str, float]:
         total_uj = 0
-        for zone in self._zones:
-            energy_uj = int((zone / "energy_uj").read_text())
-            if energy_uj < self._last[zone]:
-                self._turned_over_uj += int((zone / "max_energy_range_uj").read_text())
-            self._last[zone] = energy_uj
+        for folder in self._folders:
+            energy_uj = int((folder / "energy_uj").read_text())
+            if energy_uj < self._last[folder]:
+                self._turned_over_uj += int((folder / "max_energy_range_uj").read_text())
+            self._last[folder] = energy_uj
             total_uj += energy_uj
         return {"energy_j": (total_uj + self._turned_over_uj) / 1e6}

@@ -1,33 +1,24 @@
-"""What a campaign needs of a power sensor, and the process that polls one.
+"""What a campaign needs of a power sensor, and the sensor that the sampler process polls.
 
 A sensor samples from the moment it is entered until it is left; `window` gives the samples of a loop. To add one (AMD,
-say), write a reader and hand it to `PolledSensor`, or implement the Protocol; the campaign needs no more.
+say), write a reader and name it in readers.py, or implement the Protocol; the campaign needs no more.
 """
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-import time
-from collections import deque
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
 
-from ..errors import SensorError
-from .samples import FIELDS, Samples
+from . import nvidia_smi, nvml, powercap
+from .readers import ReaderSpec
+from .sampler import PERIOD_S, Sampler
+from .samples import Samples
 
-PERIOD_S = 0.01
-"""Between two samples: counters update every 10 to 100 ms, and reading faster finds nothing new."""
-
-_KEPT = 200_000  # Samples until they are asked for: half an hour.
-_PATIENCE_S = 30.0
-
-Reader = Callable[[], Mapping[str, float]]
-"""Reads a device once: readings by the names of `Samples`, those that it does not have left out; raises SensorError."""
+_DEVICE = "device"  # The one that is polled.
 
 
 class Sensor(Protocol):
@@ -80,39 +71,30 @@ class NoSensor:
 
 
 class PolledSensor:
-    """A sensor that is polled by a process of its own, so that nothing disturbs the loop that is measured.
+    """A sensor that the sampler process polls, so that nothing disturbs the loop that is measured.
 
     Args:
-        open_reader: Makes the reader, in that process; must be picklable.
+        reader: What reads the device.
         facts: What the sensor is.
         period_s: Between two samples.
     """
 
-    def __init__(self, open_reader: Callable[[], Reader], facts: Mapping[str, Any], period_s: float = PERIOD_S) -> None:
-        self._open_reader, self._facts, self._period_s = open_reader, dict(facts), period_s
+    def __init__(self, reader: ReaderSpec, facts: Mapping[str, Any], period_s: float = PERIOD_S) -> None:
+        self._facts = dict(facts)
+        self._sampler = Sampler({_DEVICE: reader}, period_s)
 
     def facts(self) -> Mapping[str, Any]:
         """What was given when it was made."""
         return dict(self._facts)
 
     def __enter__(self) -> Self:
-        context = multiprocessing.get_context("spawn")  # a fork would share CUDA's state with the sampler
-        self._connection, theirs = context.Pipe()
-        self._process = context.Process(target=_sample, args=(self._open_reader, self._period_s, theirs), daemon=True)
-        self._process.start()
-        theirs.close()
-        self._ask(time.monotonic())  # comes back once the sampler runs
+        self._sampler.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with suppress(OSError):
-            self._connection.send(None)
-        self._process.join(timeout=5)
-        if self._process.is_alive():
-            self._process.kill()
-        self._connection.close()
+        self._sampler.stop()
 
     def window(self, start_s: float, end_s: float) -> Samples:
         """Samples of a window that has passed; those before it are forgotten.
@@ -120,42 +102,45 @@ class PolledSensor:
         Raises:
             SensorError: The sampler ended, as when the GPU falls off the bus.
         """
-        return self._ask(start_s).between(start_s, end_s)
-
-    def _ask(self, since_s: float) -> Samples:
-        try:
-            self._connection.send(since_s)
-            ready = self._connection.poll(_PATIENCE_S)
-            answer = self._connection.recv() if ready else "no answer in time"
-        except (EOFError, OSError):
-            answer = "the sampler ended"
-        if isinstance(answer, str):
-            raise SensorError("the power sensor was lost", given=answer, hint="check `nvidia-smi`; go on with --resume")
-        return Samples(*np.array(answer).T)
+        return self._sampler.samples(_DEVICE, start_s).between(start_s, end_s)
 
 
-def _sample(open_reader: Callable[[], Reader], period_s: float, connection: Any) -> None:
-    """Poll a device, and answer how it was since a moment, until told to stop; runs in a process of its own.
+def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
+    """The power sensor of an NVIDIA GPU.
 
-    Samples are kept here until they are asked for: nothing goes to the measuring process while its loop runs.
+    Args:
+        index: Which GPU, as NVML counts them.
+        period_s: Between two samples.
+
+    Raises:
+        MissingDependencyError: nvidia-ml-py is not installed.
+        SensorError: No driver, no such GPU, or a GPU without power readings.
     """
-    samples: deque[tuple[float, ...]] = deque(maxlen=_KEPT)
-    lost: str | None = None
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the campaign says when to stop
-    with suppress(EOFError, OSError):  # the campaign is gone
-        read = open_reader()
-        while True:
-            try:
-                readings = {"time_s": time.monotonic(), **read()}
-                samples.append(tuple(readings.get(name, float("nan")) for name in FIELDS))
-            except SensorError as error:
-                lost = lost or str(error.given or error.what)
-            if connection.poll():
-                since_s = connection.recv()
-                if since_s is None:
-                    return
-                # The sample before holds until the first one of the window.
-                while len(samples) > 1 and samples[1][0] <= since_s:
-                    samples.popleft()
-                connection.send(lost or list(samples))
-            time.sleep(period_s)
+    what = f"NVML: total-energy counter and power readings, polled every {1e3 * period_s:g} ms in a process of its own"
+    facts = {"sensor": what, **nvml.nvml_facts(index)}
+    return PolledSensor(ReaderSpec("nvml", {"index": index}), facts, period_s)
+
+
+def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
+    """The power sensor of an NVIDIA GPU through `nvidia-smi`; it has no energy counter and no instant reading.
+
+    Args:
+        index: Which GPU, as nvidia-smi counts them.
+
+    Raises:
+        SensorError: nvidia-smi is not there, or does not know this GPU.
+    """
+    what = f"nvidia-smi: power readings, logged every {1e3 * nvidia_smi.PERIOD_S:g} ms"
+    facts = {"sensor": what, **nvidia_smi.nvidia_smi_facts(index)}
+    return PolledSensor(ReaderSpec("nvidia-smi", {"index": index}), facts, period_s=0.0)  # a line makes it wait
+
+
+def powercap_sensor(folder: Path = powercap.ZONES) -> PolledSensor:
+    """The sum of the energy counters of all CPU packages and of their memory.
+
+    Raises:
+        SensorError: There are none, or they may not be read.
+    """
+    folders = powercap.counted_zones(folder)
+    facts = {"sensor": f"powercap: energy counters of {len(folders)} zones"}
+    return PolledSensor(ReaderSpec("powercap", {"folders": [str(each) for each in folders]}), facts)

@@ -15,6 +15,7 @@ from typing import Any, Self
 from ..errors import InputError
 from ..rendering.notebook import document, notes, table
 from ..units import si
+from .dropped import Dropped, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import Operation, operation_text, real_precision
 from .operation_list import OperationList
@@ -97,37 +98,12 @@ class Entry:
         return cls(
             Operation.from_json(bare),
             value.get("count", 1),
-            tuple(map(_text, value.get("module_paths", ()))),
+            tuple(map(short_text, value.get("module_paths", ()))),
             tuple(value.get("module_counts", ())),
         )
 
 
-_LONGEST_TEXT = 1000
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
-        raise InputError(
-            "a name, a path or a reason in a network is a short text",
-            given=repr(value)[:100],
-            allowed=f"up to {_LONGEST_TEXT} characters",
-        )
-    return value
-
-
 _OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
-BOOKKEEPING = "bookkeeping on one integer"
-"""Reason for dropping what costs nothing worth a mention: batch norm counts its batches."""
-
-
-@dataclass(frozen=True)
-class Dropped:
-    """Work that was seen in a model and is no operation of its network."""
-
-    name: str
-    count: int
-    module_paths: tuple[str, ...]
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -195,7 +171,7 @@ class Network:
         input_shape: The shape that it was extracted at: of one input, of several, or by name; None for a list of
             operations.
         mode: inference or training; all operations share it.
-        dropped: What the whitelist or the extraction left out.
+        dropped: Work that no operation stands for.
     """
 
     entries: tuple[Entry, ...] = field(repr=False)
@@ -250,6 +226,11 @@ class Network:
         """The unique operations, in the order of the entries."""
         return OperationList(entry.operation for entry in self.entries)
 
+    @cached_property
+    def uncounted(self) -> tuple[Dropped, ...]:
+        """What was dropped although it costs something: no total has it."""
+        return tuple(dropped for dropped in self.dropped if not dropped.is_exempt)
+
     @property
     def calls(self) -> int:
         """Number of operator calls, repeats counted."""
@@ -297,7 +278,7 @@ class Network:
             for e in entries[:_SHOWN]
         ]
         told = [f"and {len(entries) - _SHOWN} more operations"] if len(entries) > _SHOWN else []
-        told += [f"left out: {d.count} x {d.name}" for d in self.dropped if d.reason != BOOKKEEPING]
+        told += [f"not covered: {d.count} x {d.name}" for d in self.uncounted]
         return document(
             str(self),
             table(["operation", "calls", "work"], rows, frozenset({1, 2})),
@@ -311,10 +292,7 @@ class Network:
             "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
             "operations": [entry.to_json() for entry in self.entries],
-            "dropped": [
-                {"name": d.name, "count": d.count, "module_paths": list(d.module_paths), "reason": d.reason}
-                for d in self.dropped
-            ],
+            "dropped": [dropped.to_json() for dropped in self.dropped],
         }
 
     @classmethod
@@ -352,13 +330,10 @@ class Network:
                 ) from error
         return cls(
             tuple(entries),
-            name=_text(value.get("name", name)),
+            name=short_text(value.get("name", name)),
             input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
-            dropped=tuple(
-                Dropped(_text(d["name"]), int(d["count"]), tuple(map(_text, d["module_paths"])), _text(d["reason"]))
-                for d in value.get("dropped", ())
-            ),
+            dropped=tuple(map(Dropped.from_json, value.get("dropped", ()))),
         )
 
     def save(self, path: str | Path) -> None:

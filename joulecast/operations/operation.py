@@ -140,12 +140,20 @@ class Operation:
                 allowed=", ".join(row.precisions),
                 hint="quantize the matrix products, and leave the rest in bf16",
             )
-        shapes = tuple(normalized_shape(shape) for shape in input_shapes)
+        # A tensor without dimensions holds one number.
+        shapes = tuple(normalized_shape(shape) or (1,) for shape in input_shapes)
         least, most = row.inputs
         if not least <= len(shapes) <= most:
             allowed = str(least) if least == most else f"{least} to {most}"
             raise InputError(f"a {kind} takes another number of inputs", given=len(shapes), allowed=allowed)
         full = _full_attributes(kind, row, shapes, attributes or {})
+        if mode == "training" and full.get("direction", "forward") != "forward":
+            raise InputError(
+                "a training operation is forward and backward together",
+                given=f"direction={full['direction']!r}",
+                allowed="direction='forward'",
+                hint="a gradient alone has mode='inference'",
+            )
         for name, value in (
             ("kind", kind),
             ("input_shapes", shapes),

@@ -35,6 +35,8 @@ CONV_ATTRIBUTES = {
     "dilation": Attribute(sizes(1), 1),
     "groups": Attribute(COUNT, 1),
     "bias": Attribute(FLAG, True),
+    # One kernel of it: the forward, or one of the gradients. A training operation is all three.
+    "direction": Attribute(one_of("forward", "input_gradient", "weight_gradient"), "forward", refinement=True),
 }
 POOL_ATTRIBUTES = {
     "kernel_size": Attribute(sizes(1)),
@@ -59,6 +61,7 @@ def convolution(dimensions: int) -> Kind:
         output=windows.conv_output(dimensions),
         flops=windows.conv_flops,
         parameters=windows.conv_parameters,
+        storage=storage.convolution,
         tensor_cores=True,
         tf32_by_default=True,
         product=windows.conv_product(windows.conv_flops),
@@ -74,6 +77,7 @@ def transposed_convolution(dimensions: int) -> Kind:
         output=windows.conv_transpose_output(dimensions),
         flops=windows.conv_transpose_flops,
         parameters=windows.conv_parameters,
+        storage=storage.convolution,
         tensor_cores=True,
         tf32_by_default=True,
         product=windows.conv_product(windows.conv_transpose_flops),

@@ -49,6 +49,18 @@ def plain(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int
     return Storage(element * sum(map(size, shapes)), output_bytes(precision) * size(output), element * parameters)
 
 
+def convolution(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """As `plain`; a gradient reads the output's gradient, and writes that of the input or of the weights."""
+    stored = plain(shapes, attributes, output, parameters, precision)
+    match attributes["direction"]:
+        case "input_gradient":
+            return stored._replace(inputs=stored.output, output=stored.inputs)
+        case "weight_gradient":
+            return Storage(stored.inputs + stored.output, stored.parameters, 0.0)
+        case _:
+            return stored
+
+
 def embedding(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
     """Indices in, vectors out."""
     return plain(shapes, attributes, output, parameters, precision)._replace(inputs=_INDEX_BYTES * size(shapes[0]))

@@ -29,8 +29,24 @@ Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
 """Measured networks: where, what came out, and their operations."""
 
 
-Regressor = Callable[[NDArray[np.float32]], FloatArray]
-"""Maps a matrix of shape (operations, inputs) to one value per operation."""
+Files = Mapping[str, bytes]
+"""Contents of files by their names."""
+
+
+class Regressor(Protocol):
+    """Predicts one number for each operation."""
+
+    def __call__(self, inputs: NDArray[np.float32], /) -> FloatArray:
+        """Map a matrix of shape (operations, inputs) to one value per operation."""
+        ...
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """How it is stored: files whose names begin with `name`, without code, to be read by its form's `from_files`.
+
+        Raises:
+            ZooError: It was not trained, but read from files.
+        """
+        ...
 
 
 class PredictsOperations(Protocol):
@@ -82,6 +98,10 @@ class PredictsOperations(Protocol):
         """
         ...
 
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """What to keep in mind about these operations here, one sentence each."""
+        ...
+
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these it leaves to another predictor, as kinds with their precision; none where it asks no other."""
         ...
@@ -91,6 +111,15 @@ class PredictsOperations(Protocol):
 
         None where it is predicted in another way: by a predictor for any GPU, or by one that stands in.
         """
+        ...
+
+    def covers(self, operation: Operation) -> bool:
+        """Whether it predicts this operation by itself."""
+        ...
+
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """Kind -> seconds that launching it takes in a loop, for the kinds that were measured on this GPU."""
         ...
 
     @property
@@ -131,6 +160,14 @@ class ResidualModel(Protocol):
         Args:
             operations: In precisions that all these GPUs have; the list remembers for `factors`.
             gpus: Where they will be asked for.
+        """
+        ...
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """How it is stored: facts as plain lists and dictionaries, with its name under "predictor", and files.
+
+        Raises:
+            ZooError: It was not trained, but read from files.
         """
         ...
 

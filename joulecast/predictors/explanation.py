@@ -89,6 +89,7 @@ class Explanation:
         interval: 90 % interval of those; None where no errors are known.
         far_outside: Whether it is far from all that were measured.
         nearest: The nearest operations that were measured; empty where they are not stored.
+        remarks: What the device time rests on, where that is known apart from the predictor; empty elsewhere.
         contributions: Quantity ("time", "power") -> TreeSHAP, largest first; empty where the predictor is not XGBoost.
     """
 
@@ -108,6 +109,7 @@ class Explanation:
     interval: OperationIntervals | None
     far_outside: bool
     nearest: tuple[Neighbour, ...] = ()
+    remarks: tuple[str, ...] = ()
     contributions: Mapping[str, tuple[Contribution, ...]] | None = None
 
     @property
@@ -142,6 +144,7 @@ class Explanation:
             "interval": None if self.interval is None else _interval_json(self.interval),
             "far_outside": self.far_outside,
             "nearest": [neighbour.to_json() for neighbour in self.nearest],
+            "remarks": list(self.remarks),
             "contributions": None
             if self.contributions is None
             else {
@@ -207,6 +210,7 @@ def explain_operation(
         interval=found.interval(0.9),
         far_outside=bool(found.far_outside[0]),
         nearest=nearest(predictor, operation, trained_on, clock),
+        remarks=predictor.remarks([operation]),
         contributions=None if inputs is None or not native else contributions(inputs, native, gpu),
     )
 

@@ -8,7 +8,7 @@ the predictor for any GPU has learned from this GPU's other measurements, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -23,7 +23,6 @@ from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
 from .physics.baseline import group_of
 from .physics.norms import smooth_max
-from .predictor import OperationPredictor
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class FallbackPredictor:
             when something is missing.
     """
 
-    own: OperationPredictor
+    own: PredictsOperations
     find_fallback: Callable[[], PredictsOperations]
 
     @property
@@ -95,8 +94,7 @@ class FallbackPredictor:
         )
 
     def _host_s(self, operations: Sequence[Operation], otherwise: FloatArray) -> FloatArray:
-        baseline = self.own.baseline
-        known = {group.split()[0]: row.host_s[baseline.method] for group, row in baseline.groups.items()}
+        known = self.measured_launch_s
         return np.array([known.get(op.kind, s) for op, s in zip(operations, otherwise.tolist(), strict=True)])
 
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
@@ -111,9 +109,23 @@ class FallbackPredictor:
         """See `PredictsOperations.regressor_inputs`."""
         return self.own.regressor_inputs(operation)
 
+    def covers(self, operation: Operation) -> bool:
+        """See `PredictsOperations.covers`; the fallback covers what the own predictor does not."""
+        return True
+
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """See `PredictsOperations.measured_launch_s`."""
+        return self.own.measured_launch_s
+
     @property
     def residual_model(self) -> None:
         """See `PredictsOperations.residual_model`; most of it is the GPU's own."""
+
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.remarks`: those of the fallback about what it predicts."""
+        some = [each for each in operations if not self.own.covers(each)]
+        return self.find_fallback().remarks(some) if some else ()
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Which of these operations the fallback predicts, as kinds with their precision."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any, TypeVar
@@ -215,6 +215,10 @@ class OperationPredictor:
         """See `PredictsOperations.predict_for_network`."""
         return self.predict(operations, None, power_limit_w)
 
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.remarks`; there is nothing."""
+        return ()
+
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.by_fallback`; there is no other."""
         return ()
@@ -231,6 +235,17 @@ class OperationPredictor:
     def residual_model(self) -> None:
         """See `PredictsOperations.residual_model`; its regressors are of one GPU."""
 
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """See `PredictsOperations.measured_launch_s`."""
+        method = self.baseline.method
+        return {group.split()[0]: row.host_s[method] for group, row in self.baseline.groups.items()}
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {"time": self.time, "power": self.power}
+
     def facts(self) -> dict[str, Any]:
         """What is stored of the predictor beside its regressors."""
         return {
@@ -241,7 +256,4 @@ class OperationPredictor:
             "measured": sorted(self.measured),
             "transferred": list(self.transferred),
             "calibration": None if self.calibration is None else self.calibration.to_json(),
-            # (trees alone have none)
-            "process_shares": {name: getattr(getattr(self, name), "share", 0.0) for name in ("time", "power")},
-            "process_falloffs": {name: getattr(getattr(self, name), "falloff", 0.0) for name in ("time", "power")},
         }

@@ -12,10 +12,9 @@ import torch
 
 from ..errors import DeviceError, InputError, MissingDependencyError, SensorError
 from ..metering import NoSensor, Sensor
-from ..metering.nvidia_smi import nvidia_smi_sensor
-from ..metering.nvml import nvml_sensor
-from ..metering.powercap import ZONES, powercap_sensor
-from ..metering.sensor import PERIOD_S
+from ..metering.powercap import ZONES
+from ..metering.sampler import PERIOD_S
+from ..metering.sensor import nvidia_smi_sensor, nvml_sensor, powercap_sensor
 from .clocks import Clocks
 
 _CPU_CACHE_BYTES = 32 * 2**20

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
+from ..errors import InputError
 from ..operations.operation import Operation
 from . import functions
 from .drawing import draw_inputs
@@ -29,7 +30,15 @@ DTYPES: Mapping[str, torch.dtype] = {
 
 def _convolution(module: type[nn.Module]) -> Runner:
     def run(operation: Operation) -> Run:
-        return module(operation.input_shapes[0][1], **operation.attributes)
+        attributes = dict(operation.attributes)
+        if attributes.pop("direction") != "forward":
+            raise InputError(
+                "a gradient of a convolution is not run alone",
+                given=operation,
+                allowed="direction='forward'",
+                hint="measure the convolution in training mode, which runs its gradients, too",
+            )
+        return module(operation.input_shapes[0][1], **attributes)
 
     return run
 

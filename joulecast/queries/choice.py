@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..predictors.networks.prediction import Interval
+from ..predictors.networks.uncovered import INCOMPLETE
 from ..rendering.notebook import Picture, as_html, as_picture
 from ..units import si
 
@@ -41,6 +42,8 @@ class Choice:
         cost: Price of an iteration in the currency of the prices; None without prices.
         carbon_g: Grams of CO2 equivalent of an iteration; None without an intensity.
         notes: What to keep in mind.
+        uncovered: Operations and operators of the job that are in no total, in words.
+        uncovered_share: Share of the job's FLOPs or bytes in them, whichever is larger; None where nobody knows.
     """
 
     gpu: str
@@ -64,6 +67,8 @@ class Choice:
     cost: float | None = None
     carbon_g: float | None = None
     notes: tuple[str, ...] = ()
+    uncovered: tuple[str, ...] = ()
+    uncovered_share: float | None = 0.0
 
     @property
     def power_w(self) -> float:
@@ -95,7 +100,15 @@ class Choice:
         return (
             f"{self.alias} at {self.clock_mhz:g} MHz, {self.precision}{samples}, {self.mode}: "
             f"{si(self.time_s, 's')}, {si(self.power_w, 'W')}, {si(self.energy_j, 'J')}"
+            f"{f'; {INCOMPLETE}: {self.uncovered_text} not covered' if self.uncovered else ''}"
         )
+
+    @property
+    def uncovered_text(self) -> str:
+        """How much is in no total: "12 %", or "an unknown share"; empty where everything is covered."""
+        if not self.uncovered:
+            return ""
+        return "an unknown share" if self.uncovered_share is None else f"{100 * self.uncovered_share:.2g} %"
 
     def _repr_html_(self) -> str:
         return as_html(self)
@@ -133,7 +146,15 @@ class Choice:
             "predictor": self.predictor,
             "measured": self.measured,
             "notes": list(self.notes),
+            "uncovered": list(self.uncovered),
+            "uncovered_share": self.uncovered_share,
         }
+
+
+def incomplete_notes(choices: Iterable[Choice]) -> list[str]:
+    """What is in no total of these choices, one line for each different answer; nothing where all is covered."""
+    notes = (note for choice in choices for note in choice.notes if note.startswith(INCOMPLETE))
+    return [*dict.fromkeys(notes)]
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..predictors.networks.prediction_html import QUANTITIES, quantity_table
+from ..predictors.networks.uncovered import INCOMPLETE
 from ..rendering.notebook import (
     Bar,
     Line,
@@ -19,7 +20,7 @@ from ..rendering.notebook import (
     table,
 )
 from ..units import si
-from .choice import Choice, Choices, LeftOut
+from .choice import Choice, Choices, LeftOut, incomplete_notes
 from .objectives import OBJECTIVES
 from .sweep import Sweep
 
@@ -65,7 +66,7 @@ def choices_html(choices: Choices) -> str:
             si(row.time_s, "s"),
             si(row.power_w, "W"),
             si(row.energy_j, "J"),
-            ", ".join(said for said, is_so in (("tied", row.tied), ("never measured", not row.measured)) if is_so),
+            ", ".join(_said_of(row)),
         ]
         for row in choices[:_ROWS]
     ]
@@ -74,8 +75,17 @@ def choices_html(choices: Choices) -> str:
     return document(
         f"{choices[0].mode}, least {words} first",
         table(header, rows, frozenset({1, *range(3, len(header) - 1)})),
-        notes([*remarks, *left_out_notes(choices.left_out)]),
+        notes([*incomplete_notes(choices), *remarks, *left_out_notes(choices.left_out)]),
     )
+
+
+def _said_of(choice: Choice) -> Iterator[str]:
+    if choice.tied:
+        yield "tied"
+    if not choice.measured:
+        yield "never measured"
+    if choice.uncovered:
+        yield f"{INCOMPLETE}: {choice.uncovered_text} not covered"
 
 
 @as_picture.register(Choices)
@@ -138,7 +148,7 @@ def sweep_html(sweep: Sweep) -> str:
         for row in sweep.best_of_each()[:_ROWS]
     ]
     remarks = [f"and {len(curves) - _ROWS} more"] if len(curves) > _ROWS else []
-    remarks += left_out_notes(sweep.left_out)
+    remarks += [*incomplete_notes(sweep), *left_out_notes(sweep.left_out)]
     return document(
         f"{sweep.job}: least {sweep.objective}",
         _over_clocks(curves, "energy_j", "J", "Energy over the clock"),

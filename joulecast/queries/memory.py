@@ -1,4 +1,4 @@
-"""Device memory that a job needs, as far as a list of operations tells.
+"""Device memory that a job needs, as far as a list of operations and what was dropped from it tell.
 
 Inference: weights, the caches of attention, and the inputs and output of the operation that has the largest of them.
 Training: weights and their gradients, whatever the optimizer keeps, the outputs that the backward needs, and the same
@@ -62,9 +62,11 @@ def shortage(need: MemoryNeed, gpu: GPU) -> str | None:
 
 def memory_need(network: Network) -> MemoryNeed:
     """Estimate the device memory of one iteration of a network."""
-    weights = sum(_weights_bytes(entry) for entry in network)
+    dropped = [each.work for each in network.dropped if each.work is not None]
+    weights = sum(_weights_bytes(entry) for entry in network) + sum(work.parameter_bytes for work in dropped)
     # A step over all parameters touches weights, gradients and moments, which are counted already.
-    largest = max((_touched_bytes(entry) for entry in network if entry.operation.kind not in _STEPS), default=0)
+    touched = [_touched_bytes(entry) for entry in network if entry.operation.kind not in _STEPS]
+    largest = max((*touched, *(work.largest_bytes for work in dropped)), default=0)
     if network.mode == "training":
         moments = max(_MOMENTS.get(entry.operation.kind, 0) for entry in network)
         return MemoryNeed((2 + moments) * weights, saved_bytes(network) + largest)
@@ -77,7 +79,12 @@ def saved_bytes(network: Network) -> int:
     Within 10 % of what autograd saves for convolutional networks; tests/queries/test_memory.py holds it to that.
     """
     first = network.entries[0].operation
-    return round(first.input_size * ELEMENT_BYTES[first.precision]) + sum(_kept_bytes(entry) for entry in network)
+    dropped = sum(each.work.output_bytes for each in network.uncounted if each.work is not None)
+    return (
+        dropped
+        + round(first.input_size * ELEMENT_BYTES[first.precision])
+        + sum(_kept_bytes(entry) for entry in network)
+    )
 
 
 def _weights_bytes(entry: Entry) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from ..units import si
-from .choice import Choice
+from .choice import Choice, incomplete_notes
 from .figures import svg
 from .objectives import OBJECTIVES
 from .sweep import Sweep
@@ -83,7 +83,9 @@ def _line(tag: str, cells: Iterable[str]) -> str:
 
 
 def _notes(rows: Iterable[Choice]) -> str:
-    notes = dict.fromkeys(note for row in rows if row.measured for note in row.notes)
+    rows = list(rows)
+    measured = [note for row in rows if row.measured for note in row.notes]
+    notes = dict.fromkeys([*incomplete_notes(rows), *measured])
     unmeasured = sum(not row.measured for row in rows)
     if unmeasured:
         notes[f"{unmeasured} choices are on GPUs of which nothing was measured"] = None

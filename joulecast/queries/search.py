@@ -12,6 +12,7 @@ from ..errors import InputError
 from ..hardware import GPU
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import Interval
+from ..predictors.networks.uncovered import Coverage
 from ..zoo import find_predictor
 from ..zoo.entries.measured import measured_gpus
 from .choice import LEVEL, Choice, Choices, LeftOut
@@ -36,6 +37,7 @@ def best(
 
     Raises:
         InputError: Nothing can run the job, or nothing keeps the constraints.
+        UncoveredError: Too much of the job is not covered to compare anything.
         ZooError: A predictor is missing or damaged.
     """
     wanted = find_objective(objective, tariff, question.has_batch)
@@ -62,6 +64,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
 
     Raises:
         InputError: Nothing can run the job.
+        UncoveredError: Too much of the job is not covered to compare anything.
         ZooError: A predictor is missing or damaged.
     """
     wanted = find_objective(objective, tariff, question.has_batch)
@@ -93,6 +96,8 @@ class _Candidates:
 
     @classmethod
     def of(cls, question: Question, objective: Objective, tariff: Tariff) -> _Candidates:
+        for variant in question.variants:
+            Coverage.of(variant.network).refuse_too_much(variant.network.name)
         curves: list[Curve] = []
         left_out: list[LeftOut] = []
         needs = [memory_need(variant.network) for variant in question.variants]
@@ -148,6 +153,7 @@ class _Candidates:
         def make(each: Curve, place: int) -> Choice:
             over, gpu = each.over, each.gpu
             interval, notes = over.at(place, LEVEL)
+            coverage = over.coverage
             time_s, energy_j = float(over.time_s[place]), float(over.energy_j[place])
             value = float(self.objective.value(time_s, energy_j, self._job(each)))
             return Choice(
@@ -172,6 +178,8 @@ class _Candidates:
                 cost=self.tariff.cost(time_s, energy_j, gpu.name),
                 carbon_g=self.tariff.carbon_g(energy_j),
                 notes=notes,
+                uncovered=tuple(map(str, coverage.uncovered)),
+                uncovered_share=coverage.share,
             )
 
         return make

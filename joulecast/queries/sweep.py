@@ -33,6 +33,7 @@ COLUMNS = (
     "memory_bytes",
     "predictor",
     "measured",
+    "uncovered_share",
 )
 
 

@@ -16,8 +16,9 @@ from ..errors import InputError, JoulecastError, MissingDependencyError, Unknown
 from ..extraction import named_network, network_of
 from ..extraction.isolation import IsolatedExtraction, Limits
 from ..hardware import GPU, gpus
+from ..operations.dropped import Dropped
 from ..operations.inputs import Inputs, InputShape, shape_from_json, shape_to_json
-from ..operations.network import Dropped, Entry, Network
+from ..operations.network import Entry, Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
@@ -259,9 +260,7 @@ class Answers:
             name=subject.name or "network",
             input_shape=shape_from_json(subject.input_shape),
             mode=items[0].mode,
-            dropped=tuple(
-                Dropped(item.name, item.count, tuple(item.module_paths), item.reason) for item in subject.dropped or ()
-            ),
+            dropped=tuple(Dropped.from_json(item.model_dump()) for item in subject.dropped or ()),
         )
         return network_of(network, None, mode=subject.mode, precision=precision)
 

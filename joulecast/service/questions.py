@@ -15,6 +15,7 @@ from ..queries.objectives import OBJECTIVES
 
 _LARGEST = 2**31 - 1
 Size = Annotated[int, Field(ge=1, le=_LARGEST, strict=True)]
+Work = Annotated[int, Field(ge=0, le=10**21)]
 TextSize = Annotated[int, Field(ge=1, le=_LARGEST)]
 Shape = Annotated[list[Size], Field(max_length=8)]
 InputShape = (
@@ -58,13 +59,24 @@ class OperationItem(_Strict):
     module_counts: Annotated[list[Size], Field(max_length=10_000)] = []
 
 
+class DroppedWorkItem(_Strict):
+    """How large dropped work is, of the forward, all calls together."""
+
+    flops: Work
+    moved_bytes: Work
+    parameter_bytes: Work
+    output_bytes: Work
+    largest_bytes: Work
+
+
 class DroppedItem(_Strict):
-    """Work that extraction saw, and that is no operation: listed in the notes of a prediction."""
+    """Work that extraction saw, and that is no operation: it counts as not covered."""
 
     name: Name
     count: Annotated[int, Field(ge=1, le=10**9)]
     module_paths: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=10_000)]
     reason: Name
+    work: DroppedWorkItem | None = Field(None, description="As extraction tells it; without, there is no interval.")
 
 
 class Subject(_Strict):

@@ -73,7 +73,10 @@ class SummaryAnswer(_Open):
     device_time_s: float
     host_time_s: float
     interval: IntervalAnswer | None
-    uncovered: list[str]
+    uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
+    uncovered_share: float | None = Field(
+        description="Share of the network's FLOPs or bytes, whichever is larger, in them; null if nobody knows."
+    )
     notes: list[str]
 
 
@@ -118,6 +121,8 @@ class ChoiceAnswer(_Open):
     predictor: str
     measured: bool = Field(description="False: nothing was ever measured on this GPU.")
     notes: list[str]
+    uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
+    uncovered_share: float | None = Field(description="Share of the job in them; null if nobody knows.")
 
 
 class BestAnswer(_Open):

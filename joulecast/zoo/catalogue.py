@@ -10,24 +10,31 @@ from pathlib import Path
 from ..errors import InputError, ZooError, unknown_name
 from ..hardware import GPU, find_gpu, gpus
 from ..predictors.fallback import FallbackPredictor
+from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
+from ..predictors.kernels.learned import Kernels
 from ..predictors.networks.network_predictor import NetworkPredictor
-from ..predictors.predictor import OperationPredictor
+from ..predictors.regressors.forms import ONE_GPU_FORMS
 from ..resources import shipped
 from .entries.any_gpu_entry import AnyGpuEntry, load_any_gpu
 from .entries.entry import Background, load_background, load_entry
 from .entries.files import MANIFEST, predictor_of, read_manifest, read_plain
-from .entries.residual_models import FORMS
+from .entries.kernels_entry import PREDICTOR as KERNELS
+from .entries.kernels_entry import KernelsEntry, checked_kernels, load_kernels
 from .store import NAME, pulled, pulled_folder
 
-LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry]] = {
-    **dict.fromkeys(("blend", "forest", "xgboost"), load_entry),
-    **dict.fromkeys(FORMS, load_any_gpu),
+LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry | KernelsEntry]] = {
+    **dict.fromkeys(ONE_GPU_FORMS, load_entry),
+    **dict.fromkeys(ANY_GPU_FORMS, load_any_gpu),
+    KERNELS: checked_kernels,
 }
 """What a manifest names as its predictor -> what reads such an entry."""
 
 DEFAULT_PREDICTOR = "blend"
 """A GPU's own predictor, unless another is asked for; "forest" where there is no such entry."""
 
+
+KERNELS_ENTRY = "any-gpu/kernels"
+"""What predictors for any GPU ask for device times in half precision and below."""
 
 ANY_GPU = "any-gpu/boosting"
 ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
@@ -101,11 +108,11 @@ def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = No
 
 
 @lru_cache(maxsize=8)
-def _loaded(folder: Path, stamp: int) -> NetworkPredictor | AnyGpuEntry:
+def _loaded(folder: Path, stamp: int) -> NetworkPredictor | AnyGpuEntry | KernelsEntry:
     return load_any(folder)
 
 
-def load_any(folder: Path) -> NetworkPredictor | AnyGpuEntry:
+def load_any(folder: Path) -> NetworkPredictor | AnyGpuEntry | KernelsEntry:
     """Load an entry, whichever predictor it holds.
 
     Raises:
@@ -140,8 +147,14 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     gpu = find_gpu(gpu)
     folder = _folder(gpu, mode, predictor)
     found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
+    if isinstance(found, KernelsEntry):
+        raise InputError(
+            f"{found.name} predicts device times of kernels only",
+            given=str(predictor),
+            allowed=f"a predictor of networks, such as {ANY_GPU}, which asks it",
+        )
     if isinstance(found, AnyGpuEntry):
-        return found.on(gpu, mode)
+        return replace(found, kernels=find_kernels()).on(gpu, mode)
     if (found.operations.gpu, found.operations.mode) != (gpu, mode):
         raise InputError(
             f"{found.name} is a predictor for another GPU or mode",
@@ -151,10 +164,26 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     return found if predictor is not None else _with_fallback(found)
 
 
+def find_kernels() -> Kernels | None:
+    """Device times of kernels in half precision and below, pulled or shipped; None where there are none.
+
+    Raises:
+        ZooError: They are damaged.
+    """
+    folder = pulled_folder(KERNELS_ENTRY) or shipped("zoo") / KERNELS_ENTRY
+    path = folder / MANIFEST
+    return _loaded_kernels(folder, path.stat().st_mtime_ns) if path.is_file() else None
+
+
+@lru_cache(maxsize=2)
+def _loaded_kernels(folder: Path, stamp: int) -> Kernels:
+    return load_kernels(folder).kernels
+
+
 def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
     """A GPU's own predictor with the one for any GPU as its fallback, where there is one."""
     own = found.operations
-    if not isinstance(own, OperationPredictor) or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
+    if found.any_gpu or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
         return found
     return replace(
         found, operations=FallbackPredictor(own, lambda: find_predictor(own.gpu, own.mode, ANY_GPU).operations)

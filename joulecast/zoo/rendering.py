@@ -44,7 +44,9 @@ def _network_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def markdown(card: Mapping[str, Any]) -> str:
-    """Render a card (as a dictionary) as Markdown, whether of one GPU's predictor or of one for any."""
+    """Render a card (as a dictionary) as Markdown: of one GPU's predictor, of one for any, or of device times."""
+    if "kernels" in card:
+        return kernels_markdown(card)
     return own_markdown(card) if "gpu" in card else any_gpu_markdown(card)
 
 
@@ -114,6 +116,46 @@ def any_gpu_markdown(card: Mapping[str, Any]) -> str:
     lines += ["", "## Limits", "", *(f"- {limit}" for limit in card["limits"])]
     recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
     return "\n".join([*lines, "", "## Recipe", "", f"{card['predictor']}: {recipe}", ""])
+
+
+def kernels_markdown(card: Mapping[str, Any]) -> str:
+    """Render the card of device times of kernels (as a dictionary) as Markdown."""
+    lines = [
+        f"# {card['name']}",
+        "",
+        "Predicts device times of kernels in half precision and below. The predictors for any GPU ask it for them; "
+        f"everything else they know themselves. Made {card['created']}, licence {card['licence']}.",
+        "",
+        "## Data",
+        "",
+        "| GPU | operations | source | licence of the data |",
+        "| --- | --- | --- | --- |",
+        *(f"| {data['gpu']} | {data['operations']} | {data['source']} | {data['licence']} |" for data in card["data"]),
+        "",
+        "## Errors of device time",
+        "",
+        card["splits"],
+        "",
+        "| kernels | left out | operations | median | mean |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for names, rows in card["errors"].items():
+        for split, (count, middle, average) in rows.items():
+            lines.append(f"| {names} | {split} | {count} | {_percent(middle)} | {_percent(average)} |")
+    lines += [
+        "",
+        "Share of operations within their 90 % interval. Of sizes that were left out, one half gave the intervals and "
+        "the other half tested them; of GPUs and generations, each was tested with the errors of the others.",
+        "",
+        "| kernels | left out | within |",
+        "| --- | --- | --- |",
+    ]
+    for names, shares in card["coverage"].items():
+        lines += [f"| {names} | {basis} | {_percent(share)} |" for basis, share in shares.items()]
+    recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
+    return "\n".join(
+        [*lines, "", "## Limits", "", *(f"- {limit}" for limit in card["limits"]), "", "## Recipe", "", recipe, ""]
+    )
 
 
 def any_gpu_errors(

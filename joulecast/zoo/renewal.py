@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from ..predictors.fitting.any_gpu import ANY_GPU_FORMS
 from ..resources import shipped
 from .entries.any_gpu_entry import read_any_gpu
 from .entries.entry import read_entry
 from .entries.files import MANIFEST, json_bytes, predictor_of, put_in_place, stored_files
-from .entries.residual_models import FORMS
 
 _ROUNDING = 1e-3  # Other processors and libraries round otherwise (golden.py); that is no reason to touch an entry.
 
@@ -35,7 +35,7 @@ def renew_golden(folder: Path) -> float:
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
     manifest, stored = stored_files(folder)
-    read = read_any_gpu if predictor_of(manifest) in FORMS else read_entry
+    read = read_any_gpu if predictor_of(manifest) in ANY_GPU_FORMS else read_entry
     _, _, golden = read(folder)
     before, now = (np.array([*_numbers(each)]) for each in (manifest["golden"], golden))
     largest = float(np.max(np.abs(now / before - 1)))

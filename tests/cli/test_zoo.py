@@ -1,4 +1,4 @@
-"""`joulecast zoo`: list, show, pull, push, verify, remove, convert."""
+"""`joulecast zoo`: list, show, pull, push, verify, remove."""
 
 from __future__ import annotations
 
@@ -83,4 +83,3 @@ def test_names_that_are_none(call):
     assert code == 2
     assert "did you mean a30/forest-inference" in err
     assert call("zoo", "push", "a30/forest-inference", "models:/mine")[0] == 2
-    assert call("zoo", "convert", "/nowhere")[0] == 5

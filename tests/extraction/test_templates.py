@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +37,16 @@ TEXTS = [(1, 1), (3, 1), (1, 7), (2, 33), (5, 128), (17, 511)]
 def extracted(name: str, shape, cache_length=None, *, optimizer=None, **options):
     given = {"whitelist": WHITELIST, "operators": None, "optimizer": optimizer, "precision": "default", **options}
     return traced(build(name), Inputs.of(shape), cache_length, given, name=name)
+
+
+def but_for_work(network):
+    """How large dropped work is no template says, nor whether it was made from shapes alone, which sizes decide."""
+    if network is None:
+        return None
+    dropped = Counter()
+    for each in network.dropped:
+        dropped[each.name] += each.count
+    return replace(network, dropped=()), dropped
 
 
 def answered(name: str, shape, **options):
@@ -72,7 +84,7 @@ def test_equal_to_extraction(name, shapes):
     ]
     for shape, request in zip(shapes, requests, strict=False):
         template = answered(name, shape, **request)
-        assert template == extracted(name, shape, **request), (shape, request)
+        assert but_for_work(template) == but_for_work(extracted(name, shape, **request)), (shape, request)
 
 
 @pytest.mark.parametrize("precision", ["default", "bf16"])

@@ -15,6 +15,7 @@ from joulecast.errors import InputError, MissingDependencyError, UnknownNameErro
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.extraction.models.transformers_configs import ARCHITECTURES
 from joulecast.operations.kinds import KINDS
+from joulecast.queries.memory import memory_need
 
 import_torchvision()  # transformers imports it
 transformers = pytest.importorskip("transformers")
@@ -214,3 +215,12 @@ def test_a_missing_library_is_named(monkeypatch):
 def test_nothing_is_imported_for_others():
     assert "transformers" in sys.modules
     assert not transformers_models.is_transformer(torch.nn.ReLU())
+
+
+def test_weights_of_experts_take_memory(tmp_path):
+    config = transformers.MixtralConfig()
+    config.save_pretrained(tmp_path)
+    network = joulecast.extract(tmp_path / "config.json", (1, 64), precision="bf16")
+    parameters = sum(p.numel() for p in transformers_models.from_config(config).parameters())
+    assert parameters > 46e9
+    assert memory_need(network).weights_bytes == pytest.approx(2 * parameters, rel=0.01)

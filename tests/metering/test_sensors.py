@@ -10,13 +10,13 @@ import pytest
 
 from joulecast.errors import SensorError
 from joulecast.metering import estimate
-from joulecast.metering.powercap import powercap_sensor
+from joulecast.metering.sensor import powercap_sensor
 
 LOOK = """
 import json, sys, time
 from joulecast.metering import estimate
-from joulecast.metering.nvml import nvml_sensor
-from joulecast.metering.nvidia_smi import nvidia_smi_sensor
+from joulecast.metering.sensor import nvml_sensor
+from joulecast.metering.sensor import nvidia_smi_sensor
 
 if __name__ == "__main__":
     sensor = {"nvml": nvml_sensor, "smi": nvidia_smi_sensor}[sys.argv[1]]()

@@ -13,10 +13,8 @@ from joulecast.datasets import save
 from joulecast.errors import InputError, ZooError
 from joulecast.predictors.evaluation.operations import cross_validate
 from joulecast.predictors.fitting.one_gpu import fit_own
-from joulecast.predictors.predictor import OperationPredictor
 from joulecast.predictors.recipes.blend import BlendRecipe
-from joulecast.predictors.regressors.blend import FALLOFF
-from joulecast.predictors.regressors.serving import own_regressor, regressor_files
+from joulecast.predictors.regressors.blend import stored_blend
 from joulecast.zoo import load_entry
 from joulecast.zoo.training import train
 
@@ -74,35 +72,38 @@ def test_a_stored_blend_predicts_as_the_trained_one(stored):
     assert after.power_w == pytest.approx(before.power_w, rel=1e-4)
 
 
-def test_a_blend_that_lacks_a_file_is_refused():
-    with pytest.raises(ZooError, match="lacks a regressor"):
-        own_regressor({}, "time", 0.5)
-    with pytest.raises(ZooError, match="share"):
-        own_regressor({}, "time", "much")
+def test_a_blend_that_lacks_a_file_is_refused(predictor):
+    files = predictor.time.to_files("time")
+    assert set(files) == {"time.safetensors", "time-process.safetensors", "time-mixing.json"}
+    for lost in ("time.safetensors", "time-process.safetensors"):
+        with pytest.raises(ZooError, match="lacks a regressor"):
+            stored_blend({name: data for name, data in files.items() if name != lost}, "time")
 
 
-def test_entries_from_before_falloffs_were_stored_keep_theirs(stored, monkeypatch, tmp_path):
-    trained, entry = stored
-    assert load_entry(entry).operations.time.falloff == FALLOFF
-    before = trained.predictor
-    before = replace(before, time=replace(before.time, falloff=2.0), power=replace(before.power, falloff=2.0))
-    facts = OperationPredictor.facts
-    monkeypatch.setattr(
-        OperationPredictor,
-        "facts",
-        lambda self: {name: value for name, value in facts(self).items() if name != "process_falloffs"},
-    )
-    after = load_entry(replace(trained, predictor=before).save(tmp_path)).operations
-    assert (after.time.falloff, after.power.falloff) == (2.0, 2.0)
-    operations = simulated_operations()
-    assert after.predict(operations).time_s == pytest.approx(before.predict(operations).time_s, rel=1e-4)
+def test_a_blend_whose_process_has_no_share_is_its_trees(predictor):
+    inputs = np.zeros((3, predictor.time.process.columns), dtype=np.float32)
+    trees = stored_blend(predictor.time.trees.to_files("time"), "time")
+    assert trees(inputs) == pytest.approx(predictor.time.trees(inputs), abs=1e-5)
 
 
-@pytest.mark.parametrize("falloff", [0, -1, 1e9, "8", True])
-def test_falloffs_out_of_range_are_refused(predictor, falloff):
-    files = regressor_files("time", predictor.time)
-    with pytest.raises(ZooError, match="falloff"):
-        own_regressor(files, "time", 0.5, falloff)
+@pytest.mark.parametrize(
+    ("mixing", "says"),
+    [
+        ('{"share": 0.5, "falloff": 0}', "falloff"),
+        ('{"share": 0.5, "falloff": -1}', "falloff"),
+        ('{"share": 0.5, "falloff": 1e9}', "falloff"),
+        ('{"share": 1.1, "falloff": 4}', "share"),
+        ('{"share": 0, "falloff": 4}', "share"),
+        ('{"share": "much", "falloff": 4}', "damaged"),
+        ('{"share": true, "falloff": 4}', "damaged"),
+        ('{"share": 0.5}', "damaged"),
+        ("{", "damaged"),
+    ],
+)
+def test_a_mixing_that_cannot_be_is_refused(predictor, mixing, says):
+    files = {**predictor.time.to_files("time"), "time-mixing.json": mixing.encode()}
+    with pytest.raises(ZooError, match=says):
+        stored_blend(files, "time")
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, "0.5", True])

@@ -18,7 +18,7 @@ from joulecast.predictors.physics.features import features
 from joulecast.predictors.predictor import INPUT_NAMES
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
 from joulecast.predictors.regressors.boosted import MORE_WORK, fit_boosted
-from joulecast.predictors.regressors.serving import own_regressor, regressor_files
+from joulecast.predictors.regressors.serving import stored_trees
 
 RECIPE = XGBoostRecipe(trees=120, patience=20, depth=4, learning_rate=0.1, folds=4)
 A30 = find_gpu("A30")
@@ -75,9 +75,9 @@ def test_training_twice_gives_the_same_numbers(dataset, predictor):
 
 
 def test_stored_trees_predict_as_the_fitted_ones(predictor):
-    files = regressor_files("time", predictor.time)
+    files = predictor.time.to_files("time")
     assert set(files) == {"time.safetensors", "time.ubj"}
-    stored = own_regressor(files, "time", 0)
+    stored = stored_trees(files, "time")
     matrix, _ = features(simulated_operations(), A30, 1440.0)
     inputs = np.column_stack([matrix, matrix[:, 0], matrix[:, 0]]).astype(np.float32)
     assert stored(inputs) == pytest.approx(predictor.time(inputs), abs=1e-5)

@@ -10,11 +10,11 @@ from joulecast.cli.recipes import WAYS
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
 from joulecast.predictors.fitting.fit import FITS, fit
+from joulecast.predictors.fitting.recipes import RECIPES
 from joulecast.predictors.recipes.blend import BlendRecipe
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.ensemble import EnsembleRecipe, Member
 from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.recipes.recipe import RECIPES
 from joulecast.predictors.recipes.roofline import RooflineRecipe
 from joulecast.predictors.recipes.transformer import TransformerRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe

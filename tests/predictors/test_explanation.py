@@ -19,7 +19,6 @@ from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.physics.roofline import tiled_roofline
 from joulecast.predictors.recipes.forest import ForestRecipe
 from joulecast.predictors.recipes.xgboost import XGBoostRecipe
-from joulecast.predictors.regressors.serving import regressor_files
 from joulecast.zoo.entries.entry import ModelCard, load_background, load_entry, save_entry
 
 A30 = find_gpu("A30")
@@ -33,7 +32,7 @@ def boosted(dataset):
 
 @pytest.fixture(scope="module")
 def native(boosted):
-    return {name: regressor_files(name, getattr(boosted, name))[f"{name}.ubj"] for name in ("time", "power")}
+    return {name: getattr(boosted, name).to_files(name)[f"{name}.ubj"] for name in ("time", "power")}
 
 
 def test_what_bounds_an_operation(dataset):

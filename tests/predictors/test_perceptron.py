@@ -12,12 +12,12 @@ from joulecast.errors import InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
+from joulecast.predictors.fitting.any_gpu import read_residual_model
+from joulecast.predictors.fitting.recipes import load_recipe
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.predictors.recipes.perceptron import PerceptronRecipe
-from joulecast.predictors.recipes.recipe import load_recipe
 from joulecast.predictors.regressors.perceptron import Perceptron
-from joulecast.zoo.entries.residual_models import read_residual_model, write_residual_model
 
 SMALL = PerceptronRecipe(width=16, layers=1, epochs=40, batch=64)
 
@@ -120,9 +120,9 @@ def test_its_mean_with_trees_for_any_gpu():
     ahead = OperationList(operations)
     learned.prefetch(ahead, [gpu])
     assert learned.ratio(ahead, gpu) == pytest.approx(learned.ratio(operations, gpu), rel=1e-6)
-    read = read_residual_model(*write_residual_model(learned))
+    read = read_residual_model(*learned.to_files())
     assert read.factors(operations, gpu)[0] == pytest.approx(learned.factors(operations, gpu)[0], rel=1e-5)
-    facts, files = write_residual_model(learned)
+    facts, files = learned.to_files()
     with pytest.raises(ValueError, match="share"):
         read_residual_model({**facts, "share": 0.0}, files)
     with pytest.raises(ZooError, match="other inputs"):

@@ -439,8 +439,8 @@ def test_what_cannot_be_predicted(served):
     found = AnyGpuPredictor(gpu, "inference", served).predict([bf16, fp32])
     assert found.source == ("missing", "modelled")
     assert np.isnan(found.time_s).tolist() == [True, False]
-    prediction = on(gpu, served).predict(Network.of([(bf16, 1), (fp32, 3)]))
-    assert [cost.operation for cost in prediction.uncovered] == [bf16]
+    prediction = on(gpu, served).predict(Network.of([(bf16, 1), (fp32, 9)]))
+    assert [uncovered.operation for uncovered in prediction.uncovered] == [bf16]
 
 
 def test_too_little_to_learn_from(dataset):

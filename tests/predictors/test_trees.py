@@ -11,12 +11,10 @@ import pytest
 from joulecast.errors import ZooError
 from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
 from joulecast.predictors.regressors import serving
-from joulecast.predictors.regressors.forest import ForestRegressor
 from joulecast.predictors.regressors.serving import StoredTrees
 from joulecast.predictors.regressors.trees import Trees
 from joulecast.predictors.regressors.trees_fitted import boosted_to_onnx, forest_to_onnx
 from joulecast.predictors.regressors.trees_onnx import trees_from_onnx, trees_to_onnx
-from joulecast.predictors.regressors.xgboost_model import BoostedRegressor
 
 COLUMNS = 5
 INPUTS = np.random.default_rng(0).normal(size=(400, COLUMNS)).astype(np.float32)
@@ -26,13 +24,13 @@ TARGET = INPUTS[:, 0] * np.where(INPUTS[:, 1] > 0.3, 2.0, -1.0) + INPUTS[:, 2] *
 def forest(**settings):
     from sklearn.ensemble import ExtraTreesRegressor
 
-    return forest_to_onnx(ForestRegressor(ExtraTreesRegressor(8, random_state=0, **settings).fit(INPUTS, TARGET)))
+    return forest_to_onnx(ExtraTreesRegressor(8, random_state=0, **settings).fit(INPUTS, TARGET))
 
 
 def boosted():
     xgboost = pytest.importorskip("xgboost")
     model = xgboost.XGBRegressor(n_estimators=12, max_depth=4, n_jobs=1).fit(INPUTS, TARGET)
-    return boosted_to_onnx(BoostedRegressor(model))
+    return boosted_to_onnx(model)
 
 
 MODELS = {

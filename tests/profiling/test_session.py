@@ -26,8 +26,8 @@ def load(device, seconds):
 if __name__ == "__main__":
     from joulecast.profiling import clocks, collection, command, devices, session
     from joulecast.metering import probing
-    from joulecast.metering.nvidia_smi import nvidia_smi_sensor
-    from joulecast.metering.nvml import nvml_sensor
+    from joulecast.metering.sensor import nvidia_smi_sensor
+    from joulecast.metering.sensor import nvml_sensor
 
     probing._STEPS, session._IDLE_S = 1, 2.0
     devices.load = load

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -17,11 +16,9 @@ from joulecast import Network
 from joulecast.datasets import save
 from joulecast.errors import JoulecastError, ZooError
 from joulecast.predictors.recipes.forest import ForestRecipe
-from joulecast.predictors.regressors.trees_fitted import forest_to_onnx
 from joulecast.resources import shipped
 from joulecast.zoo import entries, find_predictor, load_entry
 from joulecast.zoo.catalogue import load_any
-from joulecast.zoo.convert import convert
 from joulecast.zoo.entries.entry import load_card
 from joulecast.zoo.entries.files import parsed_json
 from joulecast.zoo.training import train
@@ -175,28 +172,6 @@ def test_only_plain_files_are_opened(entry, kind):
 def test_impossible_json_is_refused(text):
     with pytest.raises(ZooError, match=r"no JSON that can be|larger than any"):
         parsed_json(text.encode("latin1"), "a card")
-
-
-def test_format_1_is_read_and_converted(trained, entry, tmp_path):
-    old = tmp_path / "old"
-    old.mkdir()
-    manifest = json.loads((entry / "manifest.json").read_text())
-    del manifest["predictor"], manifest["files"]
-    files = {name: (entry / name).read_bytes() for name in ("card.json", "predictor.json", "README.md")}
-    for name in ("time", "power"):
-        files[f"{name}.onnx"] = forest_to_onnx(getattr(trained.predictor, name))
-    for name, data in files.items():
-        (old / name).write_bytes(data)
-    facts = {name: {"sha256": hashlib.sha256(d).hexdigest(), "size_bytes": len(d)} for name, d in files.items()}
-    (old / "manifest.json").write_text(json.dumps({**manifest, "format_version": 1, "files": facts}))
-
-    operations = simulated_operations()
-    expected = load_entry(entry).operations.predict(operations).energy_j
-    assert load_any(old).operations.predict(operations).energy_j.tolist() == expected.tolist()
-    assert convert(old)
-    assert not convert(old)
-    assert json.loads((old / "manifest.json").read_text())["format_version"] == 2
-    assert load_any(old).operations.predict(operations).energy_j.tolist() == expected.tolist()
 
 
 # What ships

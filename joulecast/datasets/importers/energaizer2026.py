@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ...errors import DatasetError
-from ...operations.network import Dropped, Network
+from ...operations.dropped import Dropped
+from ...operations.network import Network
 from ..measurement import Card, Dataset, NetworkMeasurement, refuse_lines
 from .workloads import Tokens, network_of_workload
 

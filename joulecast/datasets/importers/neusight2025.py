@@ -6,6 +6,8 @@ Reads `operations.parquet` and, for plausibility, `device_specs.json`. Three thi
   known size covers M x K in all linear and 99.86 % of the bmm rows; M x N would in 1 % and 24 %.
 - Time is that between two CUDA events around one call on an idle GPU, so it holds the launch: 24 to 108 us, whatever
   the GPU has to do. `launches` takes it off; where the kernel is hidden behind it, there is no device time.
+- AMD. `amd_operations.parquet`, where it is there, has point-wise operations, softmax and layer norm of MI100 and
+  MI210, timed in the same way; the catalogue has their data sheets.
 - Limits. No row beats the data sheet, but for convolutions of 3 x 3, which Winograd's F(2 x 2, 3 x 3) may do with
   2.25 times fewer multiplications (the fastest reach 2.24). A row that does is marked unusable.
 """
@@ -15,26 +17,43 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...errors import DatasetError, InputError, MissingDependencyError
+from ...errors import DatasetError, InputError, UnknownNameError
+from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ..measurement import Card, Dataset, Measurement, refuse_lines
-from .launches import Launches, Values, after_s, floor_s
+from .launches import Launches, Values, after_s, beside_s, floor_s
+from .parquet_columns import read_columns
 
 _SOURCE = (
     "github.com/sitar-lab/NeuSight; S. Lee, A. Phanishayee, D. Mahajan, Forecasting GPU Performance for Deep Learning "
     "Training and Inference, ASPLOS 2025"
 )
 _METHOD = "events"
+_SOFTWARE = ("torch", "cudnn", "cuda")
 _WINOGRAD = 2.25
 _TOLERANCE = 1.05  # Boost clocks of boards exceed their data sheets' by a little.
 _HIDDEN = "the kernel is hidden behind its launch: no device time"
 _IMPOSSIBLE = "faster than the data sheet allows"
+_AMD_LIMITS = (
+    "no power",
+    "fp32; point-wise operations, softmax and layer norm only, of 4100 and more rows",
+    "inputs of element-wise operations are zeros",
+    "device times are estimates: the time less the launch",
+)
+_LIMITS = (
+    "no power",
+    "fp32 with TF32 off; cudnn.benchmark chose the convolutions' algorithms",
+    "inputs of convolutions and element-wise operations are zeros",
+    "device times are estimates: the time less the launch; hidden behind it they are missing",
+    "weights and inputs are those of the call before: what fits stays in the L2 cache",
+)
 
 Sizes = tuple[int, ...]
 
@@ -94,7 +113,7 @@ def import_neusight2025(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset per GPU, at its default clock.
 
     Args:
-        folder: Where operations.parquet and device_specs.json lie.
+        folder: Where operations.parquet, device_specs.json and, maybe, amd_operations.parquet lie.
 
     Raises:
         DatasetError: A file is missing or damaged, or rows are impossible or of unknown operations; names the rows.
@@ -102,12 +121,44 @@ def import_neusight2025(folder: str | Path) -> list[Dataset]:
     """
     folder = Path(folder)
     columns, software = _columns(folder / "operations.parquet")
-    specs = _specs(folder / "device_specs.json")
+    rows = _rows_by_gpu(columns, _specs(folder / "device_specs.json"), str(folder))
+    after = {gpu: value for gpu, by_name in rows.items() if (value := _after_s(by_name)) is not None}
+    usual_s = median(after.values()) if after else 0.0
+    datasets = []
+    for gpu, by_name in rows.items():
+        floors = {name: floor_s(mine.time_s, mine.least_s) for name, mine in by_name.items()}
+        datasets.append(_dataset(gpu, by_name, Launches(floors, after.get(gpu, usual_s)), software, _LIMITS))
+    return datasets + _amd_datasets(folder / "amd_operations.parquet")
+
+
+def _amd_datasets(path: Path) -> list[Dataset]:
+    if not path.is_file():
+        return []
+    columns = read_columns(path, ("operation", "gpu", "latency_ms", "B", "H"))
+    specs = {}
+    for name in sorted(set(columns["gpu"])):
+        with suppress(UnknownNameError):  # (and then its rows are named as unknown)
+            gpu = find_gpu(name)
+            specs[name] = ((gpu.vector_flops or gpu.peak_flops)["fp32"], gpu.memory_bandwidth)
+    sizes = {name: columns[name].astype(np.int64) for name in ("B", "H")}
+    datasets = []
+    for name, by_name in _rows_by_gpu({**columns, **sizes}, specs, str(path)).items():
+        # All of them are long: the line of element-wise operations meets zero bytes at what is beside a kernel.
+        beside = {n: beside_s(mine.time_s, mine.least_s) for n, mine in by_name.items() if _SOURCES[n].elementwise}
+        usual_s = median(beside.values()) if beside else 0.0
+        launches = Launches({n: beside.get(n, usual_s) for n in by_name}, 0.0)
+        datasets.append(_dataset(name, by_name, launches, {"torch": "2.4.1"}, _AMD_LIMITS))
+    return datasets
+
+
+def _rows_by_gpu(
+    columns: Mapping[str, Any], specs: Mapping[str, tuple[float, float]], where: str
+) -> dict[str, dict[str, _Rows]]:
     names, gpus = columns["operation"].astype(str), columns["gpu"].astype(str)
     unknown = np.flatnonzero(~np.isin(names, list(_SOURCES)) | ~np.isin(gpus, list(specs)))
     if len(unknown):
         faults = [f"row {row + 1}: unknown operation or GPU ({names[row]}, {gpus[row]})" for row in unknown]
-        refuse_lines(faults, str(folder))
+        refuse_lines(faults, where)
     known: dict[tuple[str, Sizes], Operation] = {}
     rows: dict[str, dict[str, _Rows]] = defaultdict(dict)
     for gpu in sorted(specs):
@@ -115,31 +166,15 @@ def import_neusight2025(folder: str | Path) -> list[Dataset]:
             found = np.flatnonzero((names == name) & (gpus == gpu))
             if len(found):
                 rows[gpu][name] = _rows(name, found, columns, specs[gpu], known)
-    after = {gpu: value for gpu, by_name in rows.items() if (value := _after_s(by_name)) is not None}
-    usual_s = median(after.values()) if after else 0.0
-    return [_dataset(gpu, by_name, after.get(gpu, usual_s), software) for gpu, by_name in rows.items()]
+    return rows
 
 
 def _columns(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
-    try:
-        import pyarrow
-        from pyarrow import parquet
-    except ImportError as error:
-        raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
     sizes = dict.fromkeys(column for source in _SOURCES.values() for column in source.columns)
-    wanted = ["operation", "gpu", "latency_ms", "torch", "cudnn", "cuda", *sizes]
-    try:
-        table = parquet.read_table(path, columns=wanted)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
-    missing = [name for name in wanted if name not in table.schema.names]
-    if missing:
-        raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
-    software = {name: ", ".join(sorted(set(table[name].to_pylist()))) for name in ("torch", "cudnn", "cuda")}
-    columns = {name: table[name].to_numpy() for name in ("operation", "gpu", "latency_ms")}
+    columns = read_columns(path, ("operation", "gpu", "latency_ms", *_SOFTWARE, *sizes))
+    software = {name: ", ".join(sorted(set(columns.pop(name)))) for name in _SOFTWARE}
     # Sizes that an operation does not have are empty.
-    columns |= {name: table[name].fill_null(0).to_numpy().astype(np.int64) for name in sizes}
-    return columns, software
+    return {**columns, **{name: np.nan_to_num(columns[name]).astype(np.int64) for name in sizes}}, software
 
 
 def _specs(path: Path) -> dict[str, tuple[float, float]]:
@@ -185,8 +220,13 @@ def _after_s(by_name: Mapping[str, _Rows]) -> float | None:
     return median(known) if (known := [value for value in values if value is not None]) else None
 
 
-def _dataset(gpu: str, by_name: Mapping[str, _Rows], after: float, software: Mapping[str, str]) -> Dataset:
-    launches = Launches({name: floor_s(rows.time_s, rows.least_s) for name, rows in by_name.items()}, after)
+def _dataset(
+    gpu: str,
+    by_name: Mapping[str, _Rows],
+    launches: Launches,
+    software: Mapping[str, str],
+    limits: tuple[str, ...],
+) -> Dataset:
     measurements = []
     for name, rows in by_name.items():
         least = rows.least_s / (_WINOGRAD if name == "conv" else 1.0) / _TOLERANCE
@@ -210,10 +250,10 @@ def _dataset(gpu: str, by_name: Mapping[str, _Rows], after: float, software: Map
                 )
             )
     measurements.sort(key=lambda m: m.line or 0)
-    return Dataset(_card(gpu, launches, software), tuple(measurements))
+    return Dataset(_card(gpu, launches, software, limits), tuple(measurements))
 
 
-def _card(gpu: str, launches: Launches, software: Mapping[str, str]) -> Card:
+def _card(gpu: str, launches: Launches, software: Mapping[str, str], limits: tuple[str, ...]) -> Card:
     floors = ", ".join(f"{name} {1e6 * launches.launch_s(name):.1f}" for name in launches.floor_s)
     return Card(
         gpu=gpu,
@@ -226,11 +266,5 @@ def _card(gpu: str, launches: Launches, software: Mapping[str, str]) -> Card:
         },
         sensor="none",
         software={**software, "driver": "unknown"},
-        limits=(
-            "no power",
-            "fp32 with TF32 off; cudnn.benchmark chose the convolutions' algorithms",
-            "inputs of convolutions and element-wise operations are zeros",
-            "device times are estimates: the time less the launch; hidden behind it they are missing",
-            "weights and inputs are those of the call before: what fits stays in the L2 cache",
-        ),
+        limits=limits,
     )

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import InputError
-from ...operations.network import Dropped, Entry, Network
+from ...operations.dropped import Dropped
+from ...operations.network import Entry, Network
 from ...operations.operation import Operation, real_precision
 
 _ELEMENTWISE: Mapping[str, tuple[str, int]] = {

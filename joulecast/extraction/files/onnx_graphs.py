@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name
+from ...operations.dropped import DroppedTally, DroppedWork
 from ...operations.inputs import Inputs, shape_text
 from ...operations.kinds import KINDS
-from ...operations.network import Dropped, Entry, Network
+from ...operations.network import Entry, Network
 from ...operations.operation import Operation, real_precision
-from ...operations.rules import Shape
+from ...operations.rules import Shape, size
 from ...regular_files import read_regular
 from .damage import refusing_damage
 from .onnx_operators import FREE, OPERATORS, Call
@@ -133,7 +134,7 @@ class _Reader:
         self._uses = Counter(itertools.chain.from_iterable(node.input for node in self._nodes))
         self._uses.update(value.name for value in model.graph.output)
         self.operations: dict[Operation, list[str]] = {}
-        self.dropped: dict[tuple[str, str], list[str]] = {}
+        self._dropped = DroppedTally()
 
     def network(self, name: str, inputs: Inputs) -> Network | None:
         """All nodes as a network; None where no operator is known."""
@@ -145,10 +146,7 @@ class _Reader:
             tuple(Entry.at(operation, paths) for operation, paths in self.operations.items()),
             name=name,
             input_shape=inputs.shape,
-            dropped=tuple(
-                Dropped(dropped, len(paths), tuple(dict.fromkeys(paths)), reason)
-                for (dropped, reason), paths in self.dropped.items()
-            ),
+            dropped=self._dropped.listed(),
         )
 
     def _with_biases(self) -> Iterator[tuple[Any, str | None]]:
@@ -186,27 +184,40 @@ class _Reader:
         unknown = [name for name in (*given, *node.output) if name and self._shapes.shape(name) is None]
         if convert is None or unknown:
             reason = "no operation kind" if convert is None else "its shape cannot be inferred"
-            self._drop(name, reason, path)
+            self._dropped.add(name, reason, path, self._work(node))
             return
         try:
             found = convert(self._call(node, given))
         except (IndexError, KeyError, ValueError):
-            self._drop(name, "no operation kind in this form", path)
+            self._dropped.add(name, "no operation kind in this form", path, self._work(node))
             return
         if found is not None and not any(0 in shape for shape in found[1]):
             self._keep(found, self._shapes.element(node.output[0]), path)
 
     def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], element: int, path: str) -> None:
         kind, shapes, attributes = found
-        if kind not in self._whitelist or element == _DOUBLE:
-            self._drop(kind, "not on the whitelist" if kind not in self._whitelist else "in float64", path)
-            return
         precision = _HALF.get(element) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision)
+        if kind not in self._whitelist or element == _DOUBLE:
+            reason = "not on the whitelist" if kind not in self._whitelist else "in float64"
+            self._dropped.add(kind, reason, path, DroppedWork.of(operation, self._element_bytes(element)))
+            return
         self.operations.setdefault(operation, []).append(path)
 
-    def _drop(self, name: str, reason: str, path: str) -> None:
-        self.dropped.setdefault((name, reason), []).append(path)
+    def _work(self, node: Any) -> DroppedWork | None:
+        """How large a node without a kind is; None where a shape or a type is not known. Nobody has its FLOPs."""
+        sizes: dict[str, int] = {}
+        for name in filter(None, (*node.input, *node.output)):
+            shape, element = self._shapes.shape(name), self._shapes.element(name)
+            if shape is None or not element:
+                return None
+            sizes[name] = size(shape) * self._element_bytes(element)
+        moved = sum(sizes.values())
+        weights = sum(sizes[name] for name in node.input if name in self._shapes.constants)
+        return DroppedWork(0, moved, weights, sum(sizes[name] for name in node.output if name), moved - weights)
+
+    def _element_bytes(self, element: int) -> int:
+        return int(self._helper.tensor_dtype_to_np_dtype(element).itemsize) if element else 4
 
     def _call(self, node: Any, given: list[str]) -> Call:
         values = {i: self._shapes.values[name] for i, name in enumerate(given) if name in self._shapes.values}

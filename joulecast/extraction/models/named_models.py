@@ -7,11 +7,13 @@ from importlib.util import find_spec
 import torch
 
 from ...errors import unknown_name
+from ..exclusive import exclusive
 from . import timm_models, torchvision_models, transformers_models
 from .plain_transformers import PLAIN_TRANSFORMERS
 from .transformers_configs import ARCHITECTURES
 
 
+@exclusive
 def build(name: str) -> torch.nn.Module:
     """Build a model by name, without weights.
 
@@ -39,6 +41,7 @@ def build(name: str) -> torch.nn.Module:
     raise unknown_name("model", name, [*known, *ARCHITECTURES, *PLAIN_TRANSFORMERS], hint=hint)
 
 
+@exclusive
 def build_to_run(name: str) -> torch.nn.Module:
     """Build a model by name with random weights, to be measured as a whole: torchvision's, or a plain transformer.
 

@@ -14,6 +14,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from ...errors import MissingDependencyError, unknown_name
+from ..exclusive import exclusive
 
 # Schemas of the operators that torchvision refers to while it is imported (torchvision/csrc/ops/nms.cpp and
 # quantized/cpu/qnms_kernel.cpp).
@@ -24,6 +25,7 @@ _SCHEMAS = (
 _declared: list[torch.library.Library] = []
 
 
+@exclusive
 def import_torchvision() -> ModuleType:
     """Import torchvision, also where its native operators do not load.
 

@@ -12,6 +12,7 @@ import torch
 
 from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name
 from ...operations.inputs import Input, Inputs
+from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
 from .torchvision_models import import_torchvision
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..tracing import Forward
 
 
+@exclusive
 def import_transformers() -> ModuleType:
     """Import transformers, also where torchvision's native operators do not load.
 
@@ -48,6 +50,7 @@ def build(name: str) -> torch.nn.Module:
     return _without_weights(model_class, model_class.config_class(**row.sizes))
 
 
+@exclusive
 def from_config(config: Any) -> torch.nn.Module:
     """Build what a configuration describes, on the meta device: the class that it names, or the bare model.
 

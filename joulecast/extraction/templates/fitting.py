@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ...errors import ExtractionError
-from ...operations.network import Dropped
+from ...operations.dropped import Dropped
 from ...operations.operation import Operation
 from .template import Dimension, Output, Product, Step, Sum, Symbol, Template, symbol
 

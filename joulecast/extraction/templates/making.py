@@ -162,8 +162,10 @@ class Maker:
             return None
         (recorder,) = recorders
         self._operators |= recorder.operators_run
+        # How large dropped work is depends on the sizes, and no template says it.
+        dropped = tuple(replace(each, work=None) for each in network.dropped)
         half = tuple(operation.precision in HALVES for operation, _ in recorder.calls)
-        return Sample(sizes, tuple(recorder.calls), network.dropped, half)
+        return Sample(sizes, tuple(recorder.calls), dropped, half)
 
     def _leave_out(self, key: str, cell: _Cell, reason: str) -> None:
         self.left_out.append(f"{self.name}, {key}, {cell.ranges}: {reason}")

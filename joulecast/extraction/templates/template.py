@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ...errors import InputError
-from ...operations.network import Dropped
+from ...operations.dropped import Dropped
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import size
 

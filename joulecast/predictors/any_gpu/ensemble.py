@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import MODES, Operation
 from ...operations.operation_list import OperationList
-from ..contract import ResidualModel
+from ..contract import Files, ResidualModel
 from ..physics.energy import EnergyConstants
 
 
@@ -48,6 +48,49 @@ class Ensemble:
             host_s[mode] = dict(zip(kinds, np.exp(np.array(weights) @ logs).tolist(), strict=True))
         return cls(tuple(members), tuple(weights), energy, host_s)
 
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`; the files of a member have its number before their names.
+
+        Raises:
+            ZooError: A member was not trained, but read from files.
+        """
+        facts: list[dict[str, Any]] = []
+        files: dict[str, bytes] = {}
+        for number, member in enumerate(self.members):
+            of_member, stored = member.to_files()
+            facts.append(of_member)
+            files |= {_member_file(number, name): data for name, data in stored.items()}
+        return {"predictor": "ensemble", "members": facts, "weights": list(self.weights)}, files
+
+    @classmethod
+    def from_files(
+        cls,
+        facts: Mapping[str, Any],
+        files: Files,
+        read: Callable[[Mapping[str, Any], Files], ResidualModel],
+    ) -> Self:
+        """Read what `to_files` wrote.
+
+        Args:
+            facts: As it wrote them.
+            files: As it wrote them.
+            read: Reads a member.
+
+        Raises:
+            ZooError, KeyError, TypeError, ValueError: It is something else.
+        """
+        members = []
+        for number, of_member in enumerate(facts["members"]):
+            prefix = _member_file(number, "")
+            mine = {name.removeprefix(prefix): data for name, data in files.items() if name.startswith(prefix)}
+            members.append(read(of_member, mine))
+        return cls.of(members, [float(weight) for weight in facts["weights"]])
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {f"member {number}": member for number, member in enumerate(self.members)}
+
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
@@ -70,3 +113,7 @@ class Ensemble:
         logs = [weight * np.log(of(member)) for weight, member in zip(self.weights, self.members, strict=True)]
         mean: FloatArray = np.exp(np.sum(logs, axis=0))
         return mean
+
+
+def _member_file(number: int, name: str) -> str:
+    return f"member-{number}-{name}"

@@ -17,27 +17,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
+from ...errors import ZooError
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
-from ..contract import Regressor, ResidualModel, host_times, launch_s, require_mode
+from ..contract import Files, Regressor, ResidualModel, host_times, launch_s, require_mode
 from ..formats.numbers import number, numbers
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
 from ..intervals.power_range import power_range_w
+from ..kernels.learned import Kernels
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, seen_as
+from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio, on_fp32_pipes
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
 from ..physics.precisions import tf32_in_fp32, without_tf32
 from ..physics.relative import RELATIVE_NAMES, relative_features
+from ..regressors.perceptron import Perceptron
+from ..regressors.serving import stored_trees
 
 Range = tuple[float, float]
+LogRatios = Callable[[NDArray[np.float32]], FloatArray]
+"""Maps features of operations to the log ratio of each."""
+
+_NAME = "boosting"  # As recipes and files call it.
+_PERCEPTRON = "perceptron"
 
 # How far log ratios on a chip that was not measured are trusted, beside what is typical of a kind: part of what is
 # learned of chips is their own. With each of NeuSight's five left out, 0.5 to 0.8 were closer than 1 and much alike.
@@ -116,6 +126,33 @@ class BoostedResidual:
             typical=numbers(value.get("usual", {})),
         )
 
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`."""
+        files = self.time.to_files("time") | self.unseen_chips.to_files("elsewhere")
+        if self.perceptron is not None:
+            files |= self.perceptron.to_files(_PERCEPTRON)
+        return {"predictor": _NAME, **self.to_json()}, files
+
+    @classmethod
+    def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
+        """Read what `to_files` wrote.
+
+        Raises:
+            ZooError, KeyError, TypeError, ValueError: It is something else.
+        """
+        if facts["inputs"] != list(RELATIVE_NAMES):
+            raise ZooError("this zoo entry was trained on other features", hint="train it again")
+        time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
+        perceptron = Perceptron.from_files(files, _PERCEPTRON)
+        if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
+            raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
+        return cls.from_json(facts, time, unseen_chips, perceptron)
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {"time": self.time, "elsewhere": self.unseen_chips}
+
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
         """Device time over least time, one value per operation; see `ResidualModel.factors`."""
         listed = OperationList.of(operations)
@@ -133,7 +170,7 @@ class BoostedResidual:
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""
         found = operations.derived(_prefetched)
-        by_regressor: dict[Regressor, list[GPU]] = {}
+        by_regressor: dict[LogRatios, list[GPU]] = {}
         for gpu in gpus:
             if (self._regressor(gpu), gpu) not in found:
                 by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
@@ -143,13 +180,13 @@ class BoostedResidual:
             (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
             found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
 
-    def _regressor(self, gpu: GPU) -> Regressor:
+    def _regressor(self, gpu: GPU) -> LogRatios:
         """Which of those that are kept; the same one every time."""
         measured, unseen_chips = self._regressors
         return measured if gpu.chip in self.chips else unseen_chips
 
     @cached_property
-    def _regressors(self) -> tuple[Regressor, Regressor]:
+    def _regressors(self) -> tuple[LogRatios, LogRatios]:
         if self.perceptron is None:
             return self.time, self.unseen_chips
         return _mean(self.time, self.perceptron, self.share), _mean(self.unseen_chips, self.perceptron, self.share)
@@ -175,7 +212,7 @@ class BoostedResidual:
         return 1.0, 1.0
 
 
-def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
+def _mean(trees: LogRatios, perceptron: LogRatios, share: float) -> LogRatios:
     def mean(rows: NDArray[np.float32]) -> FloatArray:
         found = np.array(trees(rows))
         plain = (rows[:, _NO_PLAIN_FP32] == 0).all(axis=1)
@@ -185,11 +222,11 @@ def _mean(trees: Regressor, perceptron: Regressor, share: float) -> Regressor:
     return mean
 
 
-def _alone(regressor: Regressor) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
+def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
     return lambda rows: (regressor(rows),)
 
 
-def _prefetched(operations: OperationList) -> dict[tuple[Regressor, GPU], FloatArray]:
+def _prefetched(operations: OperationList) -> dict[tuple[LogRatios, GPU], FloatArray]:
     return {}
 
 
@@ -202,17 +239,21 @@ class AnyGpuPredictor:
         mode: inference or training.
         learned: Shared by all GPUs.
         calibration: Errors on chips that were left out; None where they are not known.
+        kernels: Device times of kernels that were measured by themselves, in half precision and below; for what they
+            cover, they take the place of the residual model. None: there are none.
     """
 
     gpu: GPU
     mode: str
     learned: ResidualModel
     calibration: Calibration | None = None
+    kernels: Kernels | None = None
 
     @property
     def coverage(self) -> tuple[str, ...]:
         """What is covered: every kind, in the precisions of the GPU that were learned."""
-        return tuple(f"all kinds in {precision}" for precision in self.gpu.unquantized)
+        kinds = tuple(f"all kinds in {precision}" for precision in self.gpu.unquantized)
+        return kinds if self.kernels is None else (*kinds, *self.kernels.coverage(self.gpu))
 
     def predict(
         self, operations: Sequence[Operation], clock_mhz: float | None = None, power_limit_w: float | None = None
@@ -236,9 +277,11 @@ class AnyGpuPredictor:
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)
         require_mode(operations, self.mode)
-        # Quantized products have not been learned: another precision would have to stand in for them.
+        # Quantized products are covered where they were measured: another precision must not stand in for them.
         has = {"tf32", *self.gpu.unquantized}
         covered = np.array([operation.precision in has for operation in operations], dtype=bool)
+        if self.kernels is not None:
+            covered |= ~np.isnan(self.kernels.device_s(operations, self.gpu))
         values = np.full((6, len(operations)), np.nan)
         work = None
         if covered.any():
@@ -259,7 +302,7 @@ class AnyGpuPredictor:
             static_power_w=static_power_w(self.gpu, clock),
             held_clock_mhz=held_mhz,
             work=work,
-            spread=None if self.calibration is None else OperationSpread(self.calibration, frozenset(), None),
+            spread=self._spread(operations),
             power_range_w=power_range_w(self.gpu, cap_w),
         )
 
@@ -284,7 +327,21 @@ class AnyGpuPredictor:
         ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
         clock = float(self.gpu.boost_clock_mhz)
+        if self.kernels is not None:
+            device_s = self.kernels.device_s(operations, self.gpu)
+            least_s = LeastTimes.of(operations, self.gpu, clock).time_s
+            ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
         return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
+
+    def _spread(self, operations: OperationList) -> OperationSpread | None:
+        """Errors on chips that were left out; of kernels, errors of what their times rest on."""
+        if self.calibration is None:
+            return None
+        fallback: tuple[OperationSpread, NDArray[np.bool_]] | None = None
+        for calibration, places in () if self.kernels is None else self.kernels.calibrations(operations, self.gpu):
+            others = places if fallback is None else places | fallback[1]
+            fallback = OperationSpread(calibration, frozenset(), None, fallback), others
+        return OperationSpread(self.calibration, frozenset(), None, fallback)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         held_mhz = work.held_mhz(clock, cap_w)
@@ -310,12 +367,25 @@ class AnyGpuPredictor:
         operations = [*compress(predictions.operations, known)]
         return predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
 
+    def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
+        """See `PredictsOperations.remarks`: what the device times of kernels rest on."""
+        return () if self.kernels is None else self.kernels.remarks(OperationList.of(operations), self.gpu)
+
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.by_fallback`; there is no other."""
         return ()
 
     def regressor_inputs(self, operation: Operation) -> None:
         """See `PredictsOperations.regressor_inputs`; it has none of a GPU's own."""
+
+    def covers(self, operation: Operation) -> bool:
+        """See `PredictsOperations.covers`: every kind, in the precisions of the GPU."""
+        return operation.precision in {"tf32", *self.gpu.unquantized}
+
+    @property
+    def measured_launch_s(self) -> Mapping[str, float]:
+        """See `PredictsOperations.measured_launch_s`; nothing was."""
+        return {}
 
     @property
     def residual_model(self) -> ResidualModel:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ..contract import Files
 from ..measured.device_rows import launch_times_s
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 
@@ -41,6 +43,15 @@ class Roofline:
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
         """See `ResidualModel.prefetch`; there is nothing to look at."""
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`; there is nothing to store but its name."""
+        return {"predictor": "roofline"}, {}
+
+    @classmethod
+    def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
+        """Read what `to_files` wrote."""
+        return cls()
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`; a network is its parts."""

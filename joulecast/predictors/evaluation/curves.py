@@ -9,12 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ..any_gpu.ensemble import Ensemble
-from ..any_gpu.predictor import BoostedResidual
-from ..predictor import OperationPredictor
-from ..regressors.blend import BlendRegressor
 from ..regressors.xgboost_model import BoostedRegressor
-from ..transformer.attentive import Attentive
 
 Curves = Mapping[str, Sequence[float]]
 """Name -> one value per step: errors by number of trees, losses by epoch."""
@@ -30,16 +25,7 @@ def curves_of(fitted: object) -> dict[str, Sequence[float]]:
     Args:
         fitted: A predictor, a correction or a regressor.
     """
-    parts: Mapping[str, object] = {}
-    if isinstance(fitted, OperationPredictor | BoostedResidual):
-        names = ("time", "power") if isinstance(fitted, OperationPredictor) else ("time", "unseen_chips")
-        parts = {name: getattr(fitted, name) for name in names}
-    elif isinstance(fitted, BlendRegressor):
-        parts = {"process": fitted.process}
-    elif isinstance(fitted, Attentive):
-        parts = {"transformer": fitted.reader.encoder}
-    elif isinstance(fitted, Ensemble):
-        parts = {f"member {number}": member for number, member in enumerate(fitted.members)}
+    parts: Mapping[str, object] = getattr(fitted, "parts", {})
     own: Curves = getattr(fitted, "curves", {})
     inner = {f"{part}/{name}": c for part, each in parts.items() for name, c in curves_of(each).items()}
     return {**own, **inner}

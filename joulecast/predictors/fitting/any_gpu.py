@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...datasets import Dataset
+from ...errors import ZooError, unknown_name
 from ...hardware import GPU
 from ..any_gpu.boosting import fit_any_gpu
 from ..any_gpu.ensemble import Ensemble
 from ..any_gpu.network_fits import learn_from_networks
 from ..any_gpu.predictor import AnyGpuPredictor, BoostedResidual
 from ..any_gpu.roofline import Roofline
-from ..contract import Networks, ResidualModel
+from ..contract import Files, Networks, ResidualModel
 from ..measured.device_rows import DeviceRow, device_rows
 from ..recipes.boosting import BoostingRecipe
 from ..recipes.ensemble import EnsembleRecipe
@@ -31,16 +32,22 @@ Rows = Sequence[DeviceRow]
 LearnNetworks = Callable[[Networks], ResidualModel]
 
 
-class Steps(NamedTuple):
-    """How a recipe is fitted.
+class AnyGpuForm(NamedTuple):
+    """How a recipe becomes a residual model, and how that is read again.
 
     Args:
+        settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_json`. Its fields are the keys of
+            the TOML file.
+        from_files: Reads what the residual model's `to_files` wrote, facts and files. It raises ZooError, KeyError,
+            TypeError or ValueError for anything else, and runs no code from the files.
         operations: From datasets, which tell what launching takes, and device times.
         networks: From the first step's correction and the same device times, a function that adds what measured
             networks show. It may be called for one subset of them after the other.
         quicker: The recipe, or one that is fitted more quickly, for a quick validation.
     """
 
+    settings: type[Any]
+    from_files: Callable[[Mapping[str, Any], Files], ResidualModel]
     operations: Callable[[Sequence[Dataset], Rows, Any], ResidualModel]
     networks: Callable[[Any, Rows, Any], LearnNetworks]
     quicker: Callable[[Any], Recipe] = lambda recipe: recipe
@@ -71,18 +78,34 @@ def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) 
 
 def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> ResidualModel:
     """The first step; of the datasets it uses no device times but these."""
-    return STEPS[type(recipe)].operations(datasets, rows, recipe)
+    return _form_of(recipe).operations(datasets, rows, recipe)
 
 
 def network_learner(correction: ResidualModel, rows: Rows, recipe: Recipe) -> LearnNetworks:
     """The second step, prepared; where there are no networks, it leads to the same correction."""
-    learn = STEPS[type(recipe)].networks(correction, rows, recipe)
+    learn = _form_of(recipe).networks(correction, rows, recipe)
     return lambda networks: learn(networks) if networks else correction
 
 
 def quicker(recipe: Recipe) -> Recipe:
-    """See `Steps.quicker`."""
-    return STEPS[type(recipe)].quicker(recipe)
+    """See `AnyGpuForm.quicker`."""
+    return _form_of(recipe).quicker(recipe)
+
+
+def read_residual_model(facts: Mapping[str, Any], files: Files) -> ResidualModel:
+    """Read what the `to_files` of a residual model wrote.
+
+    Raises:
+        UnknownNameError, ZooError, KeyError, TypeError, ValueError: The facts or files are something else.
+    """
+    name = facts.get("predictor", "boosting")
+    if name not in ANY_GPU_FORMS:
+        raise unknown_name("predictor of a zoo entry", name, ANY_GPU_FORMS)
+    return ANY_GPU_FORMS[name].from_files(facts, files)
+
+
+def _form_of(recipe: Recipe) -> AnyGpuForm:
+    return next(form for form in ANY_GPU_FORMS.values() if form.settings is type(recipe))
 
 
 def _trees(datasets: Sequence[Dataset], rows: Rows, recipe: BoostingRecipe) -> BoostedResidual:
@@ -129,10 +152,16 @@ def _members_quicker(recipe: EnsembleRecipe) -> EnsembleRecipe:
     return replace(recipe, members=tuple(replace(member, recipe=quicker(member.recipe)) for member in recipe.members))
 
 
-STEPS: Mapping[type[Recipe], Steps] = {
-    RooflineRecipe: Steps(_nothing, _nothing_more),
-    BoostingRecipe: Steps(_trees, _energies),
-    TransformerRecipe: Steps(_transformer, read_networks, _fewer_passes),
-    EnsembleRecipe: Steps(_members, _members_learn, _members_quicker),
+def _read_members(facts: Mapping[str, Any], files: Files) -> Ensemble:
+    if any(member["predictor"] == facts["predictor"] for member in facts["members"]):
+        raise ZooError("an ensemble in a zoo entry is made of ensembles")
+    return Ensemble.from_files(facts, files, read_residual_model)
+
+
+ANY_GPU_FORMS: Mapping[str, AnyGpuForm] = {
+    "roofline": AnyGpuForm(RooflineRecipe, Roofline.from_files, _nothing, _nothing_more),
+    "boosting": AnyGpuForm(BoostingRecipe, BoostedResidual.from_files, _trees, _energies),
+    "transformer": AnyGpuForm(TransformerRecipe, Attentive.from_files, _transformer, read_networks, _fewer_passes),
+    "ensemble": AnyGpuForm(EnsembleRecipe, _read_members, _members, _members_learn, _members_quicker),
 }
-"""Recipe -> how it is fitted."""
+"""Name of a predictor in a recipe and in the zoo -> its form."""

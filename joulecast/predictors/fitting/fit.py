@@ -11,15 +11,9 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES
 from ..contract import Fit, Fitted, Networks
 from ..predictor import OperationPredictor
-from ..recipes.blend import BlendRecipe
-from ..recipes.boosting import BoostingRecipe
-from ..recipes.ensemble import EnsembleRecipe
-from ..recipes.forest import ForestRecipe
-from ..recipes.roofline import RooflineRecipe
 from ..recipes.settings import Recipe
-from ..recipes.transformer import TransformerRecipe
-from ..recipes.xgboost import XGBoostRecipe
-from .any_gpu import fit_on_all
+from ..regressors.forms import ONE_GPU_FORMS
+from .any_gpu import ANY_GPU_FORMS, fit_on_all
 from .one_gpu import fit_own
 
 
@@ -68,12 +62,7 @@ def _fit_own(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) ->
 
 
 FITS: Mapping[type[Recipe], Fit] = {
-    ForestRecipe: _fit_own,
-    BlendRecipe: _fit_own,
-    XGBoostRecipe: _fit_own,
-    RooflineRecipe: fit_on_all,
-    BoostingRecipe: fit_on_all,
-    TransformerRecipe: fit_on_all,
-    EnsembleRecipe: fit_on_all,
+    **{form.settings: _fit_own for form in ONE_GPU_FORMS.values()},
+    **{form.settings: fit_on_all for form in ANY_GPU_FORMS.values()},
 }
 """Class of recipe -> how it is fitted."""

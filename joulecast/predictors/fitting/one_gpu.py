@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ...arrays import FloatArray
 from ...datasets import Dataset
 from ...errors import DatasetError
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
-from ..contract import Regressor
 from ..measured.loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 from ..measured.transfer import transferred_loops
 from ..physics.baseline import group_of
 from ..physics.features import features
 from ..predictor import OperationPredictor, regressor_inputs
-from ..recipes.forest import ForestRecipe
 from ..recipes.settings import Recipe
-from ..recipes.xgboost import XGBoostRecipe
-from ..regressors.blend import BlendRegressor
-from ..regressors.boosted import fit_boosted
-from ..regressors.forest import fit_trees
-from ..regressors.gaussian import fit_gaussian
+from ..regressors.forms import ONE_GPU_FORMS
 
 LEAST_OPERATIONS = 20
 """Unique operations below which nothing is fitted."""
@@ -37,7 +29,7 @@ def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
     Args:
         dataset: Of one GPU at its default clock.
         mode: inference or training.
-        recipe: Which regressors, with which settings.
+        recipe: Settings of a form in ONE_GPU_FORMS.
         without: Operations to leave out, all their repeats with them.
 
     Raises:
@@ -60,12 +52,13 @@ def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
     matrix, line = features(operations, gpu, float(gpu.boost_clock_mhz))
     loop_s = baseline.loop_s(groups, line.time_s, methods)
     inputs = regressor_inputs(matrix, loop_s, baseline.host_s(groups, methods))
+    form = next(form for form in ONE_GPU_FORMS.values() if form.settings is type(recipe))
     return OperationPredictor(
         gpu=gpu,
         mode=mode,
         baseline=baseline,
-        time=_regressor(operations, inputs, np.log(arrays.time_s / loop_s), recipe, "time"),
-        power=_regressor(
+        time=form.fit(operations, inputs, np.log(arrays.time_s / loop_s), recipe, "time"),
+        power=form.fit(
             [operation for operation, known in zip(operations, has_power, strict=True) if known],
             inputs[has_power],
             arrays.power_w[has_power] / gpu.power_limit_w,
@@ -75,22 +68,6 @@ def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
         measured=frozenset(loop.operation.digest for loop in measured),
         transferred=tuple(sorted({loop.operation.kind for loop in made})),
     )
-
-
-def _regressor(
-    operations: Sequence[Operation],
-    inputs: NDArray[np.float32],
-    targets: FloatArray,
-    recipe: Any,
-    quantity: str,
-) -> Regressor:
-    if isinstance(recipe, XGBoostRecipe):
-        return fit_boosted(operations, inputs, targets, recipe, quantity)
-    if isinstance(recipe, ForestRecipe):
-        return fit_trees(inputs, targets, recipe)
-    trees = fit_trees(inputs, targets, recipe.forest())
-    share = recipe.process_share(quantity)
-    return BlendRegressor(trees, fit_gaussian(inputs, targets, recipe.seed), share) if share else trees
 
 
 def _refuse_too_few(measured: list[MeasuredLoop], mode: str, gpu: GPU) -> None:

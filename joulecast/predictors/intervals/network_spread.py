@@ -30,6 +30,7 @@ class NetworkSpread:
         operations: Where the errors of its operations are; None where the networks' need no difficulty.
         counts: Calls of each operation.
         predictions: Of its operations.
+        missing_share: Share of the network's FLOPs, or bytes if that is more, that is in no total.
         measured_mhz: The clock that was measured, if that is another than was asked for.
     """
 
@@ -38,6 +39,7 @@ class NetworkSpread:
     operations: OperationSpread | None
     counts: FloatArray
     predictions: PredictedOperations
+    missing_share: float
     measured_mhz: float | None
 
     @property
@@ -58,16 +60,6 @@ class NetworkSpread:
         spread = self.operations
         known = looked_up(spread.calibration, spread.trained_on, self.predictions.operations)
         return self.networks.difficulty_of(*shares_of(self.counts, self.predictions), known.sigmas)
-
-    @cached_property
-    def missing_share(self) -> float:
-        """Share of the network's FLOPs, or bytes if that is more, in operations that are in no total."""
-        missing = np.array([source == "missing" for source in self.predictions.source])
-        if not missing.any():
-            return 0.0
-        work = np.array([(o.flops, o.bytes_read + o.bytes_written) for o in self.predictions.operations], dtype=float)
-        work *= self.counts[:, None]
-        return float((work[missing].sum(axis=0) / np.maximum(work.sum(axis=0), 1.0)).max())
 
     @property
     def far_outside(self) -> bool:

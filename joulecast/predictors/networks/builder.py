@@ -9,8 +9,8 @@ from itertools import compress
 import numpy as np
 
 from ...arrays import FloatArray
-from ...errors import InputError, UncoveredError
-from ...operations.network import BOOKKEEPING, Network
+from ...errors import InputError
+from ...operations.network import Network
 from ..intervals.network_spread import FAR_SHARE, NetworkSpread
 from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
@@ -18,6 +18,7 @@ from ..physics.roofline import roofline
 from .composition import Totals, counts_of
 from .knowledge import NetworkKnowledge
 from .prediction import Bound, Composition, OperationCost, Prediction
+from .uncovered import Coverage
 
 _SHOWN_KINDS = 4
 _SHOWN_OPERATIONS = 3
@@ -61,7 +62,8 @@ def build_prediction(
     gpu, cap_w = knowledge.operations.gpu, conditions.power_limit_w
     counts = counts_of(network)
     held_mhz = _held_mhz(counts, predictions, conditions.clock_mhz)
-    spread = spread_of(knowledge, network, conditions, predictions)
+    coverage = Coverage.of(network, predictions.source, knowledge.name)
+    spread = spread_of(knowledge, network, conditions, predictions, coverage)
     return Prediction(
         network=network.name,
         input_shape=network.input_shape,
@@ -79,18 +81,25 @@ def build_prediction(
         operations=tuple(_costs(knowledge, network, counts, predictions, totals, conditions.clock_mhz)),
         spread=spread,
         notes=(
-            *notes_of(knowledge, network, conditions, spread),
+            *notes_of(knowledge, network, conditions, spread, coverage),
             *notes,
             *_beyond_the_cap(knowledge, totals, held_mhz, cap_w),
         ),
+        coverage=coverage,
         idle_power_w=power_range_w(gpu, cap_w)[0],
     )
 
 
 def spread_of(
-    knowledge: NetworkKnowledge, network: Network, conditions: Conditions, predictions: OperationPredictions
+    knowledge: NetworkKnowledge,
+    network: Network,
+    conditions: Conditions,
+    predictions: OperationPredictions,
+    coverage: Coverage,
 ) -> NetworkSpread | None:
     """What is known of errors on networks like this one; None where nothing is."""
+    if coverage.share is None:
+        return None  # Nobody knows how much longer the whole takes than what is counted.
     errors = knowledge.network_errors
     if errors is None or conditions.composition not in errors.scores:
         return None
@@ -103,14 +112,21 @@ def spread_of(
         operations=predictions.spread if errors.difficulties else None,
         counts=counts_of(network),
         predictions=predictions,
+        missing_share=coverage.share,
         measured_mhz=None if as_measured else float(knowledge.operations.gpu.boost_clock_mhz),
     )
 
 
 def notes_of(
-    knowledge: NetworkKnowledge, network: Network, conditions: Conditions, spread: NetworkSpread | None
+    knowledge: NetworkKnowledge,
+    network: Network,
+    conditions: Conditions,
+    spread: NetworkSpread | None,
+    coverage: Coverage,
 ) -> Iterator[str]:
-    """Warnings that a prediction carries: where its numbers come from, and what is in none of them."""
+    """Warnings that a prediction carries: what is in none of its numbers, and where they come from."""
+    if coverage:
+        yield str(coverage)
     gpu = knowledge.operations.gpu
     if knowledge.any_gpu:
         yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
@@ -120,53 +136,43 @@ def notes_of(
         more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
         shown = ", ".join(kinds[:_SHOWN_KINDS]) + more
         yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
+    yield from knowledge.operations.remarks(network.operations)
     if not knowledge.host.learned:
         yield "no network was measured on this GPU: host cost taken from the A30"
-    if spread is None:
+    if coverage.share is None:
+        yield "no interval: nobody knows how much work is not covered; extract the network again"
+    elif spread is None:
         yield "no interval: no errors on networks are known"
     elif spread.far_outside:
         yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
-    dropped = [d for d in network.dropped if d.reason != BOOKKEEPING]
-    if dropped:
-        names = ", ".join(f"{d.count} x {d.name}" for d in dropped)
-        yield f"left out by the extraction: {names}"
 
 
-def refuse_uncovered(knowledge: NetworkKnowledge, predictions: OperationPredictions, strict: bool) -> None:
-    """Refuse a network none of whose operations is covered; in strict mode, one with any that is not.
+def refuse_uncovered(
+    knowledge: NetworkKnowledge, network: Network, predictions: OperationPredictions, strict: bool
+) -> None:
+    """Refuse a network of which too much is not covered; in strict mode, one of which anything is not.
 
     Args:
         knowledge: Who predicts.
+        network: The network.
         predictions: Of the network's operations.
         strict: Whether a single operation that is not covered is too many.
 
     Raises:
         InputError: No operation is covered.
-        UncoveredError: Strict mode, and some operations are not covered.
+        UncoveredError: Too much is not covered for a total; or strict mode, and anything is not.
     """
-    missing = [
-        operation
-        for operation, source in zip(predictions.operations, predictions.source, strict=True)
-        if source == "missing"
-    ]
-    shown = "; ".join(map(repr, missing[:_SHOWN_OPERATIONS]))
-    if len(missing) > _SHOWN_OPERATIONS:
-        shown += f"; and {len(missing) - _SHOWN_OPERATIONS} more"
-    covered = ", ".join(knowledge.operations.coverage)
-    if len(missing) == len(predictions.operations):
+    if set(predictions.source) == {"missing"}:
         raise InputError(
             f"{knowledge.name} covers none of these operations",
-            given=shown,
-            allowed=covered,
+            given="; ".join(map(repr, predictions.operations[:_SHOWN_OPERATIONS])),
+            allowed=", ".join(knowledge.operations.coverage),
             hint="choose another precision or GPU",
         )
-    if missing and strict:
-        raise UncoveredError(
-            f"{len(missing)} operations are not covered by {knowledge.name}",
-            given=shown,
-            allowed=covered,
-            hint="without strict they are left out of the totals and listed",
-        )
+    coverage = Coverage.of(network, predictions.source, knowledge.name)
+    if strict:
+        coverage.refuse_any(network.name)
+    coverage.refuse_too_much(network.name)
 
 
 def _costs(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
 from .prediction import Interval, interval_around
 from .prepared import PreparedNetwork
+from .uncovered import Coverage
 
 _MOST_VALUES = 200_000  # Of one array, operations times clocks: 1.6 MB.
 
@@ -64,6 +66,11 @@ class OverClocks:
     device_time_s: FloatArray
     host_time_s: float
 
+    @cached_property
+    def coverage(self) -> Coverage:
+        """What of the network is in no total; the same at all clocks."""
+        return Coverage.of(self.network, self.operations.source, self.knowledge.name)
+
     @property
     def missing(self) -> int:
         """How many operations are not covered, and in no total."""
@@ -78,8 +85,9 @@ class OverClocks:
         """
         knowledge, cap_w = self.knowledge, self.power_limit_w
         conditions = Conditions(float(self.clocks_mhz[place]), cap_w, knowledge.composition)
-        spread = spread_of(knowledge, self.network, conditions, self._operations_at(place))
-        notes = tuple(notes_of(knowledge, self.network, conditions, spread))
+        coverage = self.coverage
+        spread = spread_of(knowledge, self.network, conditions, self._operations_at(place), coverage)
+        notes = tuple(notes_of(knowledge, self.network, conditions, spread, coverage))
         if spread is None or not spread.supports(level):
             return Caveats(None, notes)
         totals = float(self.time_s[place]), float(self.energy_j[place]), float(self.held_clocks_mhz[place])

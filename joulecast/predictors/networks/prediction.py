@@ -15,6 +15,7 @@ from ...units import si
 from ..intervals.network_spread import NetworkSpread
 from ..intervals.power_range import within_range
 from ..operation_predictions import Source
+from .uncovered import Coverage, Uncovered
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
@@ -143,6 +144,7 @@ class Prediction:
         operations: Each with its share, in the order of the network.
         spread: What is known of errors on networks like this; None where nothing is.
         notes: What to keep in mind about this prediction.
+        coverage: What of the network is in no total, and how much that is.
         idle_power_w: What the board draws without any work; 0 where nobody knows.
     """
 
@@ -162,6 +164,7 @@ class Prediction:
     operations: tuple[OperationCost, ...] = field(repr=False)
     spread: NetworkSpread | None = field(repr=False, compare=False)
     notes: tuple[str, ...] = ()
+    coverage: Coverage = Coverage()
     idle_power_w: float = 0.0
 
     def __str__(self) -> str:
@@ -171,7 +174,7 @@ class Prediction:
             low_high = getattr(interval, name) if interval else None
             about = f" ({si(low_high[0], unit)} to {si(low_high[1], unit)})" if low_high else ""
             told.append(f"{si(getattr(self, name), unit)}{about}")
-        incomplete = f"; INCOMPLETE: {len(self.uncovered)} operations are not covered" if self.uncovered else ""
+        incomplete = f"; {self.coverage}" if self.uncovered else ""
         return (
             f"{titled(self.network, self.input_shape)}, {self.mode}, on {self.gpu} at {self.clock_mhz:g} MHz: "
             f"{', '.join(told)}; predictor {self.predictor}{incomplete}"
@@ -188,17 +191,14 @@ class Prediction:
         return self.energy_j * self.time_s
 
     @property
-    def uncovered(self) -> tuple[OperationCost, ...]:
-        """Operations that the predictor cannot cost; they are not in the totals."""
-        return tuple(cost for cost in self.operations if cost.source == "missing")
+    def uncovered(self) -> tuple[Uncovered, ...]:
+        """Operations that the predictor cannot cost, and work that is no operation; they are not in the totals."""
+        return self.coverage.uncovered
 
     @property
-    def uncovered_flops_share(self) -> float:
-        """Share of the network's FLOPs that is in no total, because nothing covers it."""
-        flops = {True: 0, False: 0}
-        for cost in self.operations:
-            flops[cost.source == "missing"] += cost.count * cost.operation.flops
-        return flops[True] / max(1, sum(flops.values()))
+    def uncovered_share(self) -> float | None:
+        """Share of the network's FLOPs or bytes, whichever is larger, that is in no total; None if nobody knows."""
+        return self.coverage.share
 
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where no errors are known.
@@ -253,7 +253,8 @@ class Prediction:
             "host_time_s": self.host_time_s,
             "interval": None if interval is None else {**interval.to_json(), "basis": self.interval_basis},
             "far_outside": self.far_outside,
-            "uncovered": [repr(cost.operation) for cost in self.uncovered],
+            "uncovered": [*map(str, self.uncovered)],
+            "uncovered_share": self.uncovered_share,
             "notes": list(self.notes),
         }
         if details:
@@ -290,4 +291,9 @@ class Prediction:
             ]
             for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0))
         )
-        return table_csv(header, rows)
+        dropped = (
+            [each.name, "", "", each.count, None, None, None, "missing", "", " ".join(each.module_paths)]
+            for each in self.uncovered
+            if each.operation is None
+        )
+        return table_csv(header, (*rows, *dropped))

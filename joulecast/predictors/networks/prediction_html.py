@@ -51,8 +51,6 @@ def prediction_html(prediction: Prediction) -> str:
     remarks = list(prediction.notes)
     if len(costs) > _TOP:
         remarks.insert(0, f"and {len(costs) - _TOP} more operations")
-    if prediction.uncovered:
-        remarks.insert(0, f"incomplete: {len(prediction.uncovered)} operations are not covered, and not in the totals")
     return document(
         f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
         f"{prediction.clock_mhz:g} MHz",

@@ -74,13 +74,13 @@ class PreparedNetwork:
         )
         if conditions.composition == "overlap":
             predictions = self._in_network(conditions.clock_mhz)
-            refuse_uncovered(knowledge, predictions, strict)
+            refuse_uncovered(knowledge, self.network, predictions, strict)
             host_s = knowledge.host.calls_s(predictions)
             predictions = predictions.together(counts, host_s, conditions.clock_mhz, cap_w)
             totals = compose(counts, predictions, knowledge.host, cap_w)
         else:
             predictions = knowledge.operations.predict(self.network.operations, conditions.clock_mhz, cap_w)
-            refuse_uncovered(knowledge, predictions, strict)
+            refuse_uncovered(knowledge, self.network, predictions, strict)
             totals = plain_sum(counts, predictions)
         return build_prediction(knowledge, self.network, conditions, predictions, totals, self.notes)
 

@@ -8,14 +8,25 @@ leave open, and trees are nearly as good where it is right and far better where 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ..contract import Regressor
-from .gaussian import GaussianProcess
+from ...errors import ZooError
+from ...operations.operation import Operation
+from ..contract import Files, Regressor
+from ..formats.numbers import number
+from ..predictor import INPUT_NAMES
+from ..recipes.blend import BlendRecipe
+from .forest import fit_trees
+from .gaussian import GaussianProcess, fit_gaussian
+from .serving import stored_trees
+
+_STEEPEST = 1000  # Falloff that a file may ask for.
 
 FALLOFF = 4.0
 """Power of closeness that the weight of the process follows, the least of 4, 8 and 16, which are much alike. On the
@@ -47,3 +58,78 @@ class BlendRegressor:
         weight = self.share * closeness**self.falloff
         mixed: FloatArray = by_trees + weight * (by_process - by_trees)
         return mixed
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """See `Regressor.to_files`: the trees, the process, and how they are mixed.
+
+        Raises:
+            MissingDependencyError: The converter of trees is not installed.
+        """
+        mixing = json.dumps({"falloff": self.falloff, "share": self.share}).encode()
+        return {
+            **self.trees.to_files(name),
+            _process_file(name): self.process.to_bytes(),
+            _mixing_file(name): mixing,
+        }
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {"process": self.process}
+
+
+def fit_blend(
+    operations: Sequence[Operation],
+    inputs: NDArray[np.float32],
+    targets: FloatArray,
+    recipe: BlendRecipe,
+    quantity: str,
+) -> Regressor:
+    """See `OneGpuForm.fit`; the process has another share in time than in power, and is left out where it has none.
+
+    Raises:
+        MissingDependencyError: scikit-learn is not installed.
+    """
+    trees = fit_trees(inputs, targets, recipe.forest())
+    share = recipe.process_share(quantity)
+    return BlendRegressor(trees, fit_gaussian(inputs, targets, recipe.seed), share) if share else trees
+
+
+def stored_blend(files: Files, name: str) -> Regressor:
+    """What `BlendRegressor.to_files` wrote, or a forest where the process had no share.
+
+    Args:
+        files: Contents of an entry, checked against its manifest.
+        name: Name of the regressor, "time" or "power".
+
+    Raises:
+        ZooError: Something is missing or damaged, or wants other inputs.
+    """
+    trees = stored_trees(files, name)
+    if _mixing_file(name) not in files:
+        return trees
+    try:
+        mixing = json.loads(files[_mixing_file(name)])
+        share, falloff = number(mixing["share"]), number(mixing["falloff"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ZooError("the mixing of a stored regressor is damaged", given=str(error)[:100]) from error
+    if not 0 < share <= 1:
+        raise ZooError("a stored regressor has an impossible share", given=share, allowed="above 0, at most 1")
+    if not 0 < falloff <= _STEEPEST:
+        raise ZooError("a stored regressor has an impossible falloff", given=falloff, allowed=f"to {_STEEPEST}")
+    if _process_file(name) not in files:
+        raise ZooError("a zoo entry lacks a regressor", given=_process_file(name), hint="pull the entry again")
+    process = GaussianProcess.from_bytes(files[_process_file(name)])
+    if process.columns != len(INPUT_NAMES):
+        raise ZooError(
+            "a stored regressor wants other inputs than these", given=process.columns, allowed=len(INPUT_NAMES)
+        )
+    return BlendRegressor(trees, process, share, falloff)
+
+
+def _process_file(name: str) -> str:
+    return f"{name}-process.safetensors"
+
+
+def _mixing_file(name: str) -> str:
+    return f"{name}-mixing.json"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +11,10 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import MissingDependencyError
+from ...operations.operation import Operation
 from ..recipes.forest import ForestRecipe
+from .trees import trees_file
+from .trees_fitted import trees_of_forest
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,25 @@ class ForestRegressor:
         """One value per row of inputs."""
         values: NDArray[np.float64] = self.model.predict(inputs)
         return values
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """See `Regressor.to_files`: the trees as arrays.
+
+        Raises:
+            MissingDependencyError: The converter is not installed.
+        """
+        return {trees_file(name): trees_of_forest(self.model).to_bytes()}
+
+
+def fit_forest(
+    operations: Sequence[Operation],
+    inputs: NDArray[np.float32],
+    targets: FloatArray,
+    recipe: ForestRecipe,
+    quantity: str,
+) -> ForestRegressor:
+    """See `OneGpuForm.fit`; time and power are fitted alike."""
+    return fit_trees(inputs, targets, recipe)
 
 
 def fit_trees(inputs: NDArray[np.float32], targets: FloatArray, recipe: ForestRecipe) -> ForestRegressor:

@@ -6,6 +6,7 @@ goes on as it has begun, within the range of what it saw. Their mean is closer t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -90,6 +91,20 @@ class Perceptron:
             found += outer_bias
         values: Array = found @ self.head + self.head_bias
         return values
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """See `Regressor.to_files`."""
+        return {f"{name}.safetensors": self.to_bytes()}
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes], name: str) -> Self | None:
+        """Read what `to_files` wrote; None where it wrote nothing.
+
+        Raises:
+            ZooError: The file is damaged.
+        """
+        stored = files.get(f"{name}.safetensors")
+        return None if stored is None else cls.from_bytes(stored)
 
     def to_bytes(self) -> bytes:
         """As safetensors; the same numbers give the same bytes."""

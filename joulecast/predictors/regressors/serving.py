@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 
@@ -10,15 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ZooError
-from ..contract import Regressor
+from ..contract import Files
 from ..predictor import INPUT_NAMES
-from .blend import FALLOFF, BlendRegressor
-from .forest import ForestRegressor
-from .gaussian import GaussianProcess
-from .trees import Trees
-from .trees_fitted import trees_of
-from .trees_onnx import INPUT, trees_from_onnx, trees_to_onnx
-from .xgboost_model import BoostedRegressor
+from .trees import Trees, trees_file
+from .trees_onnx import INPUT, trees_to_onnx
 
 _FEW_ROWS = 256
 """Rows up to which walking the trees takes less than getting ONNX Runtime ready for them."""
@@ -59,6 +53,14 @@ class StoredTrees:
         column: NDArray[np.float64] = (values + self._base).astype(np.float64).reshape(-1)
         return column
 
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """Refuse: what is stored already is pulled or copied as an entry.
+
+        Raises:
+            ZooError: Always.
+        """
+        raise ZooError("only a predictor that was just trained can be stored", given=type(self).__name__)
+
     def _trees_for(self, rows: int) -> Trees | None:
         """The trees while they are walked; None once ONNX Runtime has them."""
         if self._trees is None:
@@ -89,77 +91,17 @@ def _session(trees: Trees) -> Any:
         ) from error
 
 
-def regressor_file(name: str) -> str:
-    """Name of the file that holds a regressor of an entry: "time.safetensors"."""
-    return f"{name}.safetensors"
-
-
-def stored_regressor(files: Mapping[str, bytes], name: str, columns: int = len(INPUT_NAMES)) -> StoredTrees:
-    """The regressor of an entry: trees as arrays, or in entries of format 1 as ONNX.
+def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> StoredTrees:
+    """The trees that a forest or boosted trees wrote with `to_files`.
 
     Args:
-        files: Contents of the entry, checked against its manifest.
-        name: "time" or "power".
-        columns: How many numbers it must want per operation.
+        files: Contents of an entry, checked against its manifest.
+        name: Name of the regressor, such as "time" or "power".
+        columns: How many numbers they must want per operation.
 
     Raises:
-        ZooError: There is none, it is damaged, or it wants other inputs.
+        ZooError: There are none, they are damaged, or they want other inputs.
     """
-    if regressor_file(name) in files:
-        return StoredTrees(Trees.from_bytes(files[regressor_file(name)]), columns)
-    if f"{name}.onnx" in files:
-        return StoredTrees(trees_from_onnx(files[f"{name}.onnx"]), columns)
-    raise ZooError("a zoo entry lacks a regressor", given=name, hint="pull the entry again, or train it again")
-
-
-_PROCESS = "process"
-_STEEPEST = 1000
-
-
-def regressor_files(name: str, regressor: Regressor) -> dict[str, bytes]:
-    """Files of a regressor that was just fitted: its trees, and where it is a blend its process.
-
-    Raises:
-        MissingDependencyError: The converter is not installed.
-        ZooError: It was not fitted, but read from an entry.
-    """
-    if isinstance(regressor, BlendRegressor):
-        process = {regressor_file(f"{name}-{_PROCESS}"): regressor.process.to_bytes()}
-        return {**regressor_files(name, regressor.trees), **process}
-    if isinstance(regressor, BoostedRegressor):
-        # The native form, to train on from, and to explain.
-        native = bytes(regressor.model.get_booster().save_raw("ubj"))
-        return {regressor_file(name): trees_of(regressor).to_bytes(), f"{name}.ubj": native}
-    if not isinstance(regressor, ForestRegressor):
-        raise ZooError("only a predictor that was just trained can be stored", given=type(regressor).__name__)
-    return {regressor_file(name): trees_of(regressor).to_bytes()}
-
-
-def own_regressor(files: Mapping[str, bytes], name: str, share: object, falloff: object = FALLOFF) -> Regressor:
-    """What `regressor_files` wrote for one GPU.
-
-    Args:
-        files: Contents of the entry, checked against its manifest.
-        name: "time" or "power".
-        share: Of its process; 0 where there is none.
-        falloff: Of its process.
-
-    Raises:
-        ZooError: Something is missing or damaged, or wants other inputs.
-    """
-    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
-        raise ZooError("a stored regressor has an impossible share", given=repr(share), allowed="0 to 1")
-    trees = stored_regressor(files, name)
-    if not share:
-        return trees
-    file = regressor_file(f"{name}-{_PROCESS}")
-    if file not in files:
-        raise ZooError("a zoo entry lacks a regressor", given=file, hint="pull the entry again, or train it again")
-    if isinstance(falloff, bool) or not isinstance(falloff, int | float) or not 0 < falloff <= _STEEPEST:
-        raise ZooError("a stored regressor has an impossible falloff", given=repr(falloff), allowed=f"to {_STEEPEST}")
-    process = GaussianProcess.from_bytes(files[file])
-    if process.columns != len(INPUT_NAMES):
-        raise ZooError(
-            "a stored regressor wants other inputs than these", given=process.columns, allowed=len(INPUT_NAMES)
-        )
-    return BlendRegressor(trees, process, float(share), float(falloff))
+    if trees_file(name) not in files:
+        raise ZooError("a zoo entry lacks a regressor", given=name, hint="pull the entry again, or train it again")
+    return StoredTrees(Trees.from_bytes(files[trees_file(name)]), columns)

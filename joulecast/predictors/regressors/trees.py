@@ -18,6 +18,12 @@ from numpy.typing import NDArray
 from ...errors import ZooError
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 
+
+def trees_file(name: str) -> str:
+    """Name of the file that holds the trees of a regressor: "time.safetensors"."""
+    return f"{name}.safetensors"
+
+
 _KIND = "trees"
 _MOST_NODES = 1 << 22
 _MOST_COLUMNS = 1 << 12

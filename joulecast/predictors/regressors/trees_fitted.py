@@ -8,26 +8,32 @@ from __future__ import annotations
 from typing import Any
 
 from ...errors import MissingDependencyError
-from .forest import ForestRegressor
 from .trees import Trees
 from .trees_onnx import INPUT, trees_from_onnx
-from .xgboost_model import BoostedRegressor
 
 _OPSET = 17
 _XGBOOST_OPSET = 15  # the newest that onnxmltools writes
 
 
-def trees_of(regressor: ForestRegressor | BoostedRegressor) -> Trees:
-    """The trees of a fitted forest, or of boosted trees.
+def trees_of_forest(model: Any) -> Trees:
+    """The trees of a forest that scikit-learn fitted.
 
     Raises:
-        MissingDependencyError: The converter is not installed.
+        MissingDependencyError: skl2onnx is not installed.
     """
-    onnx = forest_to_onnx(regressor) if isinstance(regressor, ForestRegressor) else boosted_to_onnx(regressor)
-    return trees_from_onnx(onnx)
+    return trees_from_onnx(forest_to_onnx(model))
 
 
-def forest_to_onnx(regressor: ForestRegressor) -> bytes:
+def trees_of_boosting(model: Any) -> Trees:
+    """The trees of an XGBRegressor.
+
+    Raises:
+        MissingDependencyError: onnxmltools is not installed.
+    """
+    return trees_from_onnx(boosted_to_onnx(model))
+
+
+def forest_to_onnx(forest: Any) -> bytes:
     """A forest of scikit-learn as ONNX.
 
     Raises:
@@ -40,14 +46,14 @@ def forest_to_onnx(regressor: ForestRegressor) -> bytes:
         raise MissingDependencyError(
             "storing a forest needs skl2onnx", hint="pip install 'joulecast[train]'"
         ) from error
-    columns = regressor.model.n_features_in_
+    columns = forest.n_features_in_
     model: Any = convert_sklearn(
-        regressor.model, initial_types=[(INPUT, FloatTensorType([None, columns]))], target_opset=_OPSET, name="forest"
+        forest, initial_types=[(INPUT, FloatTensorType([None, columns]))], target_opset=_OPSET, name="forest"
     )
     return _serialized(model)
 
 
-def boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
+def boosted_to_onnx(boosting: Any) -> bytes:
     """Trees of XGBoost as ONNX.
 
     Raises:
@@ -60,9 +66,9 @@ def boosted_to_onnx(regressor: BoostedRegressor) -> bytes:
         raise MissingDependencyError(
             "storing boosted trees needs onnxmltools", hint="pip install 'joulecast[train]'"
         ) from error
-    columns = regressor.model.n_features_in_
+    columns = boosting.n_features_in_
     model: Any = convert_xgboost(
-        regressor.model, "boosting", [(INPUT, FloatTensorType([None, columns]))], target_opset=_XGBOOST_OPSET
+        boosting, "boosting", [(INPUT, FloatTensorType([None, columns]))], target_opset=_XGBOOST_OPSET
     )
     return _serialized(model)
 

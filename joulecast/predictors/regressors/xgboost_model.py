@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import MissingDependencyError
 from ..recipes.boosting import BoostingRecipe
+from ..recipes.kernels import KernelTrees
 from ..recipes.xgboost import XGBoostRecipe
+from .trees import Trees, trees_file
+from .trees_fitted import trees_of_boosting
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,25 @@ class BoostedRegressor:
         """One value per row of inputs."""
         return np.asarray(self.model.predict(inputs), dtype=np.float64)
 
+    def trees(self) -> Trees:
+        """The trees as arrays.
 
-def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe, trees: int, **more: Any) -> Any:
+        Raises:
+            MissingDependencyError: The converter is not installed.
+        """
+        return trees_of_boosting(self.model)
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """See `Regressor.to_files`: the trees as arrays, and XGBoost's own form to explain with and to train on from.
+
+        Raises:
+            MissingDependencyError: The converter is not installed.
+        """
+        native = bytes(self.model.get_booster().save_raw("ubj"))
+        return {trees_file(name): self.trees().to_bytes(), f"{name}.ubj": native}
+
+
+def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: int, **more: Any) -> Any:
     """An XGBRegressor that gives the same trees every time.
 
     Args:

@@ -18,20 +18,22 @@ from typing import Any, Self
 import numpy as np
 
 from ...arrays import FloatArray
-from ...errors import InputError
+from ...errors import InputError, ZooError
 from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..any_gpu.predictor import Range
 from ..batches import over_cores
-from ..contract import host_times, launch_s
+from ..contract import Files, host_times, launch_s
 from ..formats.numbers import number
 from ..physics.energy import EnergyConstants
-from .encoder import Encoder
+from .encoder import Encoder, OnnxEncoder
 from .network_head import NetworkHead
-from .tokens import PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
+from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network, tokens
+from .weights import TransformerWeights
 
+_WEIGHTS = "transformer.safetensors"
 _AT_ONCE = 256  # Operations that are read at once by a thread: more do not fit into the caches.
 _KEPT = 512  # Networks on one GPU each.
 _LONGEST = 2048  # Operations of what is kept; a longer list is no network, and would fill the memory.
@@ -189,6 +191,34 @@ class Attentive:
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
             "head": None if self.head is None else self.head.to_json(),
         }
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`."""
+        return {"predictor": "transformer", **self.to_json()}, {_WEIGHTS: self.reader.encoder.to_bytes()}
+
+    @classmethod
+    def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
+        """Read what `to_files` wrote.
+
+        Raises:
+            InputError, ZooError, KeyError, TypeError, ValueError: It is something else.
+        """
+        require_same_tokens(facts)  # Before the weights, whose shapes follow from them.
+        weights = TransformerWeights.from_bytes(files[_WEIGHTS])
+        vocabulary = facts["vocabulary"]
+        if len(vocabulary) != weights.kinds or not all(isinstance(kind, str) for kind in vocabulary):
+            raise ZooError(
+                "a stored transformer tells other kinds apart than it has vectors for", given=len(vocabulary)
+            )
+        learned = cls.from_json(facts, OnnxEncoder(weights))
+        if learned.head is not None and learned.head.weights.shape[1] != weights.width + IN_NETWORK:
+            raise ZooError("a stored transformer has a head for other vectors", given=str(learned.head.weights.shape))
+        return learned
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {"transformer": self.reader.encoder}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], encoder: Encoder) -> Self:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,35 @@ from ...errors import ZooError
 from .onnx import INPUTS, OUTPUTS, transformer_to_onnx
 from .weights import TransformerWeights
 
-Encoder = Callable[
-    [NDArray[np.float32], NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]], tuple[FloatArray, FloatArray]
-]
-"""Maps tokens of shape (sequences, operations, len(ROLES), WIDTH), and per operation its family, its kind and its share
-in the network, to log ratios of operations, shape (sequences, operations, 2), and vectors of networks, shape
-(sequences, numbers); see `OperationTransformer.forward`."""
+
+class Encoder(Protocol):
+    """A transformer over tokens; see `OperationTransformer.forward`."""
+
+    def __call__(
+        self,
+        values: NDArray[np.float32],
+        families: NDArray[np.int64],
+        kinds: NDArray[np.int64],
+        shares: NDArray[np.float32],
+        /,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Log ratios of operations, shape (sequences, operations, 2), and vectors of networks, (sequences, numbers).
+
+        Args:
+            values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
+            families: Family of each operation, shape (sequences, operations).
+            kinds: Kind of each operation, shape (sequences, operations).
+            shares: Share of each operation in its network's device time, shape (sequences, operations).
+        """
+        ...
+
+    def to_bytes(self) -> bytes:
+        """Its weights as a file.
+
+        Raises:
+            ZooError: It was not trained, but read from a file.
+        """
+        ...
 
 
 class OnnxEncoder:
@@ -35,6 +57,14 @@ class OnnxEncoder:
     def __init__(self, weights: TransformerWeights) -> None:
         self._weights = weights
         self._alone = _session(weights, alone=True)
+
+    def to_bytes(self) -> bytes:
+        """Refuse: what is stored already is pulled or copied as an entry.
+
+        Raises:
+            ZooError: Always.
+        """
+        raise ZooError("only a predictor that was just trained can be stored", given=type(self).__name__)
 
     @cached_property
     def _together(self) -> Any:

@@ -20,6 +20,7 @@ from ..recipes.transformer import TransformerRecipe
 from ..regressors.descent import Descent, one_thread
 from .attentive import Attentive, Reader
 from .examples import SYNTHETIC_LENGTH, Examples, thinned, vocabulary_of
+from .files import weights_of
 from .model import OperationTransformer
 from .tokens import ROLES, WIDTH
 
@@ -45,6 +46,10 @@ class TorchEncoder:
         curves: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         self.model, self.recipe, self.curves = model, recipe, curves or {}
+
+    def to_bytes(self) -> bytes:
+        """See `Encoder.to_bytes`."""
+        return weights_of(self.model, self.recipe).to_bytes()
 
     def __call__(
         self,

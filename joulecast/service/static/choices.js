@@ -16,7 +16,6 @@ function card(gpu, place, prediction, most, tools) {
   const held = prediction.held_clock_mhz;
   const notes = [...prediction.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`)];
   if (held < 0.995 * prediction.clock_mhz) notes.unshift(`Its power cap of ${si(prediction.power_limit_w, "W")} holds it at ${Math.round(held)} MHz.`);
-  if (prediction.uncovered.length) notes.unshift(`Incomplete: ${prediction.uncovered.length} operations are not covered, and not counted.`);
   return h("article", { class: "card", "--series": series(place) },
     h("h3", {}, gpu.short_name),
     h("span", { class: gpu.measured ? "badge known" : "badge" }, gpu.measured ? `measured: ${gpu.measured}` : "never measured"),
@@ -72,6 +71,7 @@ export function bestTable(choices, mine, question, all) {
       h("th", { scope: "row" }, choice.alias), valued ? number(value(choice)) : null, number(si(choice.energy_j, "J")),
       number(si(choice.time_s, "s")), number(si(choice.power_w, "W")), number(mhz(choice.clock_mhz)), number(si(choice.memory_bytes, "B")),
       h("td", {}, choice.tied ? h("span", { class: "badge known", title: "its value lies within the interval of the best" }, "tied") : null, " ",
-        choice.measured ? null : h("span", { class: "pill" }, "never measured"))))));
+        choice.measured ? null : h("span", { class: "pill" }, "never measured"), " ",
+        choice.uncovered.length ? h("span", { class: "pill", title: choice.uncovered.join("; ") }, "incomplete") : null)))));
   byId("best-more").textContent = shown.length < choices.length ? `Show all ${choices.length} GPUs` : "";
 }

@@ -12,15 +12,16 @@ from ...hardware import GPU, find_gpu
 from ...operations.operation import MODES, Operation
 from ...predictors.any_gpu.predictor import AnyGpuPredictor
 from ...predictors.contract import ResidualModel
+from ...predictors.fitting.any_gpu import read_residual_model
 from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
+from ...predictors.kernels.learned import Kernels
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.network_predictor import NetworkPredictor
 from ..rendering import markdown
 from .card_values import host_of, name_of
 from .files import checked_files, json_bytes, parsed_json, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
-from .residual_models import read_residual_model, write_residual_model
 
 _FILES = ("card.json", "predictor.json")
 _MOST_GOLDEN_GPUS = 64
@@ -77,12 +78,13 @@ class AnyGpuEntry:
     hosts: Mapping[str, HostModel]
     network_errors: Mapping[str, NetworkCalibration]
     calibration: Calibration | None
+    kernels: Kernels | None = None
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
         return NetworkPredictor(
             name=self.name,
-            operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration),
+            operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration, self.kernels),
             host=self.hosts[mode],
             network_errors=self.network_errors.get(mode),
             any_gpu=True,
@@ -113,7 +115,7 @@ def save_any_gpu(
         card: Its card.
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
-    facts, of_learned = write_residual_model(learned)
+    facts, of_learned = learned.to_files()
     files = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),

@@ -21,10 +21,10 @@ from ...predictors.networks.network_predictor import NetworkPredictor
 from ...predictors.networks.prediction import COMPOSITIONS
 from ...predictors.physics.baseline import Baseline
 from ...predictors.predictor import INPUT_NAMES, OperationPredictor
-from ...predictors.regressors.serving import own_regressor, regressor_files
+from ...predictors.regressors.forms import ONE_GPU_FORMS
 from ..rendering import markdown
 from .card_values import host_of, name_of
-from .files import checked_files, json_bytes, parsed_json, write_files
+from .files import checked_files, json_bytes, parsed_json, predictor_of, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
 from .left_out import LEFT_OUT
 
@@ -109,8 +109,8 @@ def save_entry(
         ),
         LEFT_OUT: json_bytes(left_out),
         OPERATIONS: json_bytes([o.to_json() for o in sorted(trained_on, key=lambda o: o.digest)]),
-        **regressor_files("time", predictor.time),
-        **regressor_files("power", predictor.power),
+        **predictor.time.to_files("time"),
+        **predictor.power.to_files("power"),
     }
     return write_files(folder, files, _golden(predictor, golden[:GOLDEN_OPERATIONS]), predictor=card.predictor)
 
@@ -166,15 +166,13 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         if facts["inputs"] != list(INPUT_NAMES):
             raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
-        shares = facts.get("process_shares", {"time": 0, "power": 0})
-        # (entries from before it was stored)
-        falloffs = facts.get("process_falloffs", {"time": 2, "power": 2})
+        from_files = ONE_GPU_FORMS[predictor_of(manifest)].from_files
         predictor = OperationPredictor(
             gpu=find_gpu(facts["gpu"]),
             mode=facts["mode"],
             baseline=Baseline.from_json(facts["baseline"]),
-            time=own_regressor(files, "time", shares["time"], falloffs["time"]),
-            power=own_regressor(files, "power", shares["power"], falloffs["power"]),
+            time=from_files(files, "time"),
+            power=from_files(files, "power"),
             measured=frozenset(facts["measured"]),
             transferred=tuple(facts["transferred"]),
             calibration=None if facts.get("calibration") is None else Calibration.from_json(facts["calibration"]),

@@ -22,12 +22,11 @@ from typing import Any
 from ...errors import ZooError
 
 FORMAT_VERSION = 2
-"""2: trees as arrays, deflated, and the manifest names the predictor. 1: trees as ONNX."""
-READABLE_FORMATS = (1, 2)
+"""Raised when entries of before cannot be read any more."""
 MANIFEST = "manifest.json"
 
 PACKED_SUFFIX = ".z"
-_PACKED = (".safetensors", ".onnx", ".ubj", "left_out.json", "operations.json")  # Files that deflate well.
+_PACKED = (".safetensors", ".ubj", "left_out.json", "operations.json")  # Files that deflate well.
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Several times what any entry needs.
@@ -220,12 +219,12 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
         raise ZooError("the manifest of this zoo entry is damaged", given=where, hint=_NEXT)
     format_version = manifest.get("format_version")
-    if type(format_version) is not int or format_version not in READABLE_FORMATS:
+    if type(format_version) is not int or format_version != FORMAT_VERSION:
         newer = type(format_version) is int and format_version > FORMAT_VERSION
         raise ZooError(
             "this zoo entry has another format" + (", of a newer joulecast" if newer else ""),
             given=str(format_version)[:40],
-            allowed=", ".join(map(str, READABLE_FORMATS)),
+            allowed=FORMAT_VERSION,
             hint="update joulecast" if newer else "pull it again, or train it again",
         )
     files = manifest["files"]
@@ -277,9 +276,7 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
 
 
 def predictor_of(manifest: Mapping[str, Any]) -> str:
-    """Which loader reads an entry; format 1 did not say so."""
-    if manifest["format_version"] == 1:
-        return "forest" if "power.onnx" in manifest["files"] else "boosting"
+    """Name of an entry's predictor: which form it has, and so which loader reads it."""
     return str(manifest.get("predictor"))[:80]
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from mlflow.pyfunc import PythonModel
 
-from joulecast.errors import InputError
+from joulecast.errors import InputError, ZooError
 from joulecast.operations.operation import Operation
 from joulecast.zoo.catalogue import load_any
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
+from joulecast.zoo.entries.kernels_entry import KernelsEntry
 from joulecast.zoo.mlflow.registry_model import ENTRY, OUTPUTS
 
 
@@ -46,6 +47,8 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
     def _predictor(self, gpu: str, mode: str) -> Any:
         from joulecast.hardware import find_gpu
 
+        if isinstance(self._entry, KernelsEntry):
+            raise ZooError(f"{self._entry.name} is asked by predictors, and predicts nothing by itself")
         if isinstance(self._entry, AnyGpuEntry):
             return self._entry.on(find_gpu(gpu), mode).operations
         return self._entry.operations

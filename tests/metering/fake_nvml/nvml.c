@@ -1,9 +1,10 @@
-/* A libnvidia-ml.so.1 with one simulated GPU, driven by the real nvidia-ml-py in the tests.
+/* A libnvidia-ml.so.1 with simulated GPUs, driven by the real nvidia-ml-py in the tests.
  *
  * True power -> averaging window -> update period -> noise of a milliwatt -> reading, and true power -> steps -> counter.
  *
  * FAKE_NVML_SCHEDULE       file of "monotonic_s watts" lines: true power from that moment on; 50 W before the first.
  *                          Without it the GPU always draws 200 W
+ * FAKE_NVML_GPUS           how many there are (default 1); GPU n draws n + 1 times as much as GPU 0
  * FAKE_NVML_AVERAGING_MS   window of the power reading (default 20)
  * FAKE_NVML_UPDATE_MS      its update period (default 20)
  * FAKE_NVML_COUNTER_MS     update period of the energy counter (default 50); 0: there is none
@@ -67,10 +68,11 @@ static double energy_j(double until_s) {
     return total_j + power_w * (until_s - since_s);
 }
 
-static unsigned reading_mw(double averaging_s, double update_s) {
+static unsigned reading_mw(void *device, double averaging_s, double update_s) {
     double updates = floor(now_s() / update_s), end_s = updates * update_s;
     double noise_mw = fmod(7 * updates, 3);
-    return (unsigned)(1e3 * (energy_j(end_s) - energy_j(end_s - averaging_s)) / averaging_s + noise_mw);
+    double mean_w = (energy_j(end_s) - energy_j(end_s - averaging_s)) / averaging_s;
+    return (unsigned)(1e3 * (double)(size_t)device * mean_w + noise_mw);
 }
 
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return (int)setting("FAKE_NVML_INIT", SUCCESS); }
@@ -82,9 +84,17 @@ const char *nvmlErrorString(int code) {
 }
 
 int nvmlDeviceGetHandleByIndex_v2(unsigned index, void **device) {
-    *device = (void *)1;
-    return index == 0 ? SUCCESS : INVALID_ARGUMENT;
+    *device = (void *)(size_t)(index + 1);
+    return index < setting("FAKE_NVML_GPUS", 1) ? SUCCESS : INVALID_ARGUMENT;
 }
+
+int nvmlDeviceGetCount_v2(unsigned *count) {
+    *count = (unsigned)setting("FAKE_NVML_GPUS", 1);
+    return SUCCESS;
+}
+
+/* How much more than GPU 0 a GPU draws; its handle is its index + 1. */
+static double scale(void *device) { return (double)(size_t)device; }
 
 int nvmlDeviceGetName(void *device, char *name, unsigned length) {
     (void)device;
@@ -106,8 +116,7 @@ int nvmlSystemGetDriverVersion(char *version, unsigned length) {
 int nvmlDeviceGetEnforcedPowerLimit(void *device, unsigned *limit_mw) { (void)device; *limit_mw = 300000; return SUCCESS; }
 
 int nvmlDeviceGetPowerUsage(void *device, unsigned *power_mw) {
-    (void)device;
-    *power_mw = reading_mw(setting("FAKE_NVML_AVERAGING_MS", 20) / 1e3, setting("FAKE_NVML_UPDATE_MS", 20) / 1e3);
+    *power_mw = reading_mw(device, setting("FAKE_NVML_AVERAGING_MS", 20) / 1e3, setting("FAKE_NVML_UPDATE_MS", 20) / 1e3);
     return state();
 }
 
@@ -120,20 +129,18 @@ struct field_value {
 };
 
 int nvmlDeviceGetFieldValues(void *device, int count, struct field_value *values) {
-    (void)device;
     for (int i = 0; i < count; i++) {
         int known = values[i].id == POWER_INSTANT && setting("FAKE_NVML_INSTANT", 0);
         values[i].result = known ? SUCCESS : NOT_SUPPORTED;
-        if (known) values[i].value.u = reading_mw(0.025, 0.025);
+        if (known) values[i].value.u = reading_mw(device, 0.025, 0.025);
     }
     return state();
 }
 
 int nvmlDeviceGetTotalEnergyConsumption(void *device, unsigned long long *energy_mj) {
-    (void)device;
     double update_s = setting("FAKE_NVML_COUNTER_MS", 50) / 1e3;
     if (update_s == 0) return NOT_SUPPORTED;
-    *energy_mj = (unsigned long long)(1e3 * energy_j(floor(now_s() / update_s) * update_s));
+    *energy_mj = (unsigned long long)(1e3 * scale(device) * energy_j(floor(now_s() / update_s) * update_s));
     return state();
 }
 

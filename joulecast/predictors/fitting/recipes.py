@@ -9,31 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, unknown_name
-from .blend import BlendRecipe
-from .boosting import BoostingRecipe
-from .ensemble import EnsembleRecipe, Member
-from .forest import ForestRecipe
-from .perceptron import PerceptronRecipe
-from .roofline import RooflineRecipe
-from .settings import Recipe
-from .transformer import TransformerRecipe
-from .xgboost import XGBoostRecipe
+from ..recipes.ensemble import EnsembleRecipe, Member
+from ..recipes.perceptron import PerceptronRecipe
+from ..recipes.settings import Recipe
+from ..regressors.forms import ONE_GPU_FORMS
+from .any_gpu import ANY_GPU_FORMS
 
 RECIPES: Mapping[str, Any] = {
-    "forest": ForestRecipe,
-    "blend": BlendRecipe,
-    "xgboost": XGBoostRecipe,
-    "roofline": RooflineRecipe,
-    "boosting": BoostingRecipe,
-    "transformer": TransformerRecipe,
-    "ensemble": EnsembleRecipe,
+    **{name: form.settings for name, form in ONE_GPU_FORMS.items()},
+    **{name: form.settings for name, form in ANY_GPU_FORMS.items()},
 }
-"""Predictor name -> its settings."""
+"""Name of a predictor -> class of its settings."""
 
 
 def predictor_of(recipe: Recipe) -> str:
     """The name that a recipe of this class has in a file."""
-    return next(name for name, kind in RECIPES.items() if kind is type(recipe))
+    return next(name for name, settings in RECIPES.items() if settings is type(recipe))
 
 
 def _member(value: object, folder: Path) -> Member:
@@ -42,7 +33,7 @@ def _member(value: object, folder: Path) -> Member:
             "a member of an ensemble is not one", given=value, allowed='{recipe = "other.toml", weight = 0.5}'
         )
     recipe = load_recipe(folder / str(value["recipe"]))
-    if not isinstance(recipe, RooflineRecipe | BoostingRecipe | TransformerRecipe):
+    if predictor_of(recipe) not in ANY_GPU_FORMS or isinstance(recipe, EnsembleRecipe):
         raise InputError("an ensemble is made of single predictors for any GPU", given=predictor_of(recipe))
     return Member(recipe, value["weight"])
 

@@ -1,0 +1,34 @@
+"""`joulecast train-kernels`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from .arguments import table
+
+
+def train_kernels(
+    dataset: Annotated[list[Path], typer.Option(help="Folder of a dataset; may be given several times.")],
+    recipe: Annotated[Path, typer.Option(help="Such as predictors/kernels.toml.")],
+    zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entry into.")] = Path("zoo"),
+) -> None:
+    """Learn device times of kernels in half precision and below, and write the zoo entry that predictors ask for them.
+
+    Errors are found on sizes, GPUs and generations that are left out; the entry itself is fitted on everything.
+    """
+    from ..datasets import load
+    from ..predictors.recipes.kernels import load_kernel_recipe
+    from ..zoo.kernels_training import train_kernels as train
+
+    settings = load_kernel_recipe(recipe)
+    trained = train([(folder, load(folder)) for folder in dataset], settings)
+    typer.echo(trained.save(zoo))
+    cells = [
+        [names, split, str(count), f"{100 * median:.1f} %", f"{100 * mean:.1f} %"]
+        for names, rows in trained.card.errors.items()
+        for split, (count, median, mean) in rows.items()
+    ]
+    typer.echo(table(["kernels", "left out", "count", "time: median", "mean"], cells, frozenset({2, 3, 4})))

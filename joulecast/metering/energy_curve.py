@@ -1,0 +1,139 @@
+"""Joules of a device between any two moments, from what its sensor said.
+
+A total-energy counter decides where there is one: between two of its updates the energy is taken as linear, which is
+exact but for the 10 to 100 ms that an update takes. Without a counter the power readings are integrated, each held
+until the next one. What nobody saw is reported as unknown and never counts as zero: a device that was lost, a counter
+that started again, a machine that slept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import FloatArray
+from .samples import Samples
+
+_LONGEST_GAP_S = 2.0  # Readings further apart say nothing about the time between them; sensors update within 1 s.
+_GAPS = 3  # The same in units of the usual distance of readings, for long intervals.
+_NEAR = 5  # Updates whose mean power goes on before the first and after the last one.
+_EDGE_S = 0.25  # A window opens and closes between two readings.
+
+
+@dataclass(frozen=True)
+class EnergyCurve:
+    """The energy of a device since its first sample, as a line through points.
+
+    Args:
+        time_s: Moments of the points on the samples' clock, ascending, shape (points,).
+        energy_j: Joules that are known to have been used by then, shape (points,).
+        unknown_s: Seconds by then in which nobody knows the power, shape (points,).
+        spacing_s: Usual distance of two readings.
+    """
+
+    time_s: FloatArray
+    energy_j: FloatArray
+    unknown_s: FloatArray
+    spacing_s: float = 0.0
+
+    @classmethod
+    def of(cls, samples: Samples) -> Self:
+        """The curve of a counter where there is one, of power readings otherwise; empty where there is neither."""
+        spacing_s = float(np.median(np.diff(samples.time_s))) if len(samples) > 1 else 0.0
+        power = _by_power(samples, max(_LONGEST_GAP_S, _GAPS * spacing_s))
+        counted = ~np.isnan(samples.energy_j)
+        if counted.sum() < 2:
+            return cls(*power, spacing_s)
+        time_s, joules = samples.time_s[counted], samples.energy_j[counted]
+        # The first reading of a value is the moment of an update. Of the very first value nobody knows how old it is.
+        updates = np.flatnonzero(np.diff(joules) != 0) + 1
+        if len(updates) < 2:
+            # Nothing was used, or the counter updates less often than it was looked at: power readings know better.
+            still = _line(time_s[[0, -1]], joules[[0, -1]])
+            return cls(*(still if len(power[0]) < 2 else power), spacing_s)
+        line = _bridged(_line(time_s[updates], joules[updates]), power)
+        return cls(*_extended(line, power, float(time_s[0]), float(time_s[-1])), spacing_s)
+
+    def between(self, start_s: FloatArray | float, end_s: FloatArray | float) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Joules from each start to each end, and whether all of it is known.
+
+        Args:
+            start_s: Moments on the samples' clock, any shape.
+            end_s: Moments of the same shape, none before its start.
+        """
+        starts, ends = np.asarray(start_s, dtype=float), np.asarray(end_s, dtype=float)
+        if len(self.time_s) < 2:
+            return np.zeros(starts.shape), np.zeros(starts.shape, dtype=bool)
+        joules = np.interp(ends, self.time_s, self.energy_j) - np.interp(starts, self.time_s, self.energy_j)
+        unknown_s = np.interp(ends, self.time_s, self.unknown_s) - np.interp(starts, self.time_s, self.unknown_s)
+        outside_s = np.maximum(self.time_s[0] - starts, 0) + np.maximum(ends - self.time_s[-1], 0)
+        known = (unknown_s <= 1e-9) & (outside_s <= _EDGE_S + _GAPS * self.spacing_s)
+        return np.maximum(joules, 0.0), known
+
+
+Points = tuple[FloatArray, FloatArray, FloatArray]
+
+
+def _line(time_s: FloatArray, joules: FloatArray) -> Points:
+    """Points of a counter; where it fell, it started again, and that step is unknown."""
+    steps = np.diff(joules)
+    lost = steps < 0
+    energy = np.concatenate([[0.0], np.cumsum(np.where(lost, 0.0, steps))])
+    unknown = np.concatenate([[0.0], np.cumsum(np.where(lost, np.diff(time_s), 0.0))])
+    return time_s, energy, unknown
+
+
+def _bridged(points: Points, power: Points) -> Points:
+    """A counter's points with the joules of unknown steps taken from power readings, where there are any."""
+    time_s, energy, unknown = points
+    gaps = np.diff(unknown) > 0
+    if not gaps.any() or len(power[0]) < 2:
+        return points
+    by_power_j = np.diff(np.interp(time_s, power[0], power[1]))
+    not_seen_s = np.diff(np.interp(time_s, power[0], power[2]))
+    steps_j = np.where(gaps, by_power_j, np.diff(energy))
+    steps_s = np.where(gaps, not_seen_s, 0.0)
+    return time_s, np.concatenate([[0.0], np.cumsum(steps_j)]), np.concatenate([[0.0], np.cumsum(steps_s)])
+
+
+def _extended(points: Points, power: Points, first_s: float, last_s: float) -> Points:
+    """A counter's points, continued to the first and the last reading: before and after its updates nothing is counted.
+
+    Args:
+        points: At the updates.
+        power: Points of the power readings of the same device, which tell what was used there; may be empty. Without
+            them the mean power of the nearest updates goes on.
+        first_s: When the counter was read first.
+        last_s: When it was read last.
+    """
+    time_s, energy, unknown = points
+
+    def used_j(start_s: float, end_s: float, near: slice) -> float:
+        if len(power[0]) >= 2:
+            return float(np.diff(np.interp([start_s, end_s], power[0], power[1]))[0])
+        near_s, near_j, not_seen_s = time_s[near], energy[near], unknown[near]
+        seen_s = (near_s[-1] - near_s[0]) - (not_seen_s[-1] - not_seen_s[0])
+        return float((near_j[-1] - near_j[0]) / max(seen_s, 1e-9)) * (end_s - start_s)
+
+    before_j = used_j(first_s, float(time_s[0]), slice(None, _NEAR))
+    after_j = used_j(float(time_s[-1]), last_s, slice(-_NEAR, None))
+    return (
+        np.concatenate([[first_s], time_s, [last_s]]),
+        np.concatenate([[0.0], before_j + energy, [before_j + energy[-1] + after_j]]),
+        np.concatenate([[0.0], unknown, [unknown[-1]]]),
+    )
+
+
+def _by_power(samples: Samples, longest_gap_s: float) -> Points:
+    known = ~np.isnan(samples.power_w)
+    time_s, power_w = samples.time_s[known], samples.power_w[known]
+    if len(time_s) < 2:
+        return np.empty(0), np.empty(0), np.empty(0)
+    steps_s = np.diff(time_s)
+    seen = steps_s <= longest_gap_s
+    energy = np.concatenate([[0.0], np.cumsum(np.where(seen, power_w[:-1] * steps_s, 0.0))])
+    unknown = np.concatenate([[0.0], np.cumsum(np.where(seen, 0.0, steps_s))])
+    return time_s, energy, unknown

@@ -1,0 +1,182 @@
+"""What can be measured on this machine: its devices, what reads each, and what is absent and why."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import time
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, JoulecastError, unknown_name
+from ..hardware import find_gpu
+from . import amdsmi, memory_model, nvidia_smi, nvml, perf, powercap
+from .readers import ReaderSpec
+from .recording import DeviceInfo
+
+GROUPS = ("cpu", "ram", "gpu")
+"""What can be asked for; a name such as gpu1 chooses a single device."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The devices of a machine that can be read.
+
+    Args:
+        readers: Device -> what reads it.
+        devices: The same devices, described.
+        absent: What was looked for and cannot be read: why, and what would allow it.
+    """
+
+    readers: dict[str, ReaderSpec] = field(default_factory=dict)
+    devices: list[DeviceInfo] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+    def add(self, device: DeviceInfo, reader: ReaderSpec) -> None:
+        """Have a device read."""
+        self.devices.append(device)
+        self.readers[device.name] = reader
+
+    def header(self, program: Collection[str] = ()) -> dict[str, Any]:
+        """The first line of a recording on this machine.
+
+        Args:
+            program: The command that is measured, and its arguments.
+        """
+        return {
+            "host": platform.node(),
+            "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "wall_offset_s": time.time() - time.monotonic(),
+            "program": list(program),
+            "devices": [device.to_json() for device in self.devices],
+            "absent": list(self.absent),
+        }
+
+
+def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
+    """Look for everything that can be measured here.
+
+    Args:
+        wanted: "cpu", "ram", "gpu", or names of devices such as "gpu1". Memory without a counter is modelled where
+            "ram" is asked for by name, and then called modelled. Containers that mount the host's counters elsewhere
+            name that folder in JOULECAST_POWERCAP.
+
+    Returns:
+        What was found; nothing is an answer, too, with the reasons in `absent`.
+
+    Raises:
+        UnknownNameError: A device was asked for by a name that is no group and that this machine does not have.
+    """
+    machine = Machine()
+    groups = {name.rstrip("0123456789.") or name for name in wanted}
+    if groups & {"cpu", "ram", "platform"}:
+        _add_cpu(machine, Path(os.environ.get("JOULECAST_POWERCAP", powercap.ZONES)))
+    if "gpu" in groups:
+        _add_nvidia(machine)
+        _add_amd(machine)
+    has_counter = any(device.component == "dram" for device in machine.devices)
+    if "ram" in wanted and not has_counter:
+        _add_memory_model(machine)
+    chosen = [d for d in machine.devices if d.name in wanted or _group(d) in wanted]
+    for name in wanted:
+        if name not in GROUPS and name not in machine.readers:
+            raise unknown_name("device", name, [*GROUPS, *machine.readers])
+    absent = [note for note in machine.absent if "cpu" in groups or not note.startswith("cpu")]
+    return Machine({d.name: machine.readers[d.name] for d in chosen}, chosen, absent)
+
+
+def _group(device: DeviceInfo) -> str:
+    return "ram" if device.component == "dram" else "gpu" if device.component == "board" else "cpu"
+
+
+def _add_cpu(machine: Machine, folder: Path) -> None:
+    zones = powercap.zones(folder)
+    refused = []
+    for zone in zones:
+        spec = ReaderSpec("powercap", {"folders": [str(zone.folder)]})
+        try:
+            spec.open()
+        except JoulecastError as error:
+            refused.append(f"{zone.device} ({error.given})")
+            continue
+        facts = {"sensor": f"powercap, {zone.folder.name}", "device": platform.processor() or platform.machine()}
+        machine.add(DeviceInfo(zone.device, zone.component, zone.counted, facts=facts), spec)
+    if refused:
+        machine.absent.append(
+            f"cpu: {len(refused)} energy counters may not be read, such as {refused[0]}; {powercap.allowing(folder)}"
+        )
+    if any(device.component in ("package", "psys") for device in machine.devices):
+        return
+    try:
+        perf.check()
+    except JoulecastError as error:
+        if not zones:
+            machine.absent.append(f"cpu: no energy counter in {folder}, and {error.what} ({error.given})")
+        return
+    facts = {"sensor": "perf stat, power/energy-pkg/", "device": platform.processor() or platform.machine()}
+    machine.add(DeviceInfo("cpu", "package", facts=facts), ReaderSpec("perf"))
+
+
+def _add_nvidia(machine: Machine) -> None:
+    try:
+        count = nvml.gpu_count()
+        for index in range(count):
+            facts = nvml.nvml_facts(index)
+            if nvml.is_partitioned(index):
+                machine.absent.append(f"gpu{index} is divided (MIG): its power is that of all instances together")
+            spec = ReaderSpec("nvml", {"index": index})
+            machine.add(_gpu(f"gpu{index}", {**facts, "sensor": "NVML"}), spec)
+    except JoulecastError as error:
+        try:
+            facts = nvidia_smi.nvidia_smi_facts(0)
+        except JoulecastError:
+            machine.absent.append(f"NVIDIA GPUs: {error.what}" + (f" ({error.given})" if error.given else ""))
+            return
+        # It waits for a line of its own log, and a second one would wait as long again: one GPU only.
+        machine.add(_gpu("gpu0", {**facts, "sensor": "nvidia-smi"}), ReaderSpec("nvidia-smi", {"index": 0}))
+
+
+def _add_amd(machine: Machine) -> None:
+    try:
+        count = len(amdsmi.handles())
+    except JoulecastError:
+        return  # most machines have none, and nobody wants to read that
+    first = len([device for device in machine.devices if device.component == "board"])
+    for index in range(count):
+        spec = ReaderSpec("amdsmi", {"index": index})
+        machine.add(_gpu(f"gpu{first + index}", {**amdsmi.facts(index), "sensor": "amdsmi"}), spec)
+
+
+def _gpu(name: str, facts: dict[str, Any]) -> DeviceInfo:
+    try:
+        idle_w = find_gpu(str(facts["device"])).idle_power_w
+    except InputError:
+        idle_w = None
+    return DeviceInfo(name, "board", idle_w=idle_w, facts=facts)
+
+
+def _add_memory_model(machine: Machine) -> None:
+    try:
+        capacities = memory_model.modules_gb()
+        spec = ReaderSpec("memory-model", {"capacities_gb": capacities})
+        spec.open()()
+    except JoulecastError as error:
+        machine.absent.append(f"ram: {error.what} ({error.given})")
+        return
+    facts = {"sensor": f"a model of {len(capacities)} modules by their capacity and use"}
+    machine.add(DeviceInfo("ram", "dram", method="modelled", facts=facts), spec)
+
+
+def chosen_devices(text: str) -> Iterator[str]:
+    """Read "cpu,ram,gpu0".
+
+    Raises:
+        InputError: It names nothing.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise InputError("there is nothing to measure", given=repr(text), allowed=", ".join(GROUPS))
+    yield from names

@@ -1,0 +1,66 @@
+"""A model of what memory draws, for machines whose memory has no energy counter. Always called modelled.
+
+Watts of a module by its capacity, times the number of modules and the share of memory in use, as EA2P has it
+(github.com/HPC-CRI/EA2P, ea2p/src/ram.py: DDR4 and DDR5 of 16 GB 3 W, 32 GB 3.5 W, 64 GB 6 W, 128 GB 8 W, else 10 W).
+Real modules refresh at any use, so small shares are underestimated; the energy of accesses is not seen at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..errors import SensorError
+from .reader import Reader
+
+_WATTS_BY_GB = ((16, 3.0), (32, 3.5), (64, 6.0), (128, 8.0))
+_LARGEST_W = 10.0
+_ASSUMED_GB = 32  # Of a module, where the machine does not say how its memory is divided.
+_EDAC = Path("/sys/devices/system/edac/mc")
+_MEMINFO = Path("/proc/meminfo")
+
+
+def module_w(capacity_gb: float) -> float:
+    """Watts of a memory module in full use, by its capacity in GB."""
+    return next((watts for most, watts in _WATTS_BY_GB if capacity_gb <= most), _LARGEST_W)
+
+
+def modules_gb(edac: Path = _EDAC, meminfo: Path = _MEMINFO) -> list[float]:
+    """Capacities of the modules of this machine; of as many of 32 GB as it takes where they are not shown."""
+    sizes = []
+    for path in sorted(edac.glob("mc*/dimm*/size")):
+        try:
+            sizes.append(float(path.read_text()) / 1024)
+        except (OSError, ValueError):
+            continue
+    if known := [size for size in sizes if size > 0]:
+        return known
+    total_gb = _bytes(meminfo)[0] / 1e9
+    return [float(_ASSUMED_GB)] * max(1, math.ceil(total_gb / _ASSUMED_GB))
+
+
+def open_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMINFO)) -> Reader:
+    """The model as a reader.
+
+    Args:
+        capacities_gb: Of each module.
+        meminfo: Where the kernel says how much memory is in use.
+    """
+    full_w = sum(map(module_w, capacities_gb))
+
+    def read() -> Mapping[str, float]:
+        total, available = _bytes(Path(meminfo))
+        return {"power_w": full_w * (1 - available / total)}
+
+    return read
+
+
+def _bytes(meminfo: Path) -> tuple[float, float]:
+    """Total and available memory."""
+    try:
+        lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
+        total, available = (float(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
+    except (OSError, KeyError, ValueError) as error:
+        raise SensorError("how much memory is in use cannot be read", given=str(error)) from error
+    return total, available

@@ -1,0 +1,229 @@
+"""Meter: measures what a program uses while it runs.
+
+with joulecast.measure() as meter:
+    with meter.window("epoch"):
+        ...
+print(meter.result().tree())
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from ..errors import InputError
+from .machine import Machine, find_machine
+from .ranks import MachineLock
+from .recording import Window, read_recording
+from .result import Metering
+from .sampler import Sampler
+
+INTERVAL_S = 0.1
+"""Between two samples: energy counters lose nothing between them, and readings update no faster."""
+
+_SENT_AT_ONCE = 2000  # Windows; sending one by one would cost more than opening and closing them.
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
+
+
+class Meter:
+    """Measures this machine from the moment it is entered until it is left; also a decorator.
+
+    Within a parallel job one process of each machine measures; `result()` of the others raises, and says so.
+
+    Args:
+        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for CPU and GPU, and memory where it has a counter.
+        interval_s: Seconds between two samples.
+        out: Where to keep the recording; None for a file that is gone after the result was read.
+        title: What is measured, for people.
+        mlflow: Log joules, watts and seconds to the active MLflow run at the end.
+        command: The command that is measured, and its arguments, for the recording.
+
+    Raises:
+        InputError: An interval that is not positive, or a file that is there already.
+        UnknownNameError: A device that this machine does not have.
+        MissingDependencyError: `mlflow`, and it is not installed.
+    """
+
+    def __init__(
+        self,
+        devices: Collection[str] | None = None,
+        *,
+        interval_s: float = INTERVAL_S,
+        out: str | Path | None = None,
+        title: str = "program",
+        mlflow: bool = False,
+        command: Collection[str] = (),
+    ) -> None:
+        if not 0 < interval_s <= 60:
+            raise InputError("the interval between samples is out of range", given=interval_s, allowed="up to 60 s")
+        self._wanted = ("cpu", "gpu") if devices is None else tuple(devices)
+        self._with_counted_memory = devices is None
+        self._settings = interval_s, None if out is None else Path(out), title, mlflow, tuple(command)
+        self._windows: list[Window] = []
+        self._open = threading.local()  # The windows that are open in each thread, innermost last.
+        self._sampler: Sampler | None = None
+        self._lock = MachineLock()
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._result: Metering | None = None
+        self._recorded: Path | None = None
+        self.exit_code: int | None = None
+        """Exit code of the command that was measured, for the recording."""
+
+    def __enter__(self) -> Self:
+        interval_s, out, _, mlflow, command = self._settings
+        if mlflow:
+            from .mlflow_metrics import active_run
+
+            active_run()
+        if not self._lock.take():
+            return self
+        machine = self._machine()
+        if out is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="joulecast-")
+            out = Path(self._folder.name) / "recording.jsonl"
+        self._recorded = out
+        self._sampler = Sampler(machine.readers, interval_s, out, machine.header(command), os.getpid())
+        self._sampler.start()
+        return self
+
+    def _machine(self) -> Machine:
+        if not self._with_counted_memory:
+            return find_machine(self._wanted)
+        found = find_machine((*self._wanted, "ram"))
+        # Nobody asked for memory, so it is not modelled; where it has a counter, that is read.
+        chosen = [d for d in found.devices if d.method == "measured"]
+        return Machine({d.name: found.readers[d.name] for d in chosen}, chosen, found.absent)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._sampler is None:
+            return
+        self._send()
+        self._sampler.stop(self.exit_code)
+        self._lock.release()
+        try:
+            self._result = self._read()
+        finally:
+            if self._folder is not None:
+                self._folder.cleanup()
+        if self._settings[3]:
+            from .mlflow_metrics import log_metering
+
+            log_metering(self._result)
+
+    def __call__(self, function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
+        """Measure every call of a function by a meter of its own; its `metering` is the result of the last call."""
+
+        @functools.wraps(function)
+        def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
+            meter = Meter(
+                None if self._with_counted_memory else self._wanted,
+                interval_s=self._settings[0],
+                title=function.__qualname__,
+                mlflow=self._settings[3],
+            )
+            with meter:
+                returned = function(*args, **kwargs)
+            measured.metering = meter.result() if meter.measures else None  # type: ignore[attr-defined]
+            return returned
+
+        return measured
+
+    @property
+    def measures(self) -> bool:
+        """Whether it is this process that measures the machine; in a parallel job it may be another one."""
+        return self._sampler is not None
+
+    @contextmanager
+    def window(self, name: str) -> Iterator[None]:
+        """Mark a part of the program; windows inside it are its children.
+
+        Args:
+            name: Of the part. Windows of one name count as calls of one part; dots make parts of parts.
+        """
+        around: list[str] = self._open.__dict__.setdefault("paths", [])
+        path = f"{around[-1]}.{name}" if around else name
+        around.append(path)
+        start_s = time.monotonic()
+        try:
+            yield
+        finally:
+            self._windows.append((path, start_s, time.monotonic()))
+            around.pop()
+            if len(self._windows) >= _SENT_AT_ONCE:
+                self._send()
+
+    def _send(self) -> None:
+        windows, self._windows = self._windows, []
+        if windows and self._sampler is not None:
+            self._sampler.windows(windows)
+
+    def totals(self) -> dict[str, dict[str, float | None]]:
+        """Joules so far and last power of each device, while it measures; empty where another process does."""
+        return {} if self._sampler is None else self._sampler.totals()
+
+    def result(self) -> Metering:
+        """What was used, from the recording: up to now while it measures, all of it afterwards.
+
+        Raises:
+            InputError: Another process of the job measures this machine, or nothing was measured yet.
+        """
+        if self._result is not None:
+            return self._result
+        if self._sampler is None:
+            raise InputError(
+                "this process has measured nothing",
+                given=f"rank {self._lock.rank}" if self._lock.rank else "a meter that was not entered",
+                hint="one process of each machine measures: read the recording that it writes (out=...)",
+            )
+        self._send()
+        self._sampler.flush()
+        return self._read()
+
+    def _read(self) -> Metering:
+        if self._recorded is None:
+            raise InputError("nothing was recorded")
+        return Metering(self._settings[2], (read_recording(self._recorded),))
+
+
+def measure(
+    devices: Collection[str] | Callable[..., Returned] | None = None,
+    *,
+    interval_s: float = INTERVAL_S,
+    out: str | Path | None = None,
+    title: str = "program",
+    mlflow: bool = False,
+) -> Meter | Callable[..., Returned]:
+    """Measure what the program uses: a context manager, or a decorator (`@joulecast.measure`).
+
+    Args:
+        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for all that have a sensor.
+        interval_s: Seconds between two samples.
+        out: Where to keep the recording, which `joulecast measure show` reads.
+        title: What is measured, for people.
+        mlflow: Log joules, watts and seconds to the active MLflow run at the end.
+
+    Raises:
+        InputError, UnknownNameError, MissingDependencyError: See `Meter`.
+
+    Example:
+        >>> with measure() as meter:  # doctest: +SKIP
+        ...     with meter.window("training"):
+        ...         train()
+        >>> meter.result().energy_j  # doctest: +SKIP
+        5124.3
+    """
+    if callable(devices):
+        return Meter()(devices)
+    return Meter(devices, interval_s=interval_s, out=out, title=title, mlflow=mlflow)

@@ -1,0 +1,71 @@
+"""CPU energy through `perf stat`: where powercap shows nothing, as on some AMD processors."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+
+from ..errors import SensorError
+from .reader import Reader
+
+_EVENT = "power/energy-pkg/"
+_PERIOD_S = 0.1  # The shortest interval that perf prints without a warning about its own overhead.
+_ALLOWING = "sudo sysctl kernel.perf_event_paranoid=0"
+
+
+def check() -> None:
+    """See whether `perf` can count the energy of the packages.
+
+    Raises:
+        SensorError: It is not there, the processor has no such counter, or it may not be read.
+    """
+    result = subprocess.run(  # noqa: S603
+        [_program(), "stat", "-a", "-x", ",", "-e", _EVENT, "--", "true"], capture_output=True, text=True, check=False
+    )
+    if result.returncode or _joules(result.stderr.strip().splitlines()[-1:] or [""]) is None:
+        said = result.stderr.strip().splitlines()
+        raise SensorError("perf cannot count the CPU's energy", given=said[0] if said else "no output", hint=_ALLOWING)
+
+
+def open_reader() -> Reader:
+    """The reader of all packages together; each reading waits for the next line of perf."""
+    return _Reader()
+
+
+def _program() -> str:
+    program = shutil.which("perf")
+    if program is None:
+        raise SensorError("perf is not there", given="no such program", hint="install linux-perf")
+    return program
+
+
+def _joules(lines: list[str]) -> float | None:
+    """The joules of a line such as "0.100,1.53,Joules,power/energy-pkg/,..."; None where it says something else."""
+    for line in lines:
+        parts = line.split(",")
+        if "Joules" in parts:
+            try:
+                return float(parts[parts.index("Joules") - 1])
+            except ValueError:
+                return None
+    return None
+
+
+class _Reader:
+    """Adds up what perf counts in each interval. When this process ends, the closed pipe ends perf."""
+
+    def __init__(self) -> None:
+        command = [_program(), "stat", "-a", "-x", ",", "-I", f"{1e3 * _PERIOD_S:.0f}", "-e", _EVENT]
+        # perf writes its counts to the standard error.
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)  # noqa: S603
+        self._energy_j = 0.0
+
+    def __call__(self) -> Mapping[str, float]:
+        line = self._process.stderr.readline() if self._process.stderr else ""
+        joules = _joules([line])
+        if joules is None:
+            raise SensorError("perf cannot count the CPU's energy", given=line.strip() or "perf ended", hint=_ALLOWING)
+        self._energy_j += joules
+        return {"time_s": time.monotonic(), "energy_j": self._energy_j}

@@ -1,0 +1,51 @@
+"""Which readers there are: what a sampler process is told to open, by name and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from . import amdsmi, memory_model, nvidia_smi, nvml, perf, powercap
+from .reader import Reader
+
+READERS: Mapping[str, Callable[..., Reader]] = {
+    "nvml": nvml.open_reader,
+    "nvidia-smi": nvidia_smi.open_reader,
+    "amdsmi": amdsmi.open_reader,
+    "powercap": powercap.open_reader,
+    "perf": perf.open_reader,
+    "memory-model": memory_model.open_reader,
+}
+"""Name -> makes the reader of one device. Called in the sampler process, with settings that came as JSON."""
+
+
+@dataclass(frozen=True)
+class ReaderSpec:
+    """A reader before it is opened: plain values, so that it can be sent to another process.
+
+    Args:
+        reader: A key of `READERS`.
+        settings: Arguments of the function behind it.
+    """
+
+    reader: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(self) -> Reader:
+        """Make the reader.
+
+        Raises:
+            SensorError: The device cannot be read.
+            MissingDependencyError: A library that it needs is not installed.
+        """
+        return READERS[self.reader](**self.settings)
+
+    def to_json(self) -> dict[str, Any]:
+        """The spec as a dictionary."""
+        return {"reader": self.reader, "settings": dict(self.settings)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote."""
+        return cls(str(value["reader"]), dict(value["settings"]))

@@ -1,0 +1,276 @@
+"""Recordings: what the sensors of one machine said, as lines of JSON that survive a kill.
+
+The first line describes the machine and its devices; then come blocks of samples, windows of the program, events, and
+a last line when it ended in order. Every line carries a checksum and is synced to disk, so that a kill loses at most
+the block that was being written; a torn last line is left out when the file is read.
+
+    {"kind": "machine", "format": 1, "host": ..., "devices": [...], "crc32": "0123abcd"}
+    {"kind": "samples", "device": "gpu0", "columns": {"time_s": [...], "power_w": [...]}, "crc32": ...}
+    {"kind": "windows", "windows": [["epoch.step", 12.5, 12.9], ...], "crc32": ...}
+    {"kind": "event", "time_s": 13.0, "device": "gpu0", "what": "lost: ...", "crc32": ...}
+    {"kind": "end", "time_s": 14.2, "exit_code": 0, "crc32": ...}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+
+from ..errors import InputError
+from .samples import FIELDS, Samples
+
+FORMAT = 1
+_SEAL = re.compile(r',"crc32":"([0-9a-f]{8})"\}\s*$')
+_LONGEST_LINE = 64 * 2**20
+_KINDS = ("machine", "samples", "windows", "event", "shares", "end")
+
+Window = tuple[str, float, float]
+"""Path of a window, such as "epoch.step", and the monotonic times at which it opened and closed."""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A counter or reading of a machine.
+
+    Args:
+        name: Unique on the machine, such as "gpu0", "cpu0" or "cpu0.core".
+        component: What of the device it reads: "board", "package", "dram", ...
+        counted: Whether it adds to the machine's energy; a domain that another one contains does not.
+        method: "measured", or "modelled" where a formula stands for a sensor.
+        idle_w: Power without any load; None where it is not known.
+        facts: What else is known: model name, sensor, driver, power limit.
+    """
+
+    name: str
+    component: str
+    counted: bool = True
+    method: str = "measured"
+    idle_w: float | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The device as a dictionary."""
+        return {
+            "name": self.name,
+            "component": self.component,
+            "counted": self.counted,
+            "method": self.method,
+            "idle_w": self.idle_w,
+            "facts": dict(self.facts),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        if value["method"] not in ("measured", "modelled") or type(value["counted"]) is not bool:
+            raise ValueError("a device of another form")
+        idle_w = None if value["idle_w"] is None else float(value["idle_w"])
+        return cls(
+            str(value["name"]), str(value["component"]), value["counted"], value["method"], idle_w, dict(value["facts"])
+        )
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recording that was read.
+
+    Args:
+        host: Name of the machine.
+        started: Wall-clock time of the first line, ISO 8601 with the offset from UTC.
+        start_s: Monotonic time of the first line.
+        end_s: Monotonic time of the last thing that was written.
+        devices: What was read.
+        samples: Device -> its samples.
+        windows: Windows of the program, in the order in which they closed.
+        events: What happened: devices lost, clocks that jumped, programs that ended badly.
+        shares: The program's part of shared devices over time, as written.
+        absent: Devices that were asked for, or looked for, and cannot be read: why, and how to allow it.
+        exit_code: Of the command that was measured; None where none was, or where it did not end.
+        complete: Whether the recording was closed in order.
+        wall_offset_s: What to add to monotonic times for wall-clock times.
+    """
+
+    host: str
+    started: str
+    start_s: float
+    end_s: float
+    devices: tuple[DeviceInfo, ...]
+    samples: Mapping[str, Samples]
+    windows: tuple[Window, ...] = ()
+    events: tuple[str, ...] = ()
+    shares: tuple[Mapping[str, Any], ...] = ()
+    absent: tuple[str, ...] = ()
+    exit_code: int | None = None
+    complete: bool = True
+    wall_offset_s: float = 0.0
+
+
+class Writer:
+    """Appends lines to a new recording.
+
+    Args:
+        path: A file that must not be there yet.
+        machine: The first line: host, devices, what is absent.
+
+    Raises:
+        InputError: The file is there already, or cannot be made.
+    """
+
+    def __init__(self, path: Path, machine: Mapping[str, Any]) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = path.open("xb")
+        except OSError as error:
+            raise InputError(
+                "the recording cannot be made",
+                given=str(path),
+                hint=f"{error.strerror}; give --out a file that is not there yet",
+            ) from error
+        self.write({"kind": "machine", "format": FORMAT, **machine})
+
+    def write(self, *records: Mapping[str, Any]) -> None:
+        """Append records, and come back when they are on disk."""
+        self._file.write("".join(map(sealed, records)).encode())
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+
+def sealed(record: Mapping[str, Any]) -> str:
+    """A record as a line of JSON that ends in a checksum of what stands before it."""
+    text = json.dumps(record, separators=(",", ":"), allow_nan=False)[:-1]
+    return f'{text},"crc32":"{zlib.crc32(text.encode()):08x}"}}\n'
+
+
+def unsealed(line: str) -> dict[str, Any] | None:
+    """The record of a line; None where the line is torn or was changed."""
+    found = _SEAL.search(line)
+    if found is None or int(found[1], 16) != zlib.crc32(line[: found.start()].encode()):
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and record.get("kind") in _KINDS else None
+
+
+def block_of(device: str, samples: Samples) -> dict[str, Any]:
+    """A line of samples; readings that a device never has are left out, a single missing one is null."""
+    columns = {name: getattr(samples, name) for name in FIELDS}
+    return {
+        "kind": "samples",
+        "device": device,
+        "columns": {
+            name: [None if math.isnan(value) else value for value in values.tolist()]
+            for name, values in columns.items()
+            if not np.isnan(values).all()
+        },
+    }
+
+
+def read_recording(path: str | Path) -> Recording:
+    """Read a recording, also one whose program or meter was killed.
+
+    Raises:
+        InputError: It is no recording, of another version, empty, or damaged before its last line.
+    """
+    path = Path(path)
+    try:
+        if not path.is_file():
+            raise InputError(
+                "there is no such recording", given=str(path), hint="`joulecast measure --out FILE` makes one"
+            )
+        with path.open(encoding="utf-8", errors="replace") as file:
+            lines = list(iter(lambda: file.readline(_LONGEST_LINE), ""))
+    except OSError as error:
+        raise InputError("the recording cannot be read", given=f"{path}: {error.strerror}") from error
+    records = [unsealed(line) for line in lines]
+    torn = bool(records) and records[-1] is None
+    if torn:  # the line that was being written when the meter was killed
+        records.pop()
+    for number, record in enumerate(records, 1):
+        if record is None:
+            raise InputError(
+                "a line of this recording is damaged", given=f"{path}, line {number}", hint="use a copy that is intact"
+            )
+    known = [record for record in records if record is not None]
+    if not known or known[0]["kind"] != "machine":
+        raise InputError("this is no recording", given=str(path), allowed="a file that `joulecast measure --out` wrote")
+    if known[0].get("format") != FORMAT:
+        raise InputError("a recording of another version", given=f"{path}: {known[0].get('format')!r}", allowed=FORMAT)
+    try:
+        return _recording(known)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError("this recording says what cannot be", given=f"{path}: {error!r}") from error
+
+
+def _recording(records: list[dict[str, Any]]) -> Recording:
+    machine, rest = records[0], records[1:]
+    devices = tuple(DeviceInfo.from_json(value) for value in machine["devices"])
+    blocks: dict[str, list[Mapping[str, Any]]] = {device.name: [] for device in devices}
+    windows: list[Window] = []
+    end_s, exit_code, complete = float(machine["start_s"]), None, False
+    for record in rest:
+        if record["kind"] == "samples":
+            blocks[record["device"]].append(record["columns"])
+            end_s = max(end_s, float(record["columns"]["time_s"][-1]))
+        elif record["kind"] == "windows":
+            windows += [(str(name), float(start), float(end)) for name, start, end in record["windows"]]
+        elif record["kind"] == "end":
+            end_s, exit_code, complete = float(record["time_s"]), record["exit_code"], True
+    if windows:
+        end_s = max(end_s, max(end for _, _, end in windows))
+    return Recording(
+        host=str(machine["host"]),
+        started=str(machine["started"]),
+        start_s=float(machine["start_s"]),
+        end_s=end_s,
+        devices=devices,
+        samples={name: _samples(columns) for name, columns in blocks.items()},
+        windows=tuple(windows),
+        events=tuple(_event_text(record) for record in rest if record["kind"] == "event"),
+        shares=tuple(record for record in rest if record["kind"] == "shares"),
+        absent=tuple(map(str, machine["absent"])),
+        exit_code=exit_code,
+        complete=complete,
+        wall_offset_s=float(machine["wall_offset_s"]),
+    )
+
+
+def _event_text(record: Mapping[str, Any]) -> str:
+    return f"{record['device']}: {record['what']}" if record.get("device") else str(record["what"])
+
+
+def _samples(blocks: Iterable[Mapping[str, Any]]) -> Samples:
+    columns: dict[str, list[float]] = {name: [] for name in FIELDS}
+    for block in blocks:
+        length = len(block["time_s"])
+        for name in FIELDS:
+            values = block.get(name)
+            if values is not None and len(values) != length:
+                raise ValueError(f"{name} has another length than its times")
+            columns[name] += (
+                [math.nan] * length if values is None else [math.nan if v is None else float(v) for v in values]
+            )
+    return Samples(*(np.array(columns[name], dtype=float) for name in FIELDS))

@@ -1,0 +1,337 @@
+"""Metering: what a program used, by device and window, computed from recordings alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..energy import EnergyTree, Figure, Row, Share
+from ..energy.share import Source
+from ..errors import InputError
+from ..rendering.notebook import Line, Picture, lines_over
+from ..units import si
+from .energy_curve import EnergyCurve
+from .recording import DeviceInfo, Recording
+from .samples import Samples
+
+IDLE, ABOVE_IDLE = "idle", "above idle"
+_POINTS = 400  # Of a power trace that is drawn.
+
+
+@dataclass(frozen=True)
+class DeviceEnergy:
+    """What one device used.
+
+    Args:
+        host: The machine that it belongs to.
+        device: Which counter or reading, and whether it adds to the total.
+        energy_j: Joules that are known.
+        complete: Whether that is all; otherwise something is unknown, and `energy_j` a lower bound.
+        duration_s: Seconds that were measured.
+        peak_w: Highest mean power over a second; None where it is not known.
+    """
+
+    host: str
+    device: DeviceInfo
+    energy_j: float
+    complete: bool
+    duration_s: float
+    peak_w: float | None
+
+    @property
+    def mean_w(self) -> float:
+        """Mean power over the measurement."""
+        return self.energy_j / self.duration_s if self.duration_s else 0.0
+
+    @property
+    def name(self) -> str:
+        """Machine and device, such as "node1/gpu0"."""
+        return f"{self.host}/{self.device.name}"
+
+    @property
+    def idle_j(self) -> float | None:
+        """Joules that the device would have used without any load; None where its idle power is not known."""
+        idle_w = self.device.idle_w
+        return None if idle_w is None else min(self.energy_j, idle_w * self.duration_s)
+
+
+@dataclass(frozen=True)
+class Metering:
+    """What a program used on one machine or several.
+
+    Args:
+        title: The program.
+        recordings: One per machine.
+    """
+
+    title: str
+    recordings: tuple[Recording, ...]
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds from the first to the last sample, on the machine where that took longest."""
+        return max(recording.end_s - recording.start_s for recording in self.recordings)
+
+    @cached_property
+    def devices(self) -> tuple[DeviceEnergy, ...]:
+        """Every device of every machine, also those that are parts of others."""
+        return tuple(found for recording in self.recordings for found in _device_energies(recording))
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules of all devices; what another one contains counts once. A lower bound unless `complete`.
+
+        None where nothing could be measured.
+        """
+        counted = [found.energy_j for found in self.devices if found.device.counted]
+        return sum(counted) if counted else None
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a device, and every one could be read all the time."""
+        return self.energy_j is not None and all(found.complete for found in self.devices if found.device.counted)
+
+    @property
+    def mean_w(self) -> float | None:
+        """Mean power of all devices together; None where nothing could be measured."""
+        return self.energy_j / self.duration_s if self.energy_j is not None and self.duration_s else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Of the command that was measured: the first that is not 0; None where none ended."""
+        codes = [recording.exit_code for recording in self.recordings if recording.exit_code is not None]
+        return next((code for code in codes if code), codes[0] if codes else None)
+
+    @property
+    def cpu_share(self) -> float | None:
+        """Mean share of the machines' CPU time that the program had; None where it is not known."""
+        known = [share["cpu"] for r in self.recordings for share in r.shares if share.get("cpu") is not None]
+        return sum(known) / len(known) if known else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to keep in mind: what was absent, lost or unknown, and what is a model."""
+        return tuple(dict.fromkeys(note for recording in self.recordings for note in self._notes(recording)))
+
+    def _notes(self, recording: Recording) -> list[str]:
+        where = f"{recording.host}: " if len(self.recordings) > 1 else ""
+        told = [*recording.absent, *recording.events]
+        told += [f"{d.name} is modelled, not measured" for d in recording.devices if d.method == "modelled"]
+        told += [
+            f"{found.device.name} could not be read all the time: at least {si(found.energy_j, 'J')}"
+            for found in self.devices
+            if found.host == recording.host and not found.complete
+        ]
+        if not recording.complete:
+            told.append("the recording was not closed: its program or meter was killed")
+        return [where + note for note in told]
+
+    def tree(self) -> EnergyTree:
+        """Joules by window, device and component; what was used outside all windows is unattributed.
+
+        Windows inside others are their children. Devices with a known idle power have two components, so that what the
+        program caused stands apart from what the machine draws in any case.
+        """
+        rows: list[Row] = []
+        outside: list[Share] = []
+        for recording in self.recordings:
+            mine, rest = _rows(recording, several=len(self.recordings) > 1)
+            rows += mine
+            outside.append(rest)
+        if not any(recording.windows for recording in self.recordings):
+            return EnergyTree.of(self.title, [Row("", Share.total(outside), phase="other")], notes=self.notes)
+        return EnergyTree.of(self.title, rows, Share.total(outside), self.notes)
+
+    def power_trace(self, device: str) -> tuple[FloatArray, FloatArray]:
+        """Seconds since the start, and the mean power of a device between them and the point before, in watts.
+
+        Args:
+            device: Name of a device, such as "gpu0", or with its machine, such as "node1/gpu0".
+
+        Raises:
+            InputError: There is no such device.
+        """
+        for recording in self.recordings:
+            for name in recording.samples:
+                if device in (name, f"{recording.host}/{name}"):
+                    return _trace(recording, recording.samples[name])
+        raise InputError(
+            "no such device was measured",
+            given=repr(device),
+            allowed=", ".join(found.name for found in self.devices) or "none",
+        )
+
+    def plot(self) -> Picture:
+        """Power over time, a line for each device.
+
+        Raises:
+            InputError: Nothing was measured.
+        """
+        lines = []
+        for found in self.devices:
+            time_s, power_w = self.power_trace(found.name)
+            if found.device.counted and len(time_s):
+                points = list(zip(time_s.tolist(), power_w.tolist(), strict=True))
+                lines.append(Line(found.name, points, int(np.argmax(power_w))))
+        if not lines:
+            raise InputError("there is no power to draw", given="no device was measured")
+        return Picture(lines_over(lines, "s", "W", f"Power of {self.title}"))
+
+    def to_json(self) -> dict[str, Any]:
+        """Totals, devices and the tree as plain lists and dictionaries; quantities in SI units."""
+        return {
+            "title": self.title,
+            "duration_s": self.duration_s,
+            "energy_j": self.energy_j,
+            "complete": self.complete,
+            "mean_w": self.mean_w,
+            "exit_code": self.exit_code,
+            "cpu_share": self.cpu_share,
+            "devices": [
+                {
+                    "host": found.host,
+                    **found.device.to_json(),
+                    "energy_j": found.energy_j,
+                    "complete": found.complete,
+                    "mean_w": found.mean_w,
+                    "peak_w": found.peak_w,
+                    "idle_j": found.idle_j,
+                }
+                for found in self.devices
+            ],
+            "tree": self.tree().to_json(),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        if self.energy_j is None:
+            return f"{self.title}: nothing could be measured in {si(self.duration_s, 's')}"
+        bound = "" if self.complete else "at least "
+        return f"{self.title}: {bound}{si(self.energy_j, 'J')} in {si(self.duration_s, 's')}, {si(self.mean_w, 'W')}"
+
+
+def merged(title: str, meterings: Sequence[Metering]) -> Metering:
+    """Recordings of several machines as one metering: energies add up, the longest time counts.
+
+    Raises:
+        InputError: There are none, or two of them recorded the same machine at the same time, whose joules would count
+            twice.
+    """
+    recordings = [recording for metering in meterings for recording in metering.recordings]
+    if not recordings:
+        raise InputError("there is nothing to merge", given="no recording")
+    spans: dict[str, list[tuple[float, float]]] = {}
+    for recording in recordings:
+        start_s = recording.start_s + recording.wall_offset_s
+        end_s = recording.end_s + recording.wall_offset_s
+        for other_start_s, other_end_s in spans.get(recording.host, ()):
+            if start_s < other_end_s and other_start_s < end_s:
+                raise InputError(
+                    "two recordings of one machine overlap: its joules would count twice",
+                    given=recording.host,
+                    hint="merge one of them",
+                )
+        spans.setdefault(recording.host, []).append((start_s, end_s))
+    found = Metering(title, tuple(recordings))
+    latest_start = max(start for each in spans.values() for start, _ in each)
+    first_end = min(end for each in spans.values() for _, end in each)
+    if len(spans) > 1 and latest_start >= first_end:
+        apart = "some of these machines were not measured at the same time"
+        first = replace(recordings[0], events=(*recordings[0].events, apart))
+        return replace(found, recordings=(first, *recordings[1:]))
+    return found
+
+
+def _device_energies(recording: Recording) -> list[DeviceEnergy]:
+    found = []
+    duration_s = recording.end_s - recording.start_s
+    for device in recording.devices:
+        samples = recording.samples[device.name]
+        joules, known = EnergyCurve.of(samples).between(recording.start_s, recording.end_s)
+        peak_w = _peak_w(samples)
+        found.append(DeviceEnergy(recording.host, device, float(joules), bool(known), duration_s, peak_w))
+    return found
+
+
+def _peak_w(samples: Samples) -> float | None:
+    curve = EnergyCurve.of(samples)
+    if len(curve.time_s) < 2:
+        return None
+    length_s = min(1.0, float(curve.time_s[-1] - curve.time_s[0]))
+    starts = curve.time_s[curve.time_s <= curve.time_s[-1] - length_s]
+    if not length_s or not len(starts):
+        return None
+    joules, _ = curve.between(starts, starts + length_s)
+    return float(joules.max() / length_s)
+
+
+def _trace(recording: Recording, samples: Samples) -> tuple[FloatArray, FloatArray]:
+    curve = EnergyCurve.of(samples)
+    if len(curve.time_s) < 2:
+        return np.empty(0), np.empty(0)
+    edges = np.linspace(curve.time_s[0], curve.time_s[-1], min(_POINTS, len(curve.time_s)) + 1)
+    joules, _ = curve.between(edges[:-1], edges[1:])
+    return edges[1:] - recording.start_s, joules / np.diff(edges)
+
+
+def _rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
+    """One row per path of windows with what its children do not have, and what lies outside all windows."""
+    paths = [path for path, _, _ in recording.windows]
+    starts = np.array([start for _, start, _ in recording.windows], dtype=float)
+    ends = np.array([end for _, _, end in recording.windows], dtype=float)
+    calls = Counter(paths)
+    names = list(calls)
+    place = {path: i for i, path in enumerate(names)}
+    places = np.array([place[path] for path in paths], dtype=int)
+    inside = np.zeros((len(names), len(names)))  # [parent, child]
+    for path in names:
+        parent = path.rpartition(".")[0]
+        if parent in place:
+            inside[place[parent], place[path]] = 1
+    tops = np.array([path.rpartition(".")[0] not in place for path in names], dtype=bool)
+    duration_s = recording.end_s - recording.start_s
+    by_window_s = np.bincount(places, ends - starts, len(names)) if names else np.zeros(0)
+    shares: list[dict[str, Any]] = [{"time": {}, "energy": {}} for _ in names]
+    rest = Share()
+    for device in recording.devices:
+        if not device.counted:
+            continue
+        name = f"{recording.host}/{device.name}" if several else device.name
+        curve = EnergyCurve.of(recording.samples[device.name])
+        whole_j, whole_known = curve.between(recording.start_s, recording.end_s)
+        joules, known = curve.between(starts, ends)
+        window_j = np.bincount(places, joules, len(names)) if names else np.zeros(0)
+        unknown = np.bincount(places, ~known, len(names)) if names else np.zeros(0)
+        own_j, own_s = (np.maximum(values - inside @ values, 0.0) for values in (window_j, by_window_s))
+        for i in range(len(names)):
+            share = _share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i]))
+            shares[i]["time"] |= share.time
+            shares[i]["energy"] |= share.energy
+        outside_j = max(0.0, float(whole_j) - float(own_j.sum()))
+        outside_s = max(0.0, duration_s - float(by_window_s[tops].sum()))
+        missing = 0 if whole_known or unknown.any() else 1
+        rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
+    rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
+    return rows, rest
+
+
+def _share(name: str, device: DeviceInfo, joules: float, seconds: float, unknown: int) -> Share:
+    source = cast(Source, device.method)
+    times = {name: Figure(seconds, source)}
+    if unknown and not joules:
+        return Share(times, {(name, device.component): Figure(0.0, "missing", unknown)})
+    if device.idle_w is None:
+        return Share(times, {(name, device.component): Figure(joules, source, unknown)})
+    idle_j = min(joules, device.idle_w * seconds)
+    # The idle power is the catalogue's, so the division is a model of what was measured.
+    parts: Mapping[tuple[str, str], Figure] = {
+        (name, IDLE): Figure(idle_j, "modelled"),
+        (name, ABOVE_IDLE): Figure(joules - idle_j, source, unknown),
+    }
+    return Share(times, parts)

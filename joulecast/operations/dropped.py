@@ -1,0 +1,195 @@
+"""Dropped: work that was seen in a model and that no operation stands for. It counts as not covered, never as zero."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from ..errors import InputError
+from .operation import Operation
+from .precisions import ELEMENT_BYTES
+from .rules import size
+
+BOOKKEEPING = "bookkeeping on one integer"
+"""Reason for dropping what costs nothing worth a mention: batch norm counts its batches."""
+
+SHAPE_ARITHMETIC = "made from shapes alone"
+"""Reason for dropping positions and masks of up to 2^20 elements that depend on neither the input nor a parameter."""
+
+EXEMPT: frozenset[str] = frozenset(
+    f"aten.{name}"
+    for name in (
+        *("arange", "linspace", "eye", "zeros", "ones", "full", "zero", "fill"),
+        *("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"),
+        "_local_scalar_dense",
+    )
+)
+"""Operators that may be dropped without a word: they fill a tensor with constants, or read a single number."""
+
+
+def is_exempt(name: str, reason: str) -> bool:
+    """Whether an operator that is dropped for this reason costs nothing worth a mention."""
+    return name in EXEMPT or reason in (BOOKKEEPING, SHAPE_ARITHMETIC)
+
+
+_LONGEST_TEXT = 1000
+
+
+def short_text(value: object) -> str:
+    """A text of a network file as it is.
+
+    Raises:
+        InputError: It is none, or a long one.
+    """
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
+        raise InputError(
+            "a name, a path or a reason in a network is a short text",
+            given=repr(value)[:100],
+            allowed=f"up to {_LONGEST_TEXT} characters",
+        )
+    return value
+
+
+@dataclass(frozen=True)
+class DroppedWork:
+    """How large dropped work is, as far as its tensors tell; of the forward, all calls together.
+
+    Args:
+        flops: FLOPs where PyTorch has a formula (torch.utils.flop_counter), a multiply-add is two; 0 where it has none.
+        moved_bytes: Bytes of inputs and outputs, each tensor once per call.
+        parameter_bytes: Bytes of the parameters among the inputs, each parameter once.
+        output_bytes: Bytes of the outputs, which a training forward has to keep.
+        largest_bytes: Bytes of inputs and outputs of the largest call, parameters aside.
+    """
+
+    flops: int
+    moved_bytes: int
+    parameter_bytes: int
+    output_bytes: int
+    largest_bytes: int
+
+    def plus(self, other: DroppedWork) -> DroppedWork:
+        """The work of both."""
+        return DroppedWork(
+            self.flops + other.flops,
+            self.moved_bytes + other.moved_bytes,
+            self.parameter_bytes + other.parameter_bytes,
+            self.output_bytes + other.output_bytes,
+            max(self.largest_bytes, other.largest_bytes),
+        )
+
+    @classmethod
+    def of(cls, operation: Operation, element_bytes: int) -> Self:
+        """The work of one call of an operation that is not kept, in elements of this many bytes; of its forward."""
+        forward = operation.replace(mode="inference")
+        scale = element_bytes / ELEMENT_BYTES[operation.precision]
+        moved = round(scale * (forward.bytes_read + forward.bytes_written))
+        return cls(
+            flops=forward.flops,
+            moved_bytes=moved,
+            parameter_bytes=operation.parameters * element_bytes,
+            output_bytes=size(operation.output_shape) * element_bytes,
+            largest_bytes=(operation.input_size + size(operation.output_shape)) * element_bytes,
+        )
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """Read what `Dropped.to_json` wrote.
+
+        Raises:
+            InputError: Not such an object.
+        """
+        names = [field.name for field in fields(cls)]
+        if not isinstance(value, Mapping) or set(value) != set(names):
+            raise InputError("dropped work is an object", given=repr(value)[:200], allowed=", ".join(names))
+        for name in names:
+            if type(value[name]) is not int or value[name] < 0:
+                raise InputError(f"{name} of dropped work is an integer from 0", given=repr(value[name])[:100])
+        return cls(**value)
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Work that was seen in a model and is no operation of its network.
+
+    Args:
+        name: The operator, such as "aten.topk", or the kind that it would have been.
+        count: Number of calls.
+        module_paths: The modules that call it, each once.
+        reason: Why it is no operation.
+        work: How large it is; None where it costs nothing worth a mention, or where that is not known, as in files of
+            earlier versions and in templates.
+    """
+
+    name: str
+    count: int
+    module_paths: tuple[str, ...]
+    reason: str
+    work: DroppedWork | None = None
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether it costs nothing worth a mention, so that a network without it still counts as covered."""
+        return is_exempt(self.name, self.reason)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain lists and dictionaries."""
+        value = {
+            "name": self.name,
+            "count": self.count,
+            "module_paths": list(self.module_paths),
+            "reason": self.reason,
+        }
+        return value if self.work is None else {**value, "work": asdict(self.work)}
+
+    @classmethod
+    def from_json(cls, value: object) -> Self:
+        """Read what `to_json` wrote, of this version or an earlier one.
+
+        Raises:
+            InputError: Not such an object.
+        """
+        if not isinstance(value, Mapping) or not {"name", "count", "reason"} <= set(value):
+            raise InputError("what was dropped is an object with name, count and reason", given=repr(value)[:200])
+        work = value.get("work")
+        return cls(
+            short_text(value["name"]),
+            int(value["count"]),
+            tuple(map(short_text, value.get("module_paths", ()))),
+            short_text(value["reason"]),
+            None if work is None else DroppedWork.from_json(work),
+        )
+
+
+class DroppedTally:
+    """Adds up what is dropped, by name and reason."""
+
+    def __init__(self) -> None:
+        self._works: dict[tuple[str, str], list[DroppedWork | None]] = {}
+        self._paths: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, name: str, reason: str, path: str, work: DroppedWork | None) -> None:
+        """Count one call.
+
+        Args:
+            name: Operator or kind.
+            reason: Why it is no operation.
+            path: Module that calls it.
+            work: How large the call is; None where that is not known.
+        """
+        self._works.setdefault((name, reason), []).append(work)
+        self._paths.setdefault((name, reason), []).append(path)
+
+    def listed(self) -> tuple[Dropped, ...]:
+        """All that was counted, in order of first use."""
+        return tuple(
+            Dropped(name, len(paths), tuple(dict.fromkeys(paths)), reason, _together(self._works[name, reason]))
+            for (name, reason), paths in self._paths.items()
+        )
+
+
+def _together(works: list[DroppedWork | None]) -> DroppedWork | None:
+    known = [work for work in works if work is not None]
+    return functools.reduce(DroppedWork.plus, known) if len(known) == len(works) else None

@@ -1,0 +1,166 @@
+"""How far device times of kernels are off, on sizes, GPUs and generations that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...operations.operation_list import OperationList
+from ..intervals.conformal import conformal_error, conformal_rank
+from ..kernels.families import FAMILIES
+from ..kernels.family import Family
+from ..kernels.fit import Measured, Names, fit_variant
+from ..kernels.learned import BASES, Basis
+from ..recipes.kernels import KernelRecipe
+
+SPLITS = (
+    "Measured: one in several sizes is left out on all GPUs, whole pairs of outputs and inputs of linear layers. Same "
+    "generation: a GPU is left out, others of its compute capability stay. Other generations: all GPUs of a compute "
+    "capability are left out."
+)
+_LEFT_OUT_ROWS = 10_000  # Of each GPU, where whole GPUs are left out: what is learned from more differs little.
+_KEPT_ERRORS = 400  # Errors that an entry keeps for its intervals.
+_LEVEL = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class KernelErrors:
+    """Errors of a variant on one GPU.
+
+    Args:
+        names: Family and variant.
+        basis: What the predictions rested on.
+        gpu: Full name.
+        log_errors: Logarithms of predicted over measured device time, shape (operations,).
+        first: Which of them the intervals are made of when these are tested on the others; whole sizes, shape
+            (operations,).
+    """
+
+    names: Names
+    basis: Basis
+    gpu: str
+    log_errors: FloatArray
+    first: NDArray[np.bool_]
+
+
+def validate_kernels(measured: Mapping[Names, Sequence[Measured]], recipe: KernelRecipe) -> tuple[KernelErrors, ...]:
+    """Errors of a recipe on what is left out, for each variant.
+
+    Raises:
+        MissingDependencyError: scipy or xgboost is not installed.
+    """
+    return tuple(
+        errors
+        for names, tables in measured.items()
+        for errors in _of_variant(names, FAMILIES[names[0]], tables, recipe)
+    )
+
+
+def _of_variant(
+    names: Names, family: Family, tables: Sequence[Measured], recipe: KernelRecipe
+) -> Iterator[KernelErrors]:
+    held = [_draw(family, table.operations, recipe.folds, recipe.seed) == 0 for table in tables]
+    seen = [table.some(np.flatnonzero(~out)) for table, out in zip(tables, held, strict=True)]
+    unseen = [table.some(np.flatnonzero(out)) for table, out in zip(tables, held, strict=True)]
+    yield from _errors(names, family, seen, unseen, recipe)
+    fewer = replace(recipe, most_rows=min(recipe.most_rows, _LEFT_OUT_ROWS))
+    generations = {table.gpu.compute_capability for table in tables}
+    for table in tables:
+        generation = table.gpu.compute_capability
+        others = [other for other in tables if other.gpu.name != table.gpu.name]
+        if any(other.gpu.compute_capability == generation for other in others):
+            yield from _errors(names, family, others, [table], fewer)
+    for generation in sorted(generations) if len(generations) > 1 else ():
+        others = [table for table in tables if table.gpu.compute_capability != generation]
+        mine = [table for table in tables if table.gpu.compute_capability == generation]
+        yield from _errors(names, family, others, mine, fewer)
+
+
+def _errors(
+    names: Names, family: Family, seen: Sequence[Measured], unseen: Sequence[Measured], recipe: KernelRecipe
+) -> Iterator[KernelErrors]:
+    variant = fit_variant(family, seen, recipe)
+    for table in unseen:
+        if len(table.device_s):
+            log_errors = np.log(variant.device_s(family, table.operations, table.gpu) / table.device_s)
+            first = _draw(family, table.operations, 2, recipe.seed + 1) == 0
+            yield KernelErrors(names, variant.basis(table.gpu), table.gpu.name, log_errors, first)
+
+
+def _draw(family: Family, operations: OperationList, count: int, seed: int) -> NDArray[np.int64]:
+    """A number below `count` for each operation, the same for all whose sizes are left out together."""
+    keys = [repr(family.unseen(operation)) for operation in operations]
+    sizes = sorted(set(keys))
+    drawn = dict(zip(sizes, np.random.default_rng(seed).integers(count, size=len(sizes)).tolist(), strict=True))
+    return np.array([drawn[key] for key in keys])
+
+
+def kept_errors(validation: Sequence[KernelErrors], names: Names) -> dict[str, FloatArray]:
+    """Basis -> sorted absolute log errors of a variant, as many as intervals need."""
+    found: dict[str, FloatArray] = {}
+    for basis in BASES:
+        mine = [np.abs(each.log_errors) for each in validation if (each.names, each.basis) == (names, basis)]
+        if mine:
+            found[basis] = _few(np.sort(np.concatenate(mine)))
+    return found
+
+
+def _few(errors: FloatArray) -> FloatArray:
+    """Sorted errors at evenly spaced ranks."""
+    if len(errors) <= _KEPT_ERRORS:
+        return errors
+    few: FloatArray = errors[np.linspace(0, len(errors) - 1, _KEPT_ERRORS).round().astype(int)]
+    return few
+
+
+def tables(validation: Sequence[KernelErrors]) -> dict[str, dict[str, tuple[int, float, float]]]:
+    """Family and variant -> basis and GPU -> number of operations, median and mean absolute error of device time."""
+    found: dict[str, dict[str, tuple[int, float, float]]] = {}
+    for each in validation:
+        errors = np.abs(np.expm1(each.log_errors))
+        row = (len(errors), float(np.median(errors)), float(errors.mean()))
+        found.setdefault(", ".join(each.names), {})[f"{each.basis}: {each.gpu}"] = row
+    return found
+
+
+def coverage(validation: Sequence[KernelErrors]) -> dict[str, dict[str, float]]:
+    """Family and variant -> basis -> share of operations within the 90 % interval that others gave.
+
+    Where sizes were left out, the intervals come from half of them, and are tested on the other half. Where GPUs were
+    left out, they come from the errors on the other GPUs.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for names in dict.fromkeys(each.names for each in validation):
+        for basis in BASES:
+            mine = [each for each in validation if (each.names, each.basis) == (names, basis)]
+            pairs = _by_size(mine) if basis == "measured" else _by_gpu(mine)
+            inside = [np.abs(tested) <= _width(known) for known, tested in pairs if _enough(known) and len(tested)]
+            if inside:
+                found.setdefault(", ".join(names), {})[basis] = float(np.concatenate(inside).mean())
+    return found
+
+
+def _by_size(errors: Sequence[KernelErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
+    known = [each.log_errors[each.first] for each in errors]
+    tested = [each.log_errors[~each.first] for each in errors]
+    if errors:
+        yield np.concatenate(known), np.concatenate(tested)
+
+
+def _by_gpu(errors: Sequence[KernelErrors]) -> Iterator[tuple[FloatArray, FloatArray]]:
+    for one in errors:
+        others = [each.log_errors for each in errors if each.gpu != one.gpu]
+        if others:
+            yield np.concatenate(others), one.log_errors
+
+
+def _enough(errors: FloatArray) -> bool:
+    return conformal_rank(_LEVEL, len(errors)) <= len(errors)
+
+
+def _width(errors: FloatArray) -> float:
+    return conformal_error(np.sort(np.abs(errors)), _LEVEL, "operations that were left out")

@@ -1,0 +1,160 @@
+"""Fitting the device times of kernels: constants of physics to each generation, then trees to what physics leaves."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...datasets import Dataset
+from ...errors import MissingDependencyError
+from ...hardware import GPU, find_gpu
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ..recipes.kernels import KernelRecipe, KernelTrees
+from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from .families import FAMILIES
+from .family import Family
+from .learned import ALL, Kernels, Variant, variant_parts
+
+_CONSTANTS_ROWS = 1500  # Of each GPU; more change the constants by less than they differ between GPUs.
+_USUAL_ERROR = 0.1  # Log errors beyond this count less and less, so that outliers do not draw the constants.
+_EVALUATIONS = 25
+LEAST_ROWS = 300
+"""Measurements of a variant below which it is not learned."""
+
+Names = tuple[str, str]
+
+
+class Measured(NamedTuple):
+    """Measurements of a variant on one GPU.
+
+    Args:
+        gpu: Where.
+        operations: What ran.
+        device_s: Device time of each.
+    """
+
+    gpu: GPU
+    operations: OperationList
+    device_s: FloatArray
+
+    def some(self, places: NDArray[np.int64]) -> Measured:
+        """The measurements at these places."""
+        return Measured(
+            self.gpu, OperationList(self.operations[place] for place in places.tolist()), self.device_s[places]
+        )
+
+
+def by_variant(datasets: Iterable[Dataset]) -> dict[Names, list[Measured]]:
+    """What datasets say of device times, by family and variant, GPU by GPU.
+
+    Left out are operations of no family, those that their family does not learn from, and sustained runs: these are
+    slower by what the power cap takes off the clock, and what a cap does to a clock is physics (physics/clock.py).
+    """
+    gpus: dict[GPU, dict[Operation, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for dataset in datasets:
+        times = gpus[find_gpu(dataset.card.gpu)]
+        for m in dataset.measurements:
+            if m.usable and m.device_time_s is not None and not m.sustained:
+                times[m.operation].append(m.device_time_s)
+    found: dict[Names, list[Measured]] = defaultdict(list)
+    for gpu, times in sorted(gpus.items(), key=lambda item: item[0].name):
+        operations, seconds = OperationList(times), np.array([median(each) for each in times.values()])
+        for part in variant_parts(operations):
+            learned = [FAMILIES[part.family].learns_from(operation) for operation in part.operations]
+            table = Measured(gpu, part.operations, seconds[part.places]).some(np.flatnonzero(learned))
+            if len(table.device_s):
+                found[part[:2]].append(table)
+    return dict(found)
+
+
+def fit_kernels(measured: Mapping[Names, Sequence[Measured]], recipe: KernelRecipe) -> Kernels:
+    """Fit every variant with enough measurements; errors are not known yet.
+
+    Raises:
+        MissingDependencyError: scipy or xgboost is not installed.
+    """
+    return Kernels(
+        {
+            names: fit_variant(FAMILIES[names[0]], tables, recipe)
+            for names, tables in measured.items()
+            if sum(len(table.device_s) for table in tables) >= LEAST_ROWS
+        }
+    )
+
+
+def fit_variant(family: Family, tables: Sequence[Measured], recipe: KernelRecipe) -> Variant:
+    """Fit one variant of a family to the measurements of GPUs.
+
+    Raises:
+        MissingDependencyError: scipy or xgboost is not installed.
+    """
+    thinned = [_thinned(table, recipe.most_rows, recipe.seed) for table in tables]
+    generations: dict[str, list[Measured]] = defaultdict(list)
+    for table in thinned:
+        generations[table.gpu.compute_capability].append(table)
+    constants = {name: fit_constants(family, some, recipe.seed) for name, some in sorted(generations.items())}
+    examples = {name: [_examples(family, table, constants[name]) for table in generations[name]] for name in constants}
+    together = [each for some in examples.values() for each in some]
+    return Variant(
+        gpus=frozenset(table.gpu.name for table in tables),
+        constants={**constants, ALL: fit_constants(family, thinned, recipe.seed)},
+        generations={name: _trees(some, recipe.generation, recipe.quantile) for name, some in examples.items()},
+        elsewhere=_trees(together, recipe.elsewhere, recipe.quantile),
+        errors={},
+    )
+
+
+def fit_constants(family: Family, tables: Sequence[Measured], seed: int) -> FloatArray:
+    """Values of the constants of a family's physics that fit measurements best, whichever GPUs they come from.
+
+    Raises:
+        MissingDependencyError: scipy is not installed.
+    """
+    try:
+        from scipy.optimize import least_squares
+    except ImportError as error:
+        raise MissingDependencyError("training needs scipy", hint="pip install 'joulecast[train]'") from error
+    few = [_thinned(table, _CONSTANTS_ROWS, seed) for table in tables]
+    logs = np.log(np.concatenate([table.device_s for table in few]))
+
+    def errors(log_constants: FloatArray) -> FloatArray:
+        values = np.exp(log_constants)
+        seconds = [family.physics_s(table.operations, table.gpu, values) for table in few]
+        found: FloatArray = np.log(np.concatenate(seconds)) - logs
+        return found
+
+    start, low, high = np.log([[c.start, c.low, c.high] for c in family.constants]).T
+    # (steps must be wider than the jumps of whole waves)
+    best = least_squares(
+        errors, start, bounds=(low, high), loss="soft_l1", f_scale=_USUAL_ERROR, diff_step=1e-3, max_nfev=_EVALUATIONS
+    )
+    found: FloatArray = np.exp(best.x)
+    return found
+
+
+def _thinned(table: Measured, most: int, seed: int) -> Measured:
+    if len(table.device_s) <= most:
+        return table
+    chosen = np.random.default_rng(seed).choice(len(table.device_s), most, replace=False)
+    return table.some(np.sort(chosen))
+
+
+def _examples(family: Family, table: Measured, constants: FloatArray) -> tuple[NDArray[np.float32], FloatArray]:
+    """What trees see, and the log ratio of device time to physics that they should say."""
+    physics_s = family.physics_s(table.operations, table.gpu, constants)
+    return family.features(table.operations, table.gpu, physics_s), np.log(table.device_s / physics_s)
+
+
+def _trees(
+    examples: Sequence[tuple[NDArray[np.float32], FloatArray]], settings: KernelTrees, quantile: float
+) -> BoostedRegressor:
+    inputs, targets = (np.concatenate(columns) for columns in zip(*examples, strict=True))
+    trees = unfitted_trees(settings, settings.trees, objective="reg:quantileerror", quantile_alpha=quantile)
+    return BoostedRegressor(trees.fit(inputs, targets))

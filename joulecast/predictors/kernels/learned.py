@@ -1,0 +1,183 @@
+"""What was learned of the device times of kernels, and how an operation on a GPU gets its time from that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...hardware import GPU, find_gpu
+from ...operations.operation_list import OperationList
+from ..batches import in_batches
+from ..contract import Regressor
+from ..intervals.calibration import Calibration
+from ..physics.cached import ON_EACH_GPU, cached
+from .families import FAMILIES
+from .family import Family
+
+Basis = Literal["measured", "same generation", "other generations"]
+"""What a prediction rests on: measurements of this GPU in this variant, of GPUs of its generation, or of others."""
+
+BASES: tuple[Basis, ...] = get_args(Basis)
+
+_LEAST_S = 1e-6  # No kernel takes less.
+ALL = ""
+"""Stands for all generations together."""
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """What was learned of a variant of a family.
+
+    Args:
+        gpus: Names of the GPUs that it was measured on.
+        constants: Compute capability, or ALL -> values of the family's constants.
+        generations: Compute capability -> predicts the log ratio of device time to physics there.
+        elsewhere: The same for all other GPUs.
+        errors: Basis -> sorted absolute log errors on operations, or generations, that were left out.
+    """
+
+    gpus: frozenset[str]
+    constants: Mapping[str, FloatArray]
+    generations: Mapping[str, Regressor]
+    elsewhere: Regressor
+    errors: Mapping[str, FloatArray]
+
+    def basis(self, gpu: GPU) -> Basis:
+        """What predictions for a GPU rest on."""
+        if gpu.name in self.gpus:
+            return "measured"
+        return "same generation" if gpu.compute_capability in self.generations else "other generations"
+
+    def remark(self, gpu: GPU) -> str:
+        """What predictions for a GPU rest on, in words."""
+        match self.basis(gpu):
+            case "measured":
+                return f"measured on {gpu.name}"
+            case "same generation":
+                generation = gpu.compute_capability
+                same = [name for name in sorted(self.gpus) if find_gpu(name).compute_capability == generation]
+                return f"not measured on {gpu.name}, predicted from {', '.join(same)}, which are of its generation"
+            case _:
+                return f"not measured on {gpu.name} nor its generation, predicted from {', '.join(sorted(self.gpus))}"
+
+    def calibration(self, gpu: GPU) -> Calibration | None:
+        """Errors of predictions for a GPU; where those of its basis are not known, of a basis that says less."""
+        for basis in BASES[BASES.index(self.basis(gpu)) :]:
+            if basis in self._calibrations:
+                return self._calibrations[basis]
+        return None
+
+    @cached_property
+    def _calibrations(self) -> Mapping[str, Calibration]:
+        return {
+            basis: Calibration.of_device_errors({"": errors.tolist()})
+            for basis, errors in self.errors.items()
+            if len(errors)
+        }
+
+    def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Device times at the default clock, of operations of this variant; shape (operations,)."""
+        generation = gpu.compute_capability
+        physics_s = family.physics_s(operations, gpu, self.constants.get(generation, self.constants[ALL]))
+        rows = family.features(operations, gpu, physics_s)
+        regressor = self.generations.get(generation, self.elsewhere)
+        (log_ratio,) = in_batches(lambda some: (np.asarray(regressor(some)),), rows, [rows[:, 0]])
+        found: FloatArray = np.maximum(physics_s * np.exp(log_ratio), _LEAST_S)
+        return found
+
+
+class Part(NamedTuple):
+    """The operations of a list that belong to one variant.
+
+    Args:
+        family, variant: Names.
+        places: Where they stand in the list.
+        operations: Which they are.
+    """
+
+    family: str
+    variant: str
+    places: NDArray[np.int64]
+    operations: OperationList
+
+
+def variant_parts(operations: OperationList) -> tuple[Part, ...]:
+    """The operations that belong to a family, by variant; the others are in no part."""
+    return operations.derived(_parts)
+
+
+def _parts(operations: OperationList) -> tuple[Part, ...]:
+    places: dict[tuple[str, str], list[int]] = {}
+    for place, operation in enumerate(operations):
+        for name, family in FAMILIES.items():
+            variant = family.variant(operation)
+            if variant is not None:
+                places.setdefault((name, variant), []).append(place)
+                break
+    return tuple(
+        Part(*names, np.array(some), OperationList(operations[place] for place in some))
+        for names, some in places.items()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Kernels:
+    """What was learned of all families.
+
+    Args:
+        variants: Family and variant -> what was learned of it.
+    """
+
+    variants: Mapping[tuple[str, str], Variant]
+
+    def parts(self, operations: OperationList, gpu: GPU) -> list[tuple[Part, Variant]]:
+        """The operations that this knows on a GPU, with what it knows of them."""
+        return [
+            (part, self.variants[part[:2]])
+            for part in variant_parts(operations)
+            if part[:2] in self.variants and part.operations[0].precision in gpu.peak_flops
+        ]
+
+    def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
+        return _device_s(operations, self, gpu)
+
+    def calibrations(self, operations: OperationList, gpu: GPU) -> list[tuple[Calibration, NDArray[np.bool_]]]:
+        """Errors of what device times rest on, each with a mask of the operations that they are of."""
+        found = []
+        for part, variant in self.parts(operations, gpu):
+            calibration = variant.calibration(gpu)
+            if calibration is not None:
+                mask = np.zeros(len(operations), dtype=bool)
+                mask[part.places] = True
+                found.append((calibration, mask))
+        return found
+
+    def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
+        """What device times rest on, in words, one remark for each variant."""
+        return tuple(
+            f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in self.parts(operations, gpu)
+        )
+
+    def coverage(self, gpu: GPU) -> tuple[str, ...]:
+        """The variants that this knows on a GPU, in words."""
+        return tuple(
+            f"{family} in {variant}"
+            for family, variant in self.variants
+            if FAMILIES[family].variant_precisions[variant] in gpu.peak_flops
+        )
+
+
+@cached(ON_EACH_GPU)
+def _device_s(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArray:
+    found = np.full(len(operations), np.nan)
+    for part, variant in kernels.parts(operations, gpu):
+        found[part.places] = variant.device_s(FAMILIES[part.family], part.operations, gpu)
+    found.flags.writeable = False
+    return found

@@ -1,0 +1,75 @@
+"""Linear layers on tensor cores: in half precision, in fp8 and in nvfp4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ...operations.precisions import ELEMENT_BYTES
+from .family import Family
+from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
+
+# fp16 and bf16 are as wide, and tensor cores multiply both at one rate, so that one stands for the other.
+_VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
+_ENGINES: tuple[str, ...] = ("sglang", "tensorrt_llm", "vllm")
+
+
+def _variant(operation: Operation) -> str | None:
+    if operation.kind != "linear" or operation.mode != "inference":
+        return None
+    name = _VARIANTS.get(operation.precision)
+    return f"{name} in blocks" if name and operation.attributes.get("block_scaled") else name
+
+
+def _is_trusted(operation: Operation) -> bool:
+    """VLLM leaves bf16 weights uninitialized. If they are zero, a GPU draws less power and holds a higher clock."""
+    return _VARIANTS[operation.precision] != "half" or operation.attributes.get("implementation") != "vllm"
+
+
+def _sizes(operations: OperationList) -> FloatArray:
+    """Rows, columns and reduction of each, shape (3, operations)."""
+    found = [
+        (operation.input_size // operation.input_shapes[0][-1], *_weights_of(operation)) for operation in operations
+    ]
+    return np.array(found, dtype=float).T
+
+
+def _weights_of(operation: Operation) -> tuple[int, int]:
+    return operation.attributes["out_features"], operation.input_shapes[0][-1]
+
+
+def _products(operations: OperationList) -> Products:
+    rows, columns, reduction = operations.derived(_sizes)
+    return Products(rows, columns, reduction, ELEMENT_BYTES[operations[0].precision])
+
+
+def _physics_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+    return product_s(_products(operations), Machine.of(gpu, operations[0].precision), constants)
+
+
+def _features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
+    machine = Machine.of(gpu, operations[0].precision)
+    found = product_features(_products(operations), machine, physics_s)
+    engines = [operation.attributes.get("implementation") for operation in operations]
+    of_engine = np.array([[engine == name for name in _ENGINES] for engine in engines])
+    return np.hstack([found, of_engine]).astype(np.float32)
+
+
+LINEAR = Family(
+    name="linear",
+    constants=CONSTANTS,
+    feature_names=(*FEATURE_NAMES, *(f"by_{engine}" for engine in _ENGINES)),
+    variant_precisions={"half": "bf16", "fp8": "fp8", "fp8 in blocks": "fp8", "nvfp4": "nvfp4"},
+    variant=_variant,
+    physics_s=_physics_s,
+    features=_features,
+    unseen=_weights_of,
+    learns_from=_is_trusted,
+)
+"""Of bf16, what PyTorch calls was measured; of fp8 and nvfp4, the kernels of engines for language models."""

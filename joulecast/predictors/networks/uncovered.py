@@ -1,0 +1,210 @@
+"""What no total of a network has: operations that the predictor cannot cost, and work that is no operation at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...errors import UncoveredError
+from ...operations.operation import Operation
+from ...units import si
+
+if TYPE_CHECKING:
+    from ...operations.dropped import Dropped
+    from ...operations.network import Network
+    from ..operation_predictions import Source
+
+MOST_UNCOVERED_SHARE = 0.2
+"""Share of a network's FLOPs or bytes, whichever is larger, that may be uncovered before there is no total."""
+
+INCOMPLETE = "INCOMPLETE"
+"""The first word of whatever is said of a total that lacks something."""
+
+# A backward costs about two forwards: one product for the gradient of the input, one for that of the weights.
+_TRAINING_PER_FORWARD = 3
+_SHOWN, _SHOWN_MODULES = 3, 2
+
+
+@dataclass(frozen=True)
+class Uncovered:
+    """One operation or operator that is in no total.
+
+    Args:
+        name: The operation as `repr` writes it, or the operator of PyTorch, such as "aten.topk".
+        operation: The operation; None where no operation stands for the work.
+        count: Calls per iteration.
+        module_paths: The modules that call it.
+        reason: Why it is not covered.
+        flops: FLOPs of all calls in the network's mode, a multiply-add is two; None where that is not known.
+        moved_bytes: Bytes that all calls read and write; None where that is not known.
+    """
+
+    name: str
+    operation: Operation | None
+    count: int
+    module_paths: tuple[str, ...]
+    reason: str
+    flops: int | None
+    moved_bytes: int | None
+
+    def __str__(self) -> str:
+        paths = ", ".join(path or "(model)" for path in self.module_paths[:_SHOWN_MODULES])
+        more = len(self.module_paths) - _SHOWN_MODULES
+        where = f" in {paths}{f' and {more} more' if more > 0 else ''}" if paths else ""
+        moved = "" if self.moved_bytes is None else f", {si(self.moved_bytes, 'B')} moved"
+        return f"{self.count} x {self.name} ({self.reason}{moved}){where}"
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What of a network is uncovered, and how much that is.
+
+    Args:
+        uncovered: Those that move most bytes first.
+        flops_share: Share of the network's FLOPs in it, 0 to 1; None where that is not known.
+        bytes_share: The same of the bytes that are read and written.
+    """
+
+    uncovered: tuple[Uncovered, ...] = ()
+    flops_share: float | None = 0.0
+    bytes_share: float | None = 0.0
+
+    @classmethod
+    def of(cls, network: Network, sources: Sequence[Source] = (), predictor: str = "") -> Coverage:
+        """What of a network is uncovered.
+
+        Args:
+            network: Any.
+            sources: Where the cost of each of its operations comes from; without, all of them are covered.
+            predictor: Its name, for the reasons.
+        """
+        if "missing" not in sources and not network.uncounted:
+            return _ALL_COVERED
+        missing = tuple(_operations(network, sources, predictor)) if "missing" in sources else ()
+        dropped = [_as_uncovered(each, network.mode) for each in network.uncounted]
+        listed_flops = sum(entry.count * entry.operation.flops for entry in network)
+        listed_bytes = sum(entry.count * _moved_bytes(entry.operation) for entry in network)
+        return cls(
+            tuple(sorted((*missing, *dropped), key=lambda each: -(each.moved_bytes or 0))),
+            _share(listed_flops, [each.flops for each in missing], [each.flops for each in dropped]),
+            _share(listed_bytes, [each.moved_bytes for each in missing], [each.moved_bytes for each in dropped]),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.uncovered)
+
+    @property
+    def share(self) -> float | None:
+        """The larger of both shares; None where one is not known."""
+        if self.flops_share is None or self.bytes_share is None:
+            return None
+        return max(self.flops_share, self.bytes_share)
+
+    @property
+    def share_text(self) -> str:
+        """Both shares in words; FLOPs only where anybody has a formula for them."""
+        if self.flops_share is None or self.bytes_share is None:
+            return "an unknown share of the work"
+        flops = f"{_percent(self.flops_share)} of the FLOPs and " if self.flops_share else ""
+        return f"{flops}{_percent(self.bytes_share)} of the bytes"
+
+    def __str__(self) -> str:
+        """One line: what is not covered, and its share; empty where all is."""
+        if not self.uncovered:
+            return ""
+        return f"{INCOMPLETE}: {self.share_text} are in no total, because nothing covers {self._shown}"
+
+    def refuse_too_much(self, name: str) -> None:
+        """Refuse a network of which more than `MOST_UNCOVERED_SHARE` is uncovered.
+
+        Args:
+            name: What the network is called.
+
+        Raises:
+            UncoveredError: Its total would say little.
+        """
+        if self.share is not None and self.share > MOST_UNCOVERED_SHARE:
+            raise UncoveredError(
+                f"too much of {name} is not covered for a total: {self.share_text}",
+                given=self._shown,
+                allowed=f"up to {_percent(MOST_UNCOVERED_SHARE)} of either",
+                hint=f"{self._what_helps()}; or leave it out on purpose: "
+                "dataclasses.replace(joulecast.extract(model, input_shape), dropped=())",
+            )
+
+    def refuse_any(self, name: str) -> None:
+        """Refuse a network of which anything is uncovered, for who asks strictly.
+
+        Args:
+            name: What the network is called.
+
+        Raises:
+            UncoveredError: Something is uncovered.
+        """
+        if self.uncovered:
+            raise UncoveredError(
+                f"{len(self.uncovered)} operations of {name} are not covered: {self.share_text}",
+                given=self._shown,
+                allowed="a strict prediction covers everything",
+                hint=f"{self._what_helps()}; without strict they are left out of the totals and listed",
+            )
+
+    @property
+    def _shown(self) -> str:
+        more = len(self.uncovered) - _SHOWN
+        return "; ".join(map(str, self.uncovered[:_SHOWN])) + (f"; and {more} more" if more > 0 else "")
+
+    def _what_helps(self) -> str:
+        if all(each.operation is not None for each in self.uncovered):
+            return "choose another precision, GPU or predictor"
+        first = next(each.name for each in self.uncovered if each.operation is None)
+        return f'say which kind an operator is: joulecast.extract(model, input_shape, operators={{"{first}": kind}})'
+
+
+_ALL_COVERED = Coverage()
+
+
+def _operations(network: Network, sources: Sequence[Source], predictor: str) -> Iterator[Uncovered]:
+    for entry, source in zip(network, sources, strict=True):
+        if source == "missing":
+            operation, count = entry.operation, entry.count
+            yield Uncovered(
+                name=repr(operation),
+                operation=operation,
+                count=count,
+                module_paths=entry.module_paths,
+                reason=f"not covered by {predictor}",
+                flops=count * operation.flops,
+                moved_bytes=count * _moved_bytes(operation),
+            )
+
+
+def _as_uncovered(dropped: Dropped, mode: str) -> Uncovered:
+    times = _TRAINING_PER_FORWARD if mode == "training" else 1
+    work = dropped.work
+    return Uncovered(
+        name=dropped.name,
+        operation=None,
+        count=dropped.count,
+        module_paths=dropped.module_paths,
+        reason=dropped.reason,
+        flops=None if work is None else times * work.flops,
+        moved_bytes=None if work is None else times * work.moved_bytes,
+    )
+
+
+def _moved_bytes(operation: Operation) -> int:
+    return operation.bytes_read + operation.bytes_written
+
+
+def _share(listed: int, missing: Sequence[int | None], dropped: Sequence[int | None]) -> float | None:
+    """Share of the missing and dropped in all work; what is missing is listed, what is dropped is not."""
+    if None in missing or None in dropped:
+        return None
+    beside = sum(work or 0 for work in dropped)
+    return (sum(work or 0 for work in missing) + beside) / max(1, listed + beside)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"

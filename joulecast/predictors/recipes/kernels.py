@@ -1,0 +1,106 @@
+"""Settings of the device times of kernels in half precision and below."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError, unknown_name
+from .bounds import require_float, require_integer
+
+
+@dataclass(frozen=True)
+class KernelTrees:
+    """Settings of boosted trees.
+
+    Args:
+        trees: Number of trees.
+        depth: Of each.
+        learning_rate: How much of each is added, above 0, at most 1.
+        subsample: Share of the measurements that a tree sees, above 0, at most 1.
+        features_per_split: Share of the features that a split may choose from, above 0, at most 1.
+        min_child_weight: Least number of measurements in a leaf.
+        regularization: L2, on the leaves.
+        seed: Makes everything that is drawn repeatable.
+    """
+
+    trees: int = 300
+    depth: int = 8
+    learning_rate: float = 0.1
+    subsample: float = 0.8
+    features_per_split: float = 0.5
+    min_child_weight: float = 20.0
+    regularization: float = 2.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("trees", 1), ("depth", 1), ("seed", 0)):
+            require_integer(name, getattr(self, name), least)
+        for name in ("learning_rate", "subsample", "features_per_split"):
+            require_float(name, getattr(self, name), 1e-6, 1.0)
+        for name in ("min_child_weight", "regularization"):
+            require_float(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class KernelRecipe:
+    """How device times of kernels are learned.
+
+    Args:
+        generation: Trees of a generation that was measured. In a file, a table.
+        elsewhere: Trees for all other GPUs: fewer, that follow no generation closely. In a file, a table.
+        quantile: Of the measurements of an operation that is predicted. Measurements scatter upwards, so that their
+            most frequent value lies below their middle.
+        most_rows: Measurements of a variant on a GPU that trees learn from; more are thinned.
+        folds: One in so many sizes is left out to find errors, at least 2.
+        seed: Makes everything that is drawn repeatable.
+    """
+
+    generation: KernelTrees = KernelTrees()
+    elsewhere: KernelTrees = KernelTrees(
+        trees=150, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0
+    )
+    quantile: float = 0.4
+    most_rows: int = 40_000
+    folds: int = 8
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, least in (("most_rows", 100), ("folds", 2), ("seed", 0)):
+            require_integer(name, getattr(self, name), least)
+        require_float("quantile", self.quantile, 0.01, 0.99)
+        for name in ("generation", "elsewhere"):
+            if not isinstance(getattr(self, name), KernelTrees):
+                raise InputError(f"{name} is no table of settings of trees", given=repr(getattr(self, name))[:100])
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return asdict(self)
+
+
+def load_kernel_recipe(path: str | Path) -> KernelRecipe:
+    """Read a recipe.
+
+    Raises:
+        InputError: The file cannot be read, or a value is out of range.
+        UnknownNameError: A key does not exist.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError("this recipe cannot be read", given=str(path), hint=str(error)) from error
+    for table in ("generation", "elsewhere"):
+        if isinstance(values.get(table), dict):
+            _require_known(values[table], KernelTrees, table)
+            values[table] = KernelTrees(**values[table])
+    _require_known(values, KernelRecipe, "recipe of kernels")
+    return KernelRecipe(**values)
+
+
+def _require_known(values: dict[str, Any], settings: type, what: str) -> None:
+    known = [field.name for field in fields(settings)]
+    for key in values:
+        if key not in known:
+            raise unknown_name(f"key of a {what}", key, known)

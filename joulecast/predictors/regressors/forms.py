@@ -1,0 +1,41 @@
+"""Recipes that fit one GPU on its own measurements: settings, fit and storage, one row each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from ..contract import Files, Regressor
+from ..recipes.blend import BlendRecipe
+from ..recipes.forest import ForestRecipe
+from ..recipes.xgboost import XGBoostRecipe
+from .blend import fit_blend, stored_blend
+from .boosted import fit_boosted
+from .forest import fit_forest
+from .serving import stored_trees
+
+
+class OneGpuForm(NamedTuple):
+    """How a recipe becomes a regressor of a GPU's time or power, and how that is read again.
+
+    Args:
+        settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_json`. Its fields are the keys of
+            the TOML file.
+        fit: Fits a regressor. Its arguments are the measured operations; their inputs, shape (operations,
+            len(INPUT_NAMES)); the targets, shape (operations,): the logarithm of loop time over the baseline's, or loop
+            power over the board's cap; the recipe; and the quantity, "time" or "power".
+        from_files: Reads what the regressor's `to_files` wrote, given the files of an entry and the quantity. It
+            raises ZooError, KeyError, TypeError or ValueError for anything else, and runs no code from the files.
+    """
+
+    settings: type[Any]
+    fit: Callable[..., Regressor]
+    from_files: Callable[[Files, str], Regressor]
+
+
+ONE_GPU_FORMS: Mapping[str, OneGpuForm] = {
+    "forest": OneGpuForm(ForestRecipe, fit_forest, stored_trees),
+    "blend": OneGpuForm(BlendRecipe, fit_blend, stored_blend),
+    "xgboost": OneGpuForm(XGBoostRecipe, fit_boosted, stored_trees),
+}
+"""Name of a predictor in a recipe and in the zoo -> its form."""

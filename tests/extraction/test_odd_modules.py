@@ -1,0 +1,149 @@
+"""Modules that look unlike others: traced where that is possible, refused with the right advice where it is not."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+
+import joulecast
+from joulecast import Operation
+from joulecast.errors import ExtractionError, InputError
+
+SHAPE = (4, 8)
+
+
+class Scaled(nn.Module):
+    """Scaled by the exponential of one learned number, as in CLIP."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(1.0))
+
+    def forward(self, x):
+        return x * self.log_scale.exp()
+
+
+class OnGpu(nn.Module):
+    def forward(self, x):
+        return torch.relu(x.cuda()) + torch.ones(8, device="cuda:0").to("cuda")
+
+
+class Numpy(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + float(x.detach().numpy().mean())
+
+
+class Lists(nn.Module):
+    def forward(self, x):
+        return torch.relu(x) + sum(x.sum(0).tolist())
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_tensor_without_dimensions_holds_one_number(mode):
+    network = joulecast.extract(Scaled(), SHAPE, mode=mode)
+    exp = next(entry.operation for entry in network if entry.operation.kind == "exp")
+    assert exp.input_shapes == ((1,),)
+    for gpu in ("A30", "H100 SXM", "T4"):
+        assert joulecast.predict(network, None, gpu).time_s > 0
+    assert Operation("exp", [()]) == Operation("exp", [(1,)])
+
+
+def test_a_forward_that_moves_tensors_to_a_gpu():
+    assert [e.operation.kind for e in joulecast.extract(OnGpu(), SHAPE)] == ["relu", "add"]
+
+
+def compiled() -> nn.Module:
+    return torch.compile(nn.Linear(8, 8))
+
+
+def scripted() -> nn.Module:
+    with pytest.warns(DeprecationWarning, match="torch.jit"):
+        return torch.jit.script(nn.Linear(8, 8))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch.compile imports it
+@pytest.mark.parametrize(
+    ("make", "error", "says"),
+    [
+        (
+            lambda: nn.Linear,
+            InputError,
+            "this is a class, not a model(?s:.*)given:   Linear(?s:.*)Linear\\(\\.\\.\\.\\)",
+        ),
+        (lambda: nn.DataParallel(nn.Linear(8, 8)), InputError, r"several GPUs(?s:.*)model\.module"),
+        (lambda: nn.Sequential(nn.ReLU(), nn.DataParallel(nn.Linear(8, 8))), InputError, "DataParallel at 1"),
+        (lambda: nn.Sequential(nn.LazyLinear(8)), InputError, "lazy module(?s:.*)LazyLinear at 0(?s:.*)run it once"),
+        (compiled, InputError, "_orig_mod"),
+        (scripted, InputError, "give the original module"),
+        (Numpy, ExtractionError, "takes values out of PyTorch"),
+        (Lists, ExtractionError, "takes values out of PyTorch"),
+    ],
+)
+def test_refused_with_advice(make, error, says):
+    with pytest.raises(error, match=says):
+        joulecast.extract(make(), SHAPE)
+
+
+class Deep(nn.Module):
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
+        self.last = nn.Dropout()
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        with torch.autocast("cuda", dtype=torch.float16):
+            return self.last(self.layers[0](x))
+
+
+def test_a_hundred_threads_get_what_one_gets():
+    shared = Deep(6)
+    jobs = [
+        (model, mode, precision)
+        for model in (shared, shared, "resnet18", "squeezenet1_1", Deep(3))
+        for mode in ("inference", "training")
+        for precision in ("default", "bf16")
+    ]
+
+    def ask(job):
+        model, mode, precision = job
+        network = joulecast.extract(
+            model, (2, 3, 64, 64) if isinstance(model, str) else SHAPE, mode=mode, precision=precision
+        )
+        return network, joulecast.predict(network, None, "A30").energy_j
+
+    expected = [ask(job) for job in jobs]
+    start = threading.Barrier(100)
+
+    def ask_at_once(job):
+        start.wait()
+        return ask(job)
+
+    with ThreadPoolExecutor(100) as pool:
+        found = list(pool.map(ask_at_once, jobs * 5))
+    assert found == expected * 5
+    assert shared.training
+
+
+def test_modules_of_other_threads_are_no_part_of_a_network():
+    other, stop = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), threading.Event()
+
+    def work():
+        while not stop.is_set():
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                assert other(torch.zeros(SHAPE)).dtype == torch.bfloat16
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        networks = [joulecast.extract(Deep(4), SHAPE) for _ in range(10)]
+    finally:
+        stop.set()
+        thread.join()
+    assert set(networks[0].entries[0].module_paths) == {f"layers.{i}" for i in range(4)}
+    assert all(network == networks[0] for network in networks)

@@ -1,0 +1,180 @@
+"""What a machine has: NVIDIA and AMD GPUs, perf, a model of memory; and what to do about what is absent."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from joulecast.errors import UnknownNameError
+from joulecast.metering.machine import find_machine
+from joulecast.metering.memory_model import module_w, modules_gb, open_reader
+from joulecast.metering.processes import ProcessTree
+from joulecast.metering.prometheus import exposition
+from joulecast.metering.ranks import job_and_rank
+
+MEASURE = """
+import json, threading
+from joulecast.metering.meter import Meter
+with Meter(("cpu", "gpu"), interval_s=0.02) as meter:
+    threading.Event().wait(0.6)
+print(json.dumps(meter.result().to_json()))
+"""
+
+AMDSMI = """
+import time
+class AmdSmiException(Exception): pass
+def amdsmi_init(): pass
+def amdsmi_get_processor_handles(): return [0, 1]
+def amdsmi_get_gpu_asic_info(handle): return {"market_name": "AMD Instinct MI210"}
+def amdsmi_get_gpu_driver_info(handle): return {"driver_version": "6.7.0"}
+def amdsmi_get_power_info(handle): return {"current_socket_power": "N/A", "average_socket_power": 100 * (handle + 1)}
+def amdsmi_get_energy_count(handle):
+    ticks = int(time.monotonic() * 100 * (handle + 1) * 1e6 / 15.3)
+    return {"energy_accumulator": ticks, "counter_resolution": 15.3, "timestamp": 0}
+"""
+
+PERF = """#!/bin/sh
+case "$*" in
+  *-I*) i=0; while true; do i=$((i+1)); sleep 0.1; echo "$i,3.50,Joules,power/energy-pkg/,100,100.00,," >&2; done ;;
+  *) echo "1.00,Joules,power/energy-pkg/,100,100.00,," >&2 ;;
+esac
+"""
+
+
+def measured(environment):
+    result = subprocess.run(
+        [sys.executable, "-c", MEASURE], env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout)
+
+
+def by_name(found):
+    return {device["name"]: device for device in found["devices"]}
+
+
+def test_several_nvidia_gpus(driver, tmp_path):
+    found = measured({"LD_LIBRARY_PATH": str(driver), "FAKE_NVML_GPUS": "3", "JOULECAST_POWERCAP": str(tmp_path)})
+    watts = {name: device["mean_w"] for name, device in by_name(found).items()}
+    assert watts == {name: pytest.approx(200 * (n + 1), rel=0.05) for n, name in enumerate(("gpu0", "gpu1", "gpu2"))}
+
+
+def test_a_gpu_that_is_lost_is_reported(driver, tmp_path):
+    lost = tmp_path / "lost"
+    script = MEASURE.replace(
+        "threading.Event().wait(0.6)",
+        f"threading.Event().wait(0.4); open({str(lost)!r}, 'w'); threading.Event().wait(3)",
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env={
+            **os.environ,
+            "LD_LIBRARY_PATH": str(driver),
+            "FAKE_NVML_LOST_FILE": str(lost),
+            "JOULECAST_POWERCAP": str(tmp_path),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = json.loads(result.stdout)
+    assert not found["complete"]
+    assert any("gpu0: lost: GPU is lost" in note for note in found["notes"])
+
+
+def test_amd_gpus(tmp_path):
+    (tmp_path / "amdsmi.py").write_text(AMDSMI)
+    environment = {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}", "JOULECAST_POWERCAP": str(tmp_path)}
+    devices = by_name(measured(environment))
+    assert devices["gpu0"]["mean_w"] == pytest.approx(100, rel=0.05)
+    assert devices["gpu1"]["mean_w"] == pytest.approx(200, rel=0.05)
+    assert devices["gpu0"]["facts"]["device"] == "AMD Instinct MI210"
+    assert devices["gpu0"]["idle_w"] is None or devices["gpu0"]["idle_w"] > 0
+
+
+def test_perf_where_powercap_shows_nothing(tmp_path):
+    perf = tmp_path / "perf"
+    perf.write_text(PERF)
+    perf.chmod(perf.stat().st_mode | stat.S_IXUSR)
+    found = measured({"PATH": f"{tmp_path}:{os.environ['PATH']}", "JOULECAST_POWERCAP": str(tmp_path / "none")})
+    assert by_name(found)["cpu"]["mean_w"] == pytest.approx(35, rel=0.35)  # 3.5 J a line, a line in 0.1 s or a bit more
+
+
+def test_unknown_devices_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path))
+    with pytest.raises(UnknownNameError, match="unknown device"):
+        find_machine(("gpu9",))
+
+
+def test_counters_that_may_not_be_read_say_how_to_allow_it(tmp_path, monkeypatch):
+    zone = tmp_path / "intel-rapl:0"
+    zone.mkdir()
+    (zone / "name").write_text("package-0")
+    monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path))
+    found = find_machine(("cpu",))  # there is no energy_uj, which root cannot read either
+    assert not found.readers
+    assert any("sudo chmod a+r" in note for note in found.absent)
+
+
+def test_memory_is_modelled_only_where_it_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("JOULECAST_POWERCAP", str(tmp_path))
+    assert "ram" not in find_machine(("cpu", "gpu")).readers
+    (ram,) = find_machine(("ram",)).devices
+    assert (ram.name, ram.method) == ("ram", "modelled")
+
+
+def test_the_model_of_memory_by_hand(tmp_path):
+    assert [module_w(gb) for gb in (8, 16, 32, 64, 128, 256)] == [3.0, 3.0, 3.5, 6.0, 8.0, 10.0]
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemTotal:       100000 kB\nMemAvailable:    75000 kB\n")
+    assert open_reader([32, 64], str(meminfo))() == {"power_w": pytest.approx(0.25 * (3.5 + 6.0))}
+    dimm = tmp_path / "mc0" / "dimm3"
+    dimm.mkdir(parents=True)
+    (dimm / "size").write_text("32768\n")  # MB
+    assert modules_gb(tmp_path) == [32.0]
+    assert modules_gb(tmp_path / "none", meminfo) == [32.0]
+
+
+def test_the_share_of_a_process_tree_by_hand(tmp_path):
+    ticks = os.sysconf("SC_CLK_TCK")
+
+    def state(mine, child, machine):
+        for number, parent, cpu in ((10, 1, mine), (11, 10, child), (12, 1, 99)):
+            (tmp_path / str(number)).mkdir(exist_ok=True)
+            fields = ["S", str(parent), *["0"] * 9, str(cpu * ticks), "0", *["0"] * 10]
+            (tmp_path / str(number) / "stat").write_text(f"{number} (a ) b) {' '.join(fields)}")
+        (tmp_path / "stat").write_text(f"cpu {machine * ticks} 0 0 500 0 0 0 0 0 0\n")
+
+    state(mine=1, child=2, machine=100)
+    tree = ProcessTree(10, tmp_path)
+    assert tree.shares() == {"cpu": None, "processes": 2}
+    state(mine=3, child=4, machine=116)
+    assert tree.shares() == {"cpu": 0.25, "processes": 2}  # 4 s of 16 s
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, None),
+        ({"SLURM_JOB_ID": "7", "SLURM_PROCID": "3"}, ("Slurm job 7", "3")),
+        ({"TORCHELASTIC_RUN_ID": "x", "RANK": "1", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0"}, ("torchrun job x", "1")),
+        ({"PMIX_NAMESPACE": "p", "OMPI_COMM_WORLD_RANK": "2"}, ("Open MPI job p", "2")),
+        ({"RANK": "4", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}, ("job at node0:29500", "4")),
+        ({"SLURM_JOB_ID": "7"}, None),
+    ],
+    ids=["alone", "Slurm", "torchrun in Slurm", "Open MPI", "address", "no rank"],
+)
+def test_launchers_tell_job_and_rank(environment, expected):
+    assert job_and_rank(environment) == expected
+
+
+def test_prometheus_reads_joules_and_watts():
+    text = exposition({"gpu0": {"energy_j": 12.5, "power_w": 100.0}, "cpu0": {"energy_j": 3.0, "power_w": None}})
+    assert 'joulecast_energy_joules_total{device="gpu0"} 12.5' in text
+    assert 'joulecast_power_watts{device="gpu0"} 100.0' in text
+    assert 'joulecast_power_watts{device="cpu0"}' not in text

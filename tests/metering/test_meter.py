@@ -1,0 +1,194 @@
+"""Meters end to end: real sampler processes read simulated counters of known energy."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+import joulecast
+from joulecast.errors import InputError
+from joulecast.metering.meter import Meter
+from joulecast.metering.recording import read_recording
+from joulecast.metering.result import Metering, merged
+
+WATTS = {"intel-rapl:0": 50.0, "intel-rapl:0:0": 20.0, "intel-rapl:0:1": 8.0}
+NAMES = {"intel-rapl:0": "package-0", "intel-rapl:0:0": "core", "intel-rapl:0:1": "dram"}
+RANGE_J = 20.0  # The counters start again after so many joules.
+
+
+@pytest.fixture
+def counters(tmp_path, monkeypatch):
+    """A package of 50 W with its cores, and memory of 8 W beside it; counters wrap around every 20 J."""
+    folder = tmp_path / "powercap"
+    for zone, name in NAMES.items():
+        (folder / zone).mkdir(parents=True)
+        (folder / zone / "name").write_text(name)
+        (folder / zone / "max_energy_range_uj").write_text(f"{RANGE_J * 1e6:.0f}")
+
+    def write(elapsed_s):
+        for zone, watts in WATTS.items():
+            joules = (RANGE_J - 3.0 + watts * elapsed_s) % RANGE_J  # wraps soon after the start
+            new = folder / zone / "new"
+            new.write_text(f"{joules * 1e6:.0f}")
+            new.replace(folder / zone / "energy_uj")
+
+    write(0.0)
+    ended, start_s = threading.Event(), time.monotonic()
+
+    def run():
+        while not ended.wait(0.002):
+            write(time.monotonic() - start_s)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    monkeypatch.setenv("JOULECAST_POWERCAP", str(folder))
+    yield folder
+    ended.set()
+    thread.join()
+
+
+def waited(seconds):
+    threading.Event().wait(seconds)
+
+
+def test_windows_get_their_joules_and_nothing_counts_twice(counters, tmp_path):
+    with joulecast.measure(("cpu", "ram"), interval_s=0.02, out=tmp_path / "r.jsonl") as meter:
+        waited(0.2)
+        for _ in range(2):
+            with meter.window("epoch"):
+                waited(0.3)
+                with meter.window("evaluation"):
+                    waited(0.2)
+        running = meter.result()
+    found = meter.result()
+    tree = found.tree()
+    epoch_s = sum(end - start for path, start, end in found.recordings[0].windows if path == "epoch")
+    # 50 W of the package and 8 W of memory; the cores are a part of the package.
+    assert tree.at("epoch").total.energy_j == pytest.approx(58 * epoch_s, rel=0.05)
+    assert found.energy_j == pytest.approx(58 * found.duration_s, rel=0.05)
+    assert tree.total.energy_j == pytest.approx(found.energy_j, rel=1e-9)
+    assert tree.at("epoch").calls == 2
+    assert tree.at("epoch.evaluation").total.energy_j == pytest.approx(0.4 * 58, rel=0.15)
+    assert found.complete
+    assert {d.device.name: d.device.counted for d in found.devices} == {"cpu0": True, "cpu0.core": False, "ram0": True}
+    assert running.energy_j < found.energy_j
+    assert read_recording(tmp_path / "r.jsonl").complete
+
+
+def test_a_function_is_measured_by_its_decorator(counters):
+    @joulecast.measure
+    def work(seconds):
+        waited(seconds)
+        return "done"
+
+    assert work(0.3) == "done"
+    assert work.metering.energy_j == pytest.approx(58 * work.metering.duration_s, rel=0.1)
+
+
+def test_a_counter_that_vanishes_is_reported(counters):
+    with Meter(("cpu",), interval_s=0.02) as meter:
+        waited(0.2)
+        # Nobody may read it from now on, root included.
+        (counters / "intel-rapl:0" / "max_energy_range_uj").unlink()
+        waited(1.2)  # 50 W wrap 20 J around every 0.4 s, and the range is not known any more
+    found = meter.result()
+    assert not found.complete
+    assert any("cpu0: lost" in note for note in found.notes)
+    assert any("could not be read all the time" in note for note in found.notes)
+
+
+def test_windows_are_cheap(counters):
+    with Meter(("cpu",)) as meter:
+        start_s = time.process_time()
+        for _ in range(20_000):
+            with meter.window("step"):
+                pass
+        spent_s = time.process_time() - start_s
+    assert spent_s / 20_000 < 50e-6  # ten times the goal: this machine may be busy, a quadratic list is slower still
+    assert len(meter.result().recordings[0].windows) == 20_000
+    assert meter.result().tree().at("step").calls == 20_000
+
+
+def run(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "joulecast.cli", "measure", *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_a_command_is_measured_with_its_exit_code(counters, tmp_path):
+    code = "import sys, time; time.sleep(0.4); print('out'); sys.exit(7)"
+    result = run("--devices", "cpu", "--out", str(tmp_path / "r.jsonl"), "--json", "--", sys.executable, "-c", code)
+    assert (result.returncode, result.stdout) == (7, "out\n")
+    told = json.loads(result.stderr)
+    assert told["energy_j"] == pytest.approx(50 * told["duration_s"], rel=0.1)
+    assert told["exit_code"] == 7
+    shown = run("show", str(tmp_path / "r.jsonl"))
+    assert shown.returncode == 0
+    assert "cpu0" in shown.stdout
+    assert "part of another" in shown.stdout  # the cores
+    compared = run("compare", str(tmp_path / "r.jsonl"), str(tmp_path / "r.jsonl"))
+    assert "1.000" in compared.stdout
+
+
+def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, tmp_path):
+    out = tmp_path / "r.jsonl"
+    command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--interval", "0.02"]
+    command += ["--out", str(out), "--", "sleep", "60"]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s and not (out.exists() and len(read_recording(out).samples["cpu0"]) > 20):
+        waited(0.1)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    found = Metering("killed", (read_recording(out),))
+    assert found.energy_j == pytest.approx(50 * found.duration_s, rel=0.2)
+
+
+def test_errors_of_the_command_line_are_clear(counters, tmp_path):
+    result = run("--devices", "cpu", "--", "no-such-command")
+    assert result.returncode == 2
+    assert "there is no such command" in result.stderr
+    result = run("--devices", "gpu7", "--", "true")
+    assert result.returncode == 2
+    assert "unknown device" in result.stderr
+    (tmp_path / "there.jsonl").write_text("")
+    result = run("--devices", "cpu", "--out", str(tmp_path / "there.jsonl"), "--", "true")
+    assert "a file that is not there yet" in result.stderr
+    assert run("show", str(tmp_path / "nothing")).returncode == 2
+
+
+def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
+    """Four ranks on two machines: two of them measure, and the machines' joules add up once."""
+    recordings = []
+    monkeypatch.setenv("SLURM_JOB_ID", f"test-{os.getpid()}")
+    for host in ("a", "b"):
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / host))
+        (tmp_path / host).mkdir()
+        monkeypatch.setattr("platform.node", lambda host=host: host)
+        meters = []
+        for rank in ("0", "1"):
+            monkeypatch.setenv("SLURM_PROCID", rank)
+            meters.append(Meter(("cpu",), interval_s=0.02, out=tmp_path / f"{host}{rank}.jsonl"))
+        with meters[0], meters[1]:
+            waited(0.4)
+        assert [meter.measures for meter in meters] == [True, False]
+        with pytest.raises(InputError, match="this process has measured nothing"):
+            meters[1].result()
+        recordings.append(meters[0].result())
+    both = merged("job", recordings)
+    assert both.energy_j == pytest.approx(sum(50 * each.duration_s for each in recordings), rel=0.1)
+    assert both.duration_s == max(each.duration_s for each in recordings)
+    assert any("not measured at the same time" in note for note in both.notes)
+    with pytest.raises(InputError, match="count twice"):
+        merged("twice", [recordings[0], recordings[0]])

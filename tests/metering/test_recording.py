@@ -1,0 +1,115 @@
+"""Recordings: what was written comes back exactly, a kill loses the last line at most, damage is found."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from joulecast.errors import InputError
+from joulecast.metering.recording import DeviceInfo, Writer, block_of, read_recording, sealed, unsealed
+from joulecast.metering.samples import FIELDS, Samples
+
+MACHINE = {
+    "host": "node1",
+    "started": "2026-11-22T08:00:00+00:00",
+    "start_s": 10.0,
+    "wall_offset_s": 1.8e9,
+    "program": ["train.py"],
+    "absent": ["ram: no counter"],
+    "devices": [DeviceInfo("gpu0", "board", idle_w=30.0, facts={"sensor": "NVML"}).to_json()],
+}
+SAMPLES = Samples.of(np.array([10.1, 10.2 + 1e-9, 10.3]), power_w=np.array([100.0, np.nan, 1 / 3]))
+
+
+@pytest.fixture
+def recording(tmp_path):
+    path = tmp_path / "recording.jsonl"
+    with Writer(path, MACHINE) as writer:
+        writer.write(block_of("gpu0", SAMPLES), {"kind": "windows", "windows": [["epoch", 10.1, 10.2]]})
+        writer.write({"kind": "event", "time_s": 10.25, "device": "gpu0", "what": "lost: GPU is lost"})
+        writer.write({"kind": "end", "time_s": 10.4, "exit_code": 3})
+    return path
+
+
+def test_everything_comes_back_exactly(recording):
+    found = read_recording(recording)
+    for name in FIELDS:
+        assert np.array_equal(getattr(found.samples["gpu0"], name), getattr(SAMPLES, name), equal_nan=True)
+    assert found.windows == (("epoch", 10.1, 10.2),)
+    assert found.events == ("gpu0: lost: GPU is lost",)
+    assert (found.host, found.start_s, found.end_s, found.exit_code, found.complete) == ("node1", 10.0, 10.4, 3, True)
+    assert found.devices[0].idle_w == 30.0
+    assert found.absent == ("ram: no counter",)
+
+
+def test_killed_at_any_byte_all_whole_lines_are_read(recording, tmp_path):
+    whole = recording.read_bytes()
+    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
+    torn = tmp_path / "torn.jsonl"
+    for length in range(ends[0], len(whole)):
+        torn.write_bytes(whole[:length])
+        found = read_recording(torn)
+        lines = sum(end <= length for end in ends)
+        assert not found.complete or length == len(whole) - 1  # the newline alone is no loss
+        assert len(found.samples["gpu0"]) == (3 if lines >= 2 else 0) or length == ends[1] - 1
+        assert bool(found.events) == (lines >= 4) or length == ends[3] - 1
+
+
+def test_a_changed_byte_is_found(recording, tmp_path):
+    whole = bytearray(recording.read_bytes())
+    changed = tmp_path / "changed.jsonl"
+    last_line = whole.rstrip(b"\n").rindex(b"\n")
+    for place in range(0, last_line, 7):
+        damaged = bytearray(whole)
+        damaged[place] ^= 0x04
+        changed.write_bytes(damaged)
+        with pytest.raises(InputError):
+            read_recording(changed)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.floats(allow_nan=False, allow_infinity=False), max_size=4))
+def test_seals_hold_for_any_record(values):
+    record = {"kind": "event", "values": values}
+    line = sealed(record)
+    found = unsealed(line)
+    assert found is not None
+    assert found.pop("crc32")
+    assert found == json.loads(json.dumps(record))
+    assert unsealed(line.replace('"kind"', '"kinb"', 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "this is no recording"),
+        ("hello\n", "this is no recording"),
+        (sealed({"kind": "end", "time_s": 1.0, "exit_code": 0}), "this is no recording"),
+        (sealed({"kind": "machine", "format": 99}), "of another version"),
+        (sealed({"kind": "machine", "format": 1}), "says what cannot be"),
+        (sealed({"kind": "machine", "format": 1, **MACHINE, "devices": 7}), "says what cannot be"),
+        (
+            sealed({"kind": "machine", "format": 1, **MACHINE}) + "x\n" + sealed({"kind": "end"}),
+            "line of this recording is damaged",
+        ),
+        (
+            sealed({"kind": "machine", "format": 1, **MACHINE})
+            + sealed({"kind": "samples", "device": "gpu0", "columns": {"time_s": [1.0], "power_w": [1.0, 2.0]}}),
+            "says what cannot be",
+        ),
+    ],
+    ids=["empty", "text", "no header", "version", "bare", "devices", "middle", "lengths"],
+)
+def test_what_is_no_recording_is_refused(tmp_path, content, says):
+    path = tmp_path / "recording.jsonl"
+    path.write_text(content)
+    with pytest.raises(InputError, match=says):
+        read_recording(path)
+
+
+def test_a_recording_is_never_written_over(recording):
+    with pytest.raises(InputError, match="cannot be made"):
+        Writer(recording, MACHINE)

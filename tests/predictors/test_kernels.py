@@ -1,0 +1,196 @@
+"""Device times of kernels: physics by hand, what is learned of simulated GPUs, and what each prediction rests on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import simulated_kernels
+from joulecast import Operation
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.any_gpu.roofline import Roofline
+from joulecast.predictors.evaluation.kernels import coverage, kept_errors, tables, validate_kernels
+from joulecast.predictors.kernels.families import FAMILIES
+from joulecast.predictors.kernels.fit import by_variant, fit_kernels
+from joulecast.predictors.kernels.linear import LINEAR
+from joulecast.predictors.kernels.products import CONSTANTS, Machine, Products, product_s
+from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees, load_kernel_recipe
+from joulecast.resources import shipped
+
+pytest.importorskip("xgboost", reason="fits boosted trees")
+pytest.importorskip("scipy", reason="fits constants")
+
+TREES = KernelTrees(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
+RECIPE = KernelRecipe(generation=TREES, elsewhere=TREES, folds=4)
+H100, H200, A100, B200 = map(find_gpu, ("H100 SXM", "H200", "A100 SXM4 80GB", "B200"))
+
+
+def linear(rows, columns, reduction, precision="bf16", **attributes):
+    attributes = {"out_features": columns, "bias": False, **attributes}
+    return Operation("linear", [(rows, reduction)], attributes, precision=precision)
+
+
+# launch, tile, FLOPs per loaded byte (next to nothing is loaded), split (never), full rates, exponent (the longer of
+# both counts), L2 without limit, one working set
+PLAIN = np.array([1000.0, 100.0, 1e-9, 1e12, 1.0, 1.0, 40.0, 1e12, 1.0])
+
+
+def products(rows, columns, reduction, input_bytes=2.0):
+    return Products(*(np.array([float(n)]) for n in (rows, columns, reduction)), input_bytes)
+
+
+def test_a_product_by_hand():
+    machine = Machine(sms=4, clock_hz=1e9, flops_per_cycle=1024.0, bandwidth=1e12, l2_bytes=1e3)
+    # Four tiles of 128 x 128, one on each multiprocessor: 2 x 128 x 128 x 1024 FLOPs at 1024 a cycle, then overheads.
+    cycles = 2 * 128 * 128 * 1024 / 1024 + 100 + 1000
+    assert product_s(products(256, 256, 1024), machine, PLAIN) == pytest.approx(cycles / 1e9)
+    # One column more: large tiles need another wave; of the sizes that there are 64 x 16 is best, 4 x 17 tiles.
+    cycles = 17 * (2 * 64 * 16 * 1024 / 1024 + 100) + 1000
+    assert product_s(products(256, 257, 1024), machine, PLAIN) == pytest.approx(cycles / 1e9, rel=1e-6)
+
+
+@pytest.mark.parametrize(("input_bytes", "moved"), [(2.0, 134_350_848), (1.0, 67_240_960)])
+def test_few_rows_take_as_long_as_their_weights_pass_the_memory(input_bytes, moved):
+    machine = Machine(sms=4, clock_hz=1e9, flops_per_cycle=1e6, bandwidth=1e12, l2_bytes=1e3)
+    # 1024 inputs, 65,536 x 1024 weights, 65,536 outputs of two bytes
+    found = product_s(products(1, 65_536, 1024, input_bytes), machine, PLAIN)
+    assert found == pytest.approx(moved / 1e12 + 1e-6, rel=1e-6)
+
+
+def test_weights_that_fit_into_the_l2_are_read_from_there():
+    slow = Machine(sms=4, clock_hz=1e9, flops_per_cycle=1e6, bandwidth=1e9, l2_bytes=1e3)
+    large = replace(slow, l2_bytes=1e9)
+    work = products(1, 4096, 1024)
+    assert product_s(work, large, PLAIN) < 0.01 * product_s(work, slow, PLAIN)
+
+
+def test_more_rows_never_take_less():
+    rows = np.arange(1.0, 2000.0, 7.0)
+    work = Products(rows, np.full_like(rows, 3584.0), np.full_like(rows, 2048.0))
+    start = np.array([constant.start for constant in CONSTANTS])
+    assert np.all(np.diff(product_s(work, Machine.of(H100, "bf16"), start)) >= 0)
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return by_variant([simulated_kernels(name) for name in ("H100 SXM", "H200", "A100 SXM4 80GB")])
+
+
+@pytest.fixture(scope="module")
+def kernels(measured):
+    return fit_kernels(measured, RECIPE)
+
+
+def test_sustained_runs_and_doubtful_weights_are_not_learned_from(measured):
+    for table in measured["linear", "half"]:
+        assert table.device_s.max() < 1.0  # (sustained ones are simulated with 5 s, vLLM's with 7 s)
+    assert LINEAR.learns_from(linear(1, 32, 32, "fp8", implementation="vllm"))
+
+
+def test_what_was_measured_is_predicted_closely(measured, kernels):
+    for table in measured["linear", "half"]:
+        error = np.abs(kernels.device_s(table.operations, table.gpu) / table.device_s - 1)
+        assert np.median(error) < 0.03
+
+
+def test_left_out_sizes_gpus_and_generations(measured):
+    errors = validate_kernels(measured, RECIPE)
+    assert {(each.basis, each.gpu) for each in errors} == {
+        *(("measured", gpu.name) for gpu in (H100, H200, A100)),
+        *(("same generation", gpu.name) for gpu in (H100, H200)),
+        *(("other generations", gpu.name) for gpu in (H100, H200, A100)),
+    }
+    rows = tables(errors)["linear, half"]
+    for label, (count, middle, mean) in rows.items():
+        assert count > 0
+        assert 0 < middle <= 2 * mean
+        assert middle < (0.3 if label.startswith("other") else 0.05), label
+    kept = kept_errors(errors, ("linear", "half"))
+    assert set(kept) == {"measured", "same generation", "other generations"}
+    assert all(np.all(np.diff(values) >= 0) for values in kept.values())
+    assert coverage(errors)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.1)
+
+
+def test_what_a_prediction_rests_on_is_said(kernels):
+    variant = kernels.variants["linear", "half"]
+    assert [variant.basis(gpu) for gpu in (H100, find_gpu("H100 PCIe"), B200)] == [
+        "measured",
+        "same generation",
+        "other generations",
+    ]
+    operations = OperationList([linear(32, 512, 512)])
+    assert kernels.remarks(operations, H100) == (f"linear in half: measured on {H100.name}",)
+    assert "predicted from NVIDIA H100 80GB HBM3, NVIDIA H200" in kernels.remarks(operations, find_gpu("H100 PCIe"))[0]
+    assert kernels.remarks(OperationList([Operation("relu", [(8, 8)], precision="bf16")]), H100) == ()
+
+
+def test_fp16_is_taken_for_bf16_and_nothing_else_for_anything(kernels):
+    half = OperationList([linear(64, 1024, 1024, precision) for precision in ("bf16", "fp16")])
+    assert len(set(kernels.device_s(half, H100).tolist())) == 1
+    others = OperationList(
+        [linear(64, 1024, 1024, "fp8"), linear(64, 1024, 1024, "fp32"), linear(64, 1024, 1024).replace(mode="training")]
+    )
+    assert np.isnan(kernels.device_s(others, H100)).all()
+
+
+def test_a_predictor_for_any_gpu_asks_the_kernels(kernels):
+    operations = OperationList([linear(256, 4096, 4096), Operation("relu", [(256, 4096)], precision="bf16")])
+    plain = AnyGpuPredictor(H100, "inference", Roofline())
+    asking = replace(plain, kernels=kernels)
+    found, without = asking.predict(operations), plain.predict(operations)
+    assert found.device_time_s[0] == pytest.approx(kernels.device_s(operations, H100)[0], rel=1e-6)
+    assert found.device_time_s[1] == pytest.approx(without.device_time_s[1], rel=1e-9)
+    assert asking.remarks(operations) == (f"linear in half: measured on {H100.name}",)
+    assert "linear in half" in asking.coverage
+    assert plain.remarks(operations) == ()
+
+
+def test_a_quantized_layer_that_was_not_learned_is_missing(kernels):
+    found = AnyGpuPredictor(H100, "inference", Roofline(), kernels=kernels).predict([linear(64, 512, 512, "fp8")])
+    assert found.source == ("missing",)
+    assert np.isnan(found.time_s).all()
+
+
+def test_half_the_clock_takes_longer_for_compute(kernels):
+    predictor = AnyGpuPredictor(H100, "inference", Roofline(), kernels=kernels)
+    work = [linear(8192, 8192, 8192)]
+    assert predictor.predict(work, 990).device_time_s[0] > 1.5 * predictor.predict(work).device_time_s[0]
+
+
+def test_the_shipped_recipe_says_what_the_defaults_are():
+    assert load_kernel_recipe(shipped("predictors") / "kernels.toml") == KernelRecipe()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("quantile = 2.0", InputError),
+        ("folds = 1", InputError),
+        ("generation = 3", InputError),
+        ("[generation]\ntrees = 0", InputError),
+        ("[generation]\nleaves = 3", UnknownNameError),
+        ("depth = 3", UnknownNameError),
+        ("quantile =", InputError),
+    ],
+)
+def test_a_recipe_that_is_none(tmp_path, text, error):
+    path = tmp_path / "recipe.toml"
+    path.write_text(text)
+    with pytest.raises(error):
+        load_kernel_recipe(path)
+
+
+def test_features_have_their_names():
+    operations = OperationList([linear(3, 64, 96), linear(4096, 4096, 4096)])
+    for family in FAMILIES.values():
+        constants = np.array([constant.start for constant in family.constants])
+        if family.variant(operations[0]):
+            physics_s = family.physics_s(operations, H100, constants)
+            matrix = family.features(operations, H100, physics_s)
+            assert matrix.shape == (2, len(family.feature_names))
+            assert np.isfinite(matrix).all()

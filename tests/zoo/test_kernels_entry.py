@@ -1,0 +1,138 @@
+"""The entry of device times of kernels: round trip, damage, and how predictors find it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from conftest import simulated_kernels
+from joulecast import Operation
+from joulecast.datasets import save
+from joulecast.errors import DatasetError, InputError, ZooError
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
+from joulecast.zoo import find_predictor
+from joulecast.zoo.catalogue import load_any
+from joulecast.zoo.entries.files import MANIFEST, write_files
+from joulecast.zoo.entries.kernels_entry import checked_kernels, load_kernels
+from joulecast.zoo.kernels_training import train_kernels
+
+pytest.importorskip("xgboost", reason="fits boosted trees")
+pytest.importorskip("scipy", reason="fits constants")
+
+TREES = KernelTrees(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
+H100 = find_gpu("H100 SXM")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    datasets = [(save(data, folder / data.card.gpu), data) for data in map(simulated_kernels, (H100.name, "H200"))]
+    return train_kernels(datasets, KernelRecipe(generation=TREES, elsewhere=TREES, folds=4))
+
+
+@pytest.fixture
+def entry(trained, tmp_path):
+    return trained.save(tmp_path)
+
+
+@pytest.fixture
+def operations():
+    return OperationList(
+        Operation("linear", [(rows, 1024)], {"out_features": 2048, "bias": False}, precision="bf16")
+        for rows in (1, 33, 4096)
+    )
+
+
+def test_what_is_stored_predicts_as_what_was_trained(trained, entry, operations):
+    for gpu in (H100, find_gpu("H100 PCIe"), find_gpu("A10")):
+        before = trained.kernels.device_s(operations, gpu)
+        stored = load_kernels(entry).kernels
+        assert stored.device_s(operations, gpu) == pytest.approx(before, rel=1e-5)
+        assert stored.remarks(operations, gpu) == trained.kernels.remarks(operations, gpu)
+    ((_, places),) = stored.calibrations(operations, H100)
+    assert places.all()
+    assert stored.calibrations(operations, find_gpu("A10")) == []  # no generation could be left out
+
+
+def test_training_twice_gives_the_same_files(trained, entry, tmp_path):
+    again = trained.save(tmp_path / "again")
+    for path in entry.iterdir():
+        assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+
+
+def test_the_card_says_what_was_measured_and_how_good_it_is(trained, entry):
+    card = (entry / "README.md").read_text(encoding="utf-8")
+    assert "| linear, half | measured: NVIDIA H200 |" in card
+    assert trained.card.kernels == {"linear, half": (H100.name, "NVIDIA H200")}
+
+
+def test_it_is_no_predictor_of_networks(entry):
+    assert load_any(entry).name == "any-gpu/kernels"
+    with pytest.raises(InputError, match="device times of kernels only"):
+        find_predictor("H100 SXM", "inference", entry)
+
+
+def test_a_changed_byte_is_refused(entry):
+    (file,) = entry.glob("linear-half-9.0*")
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(ZooError, match="was changed"):
+        load_kernels(entry)
+
+
+def rewritten(entry, change):
+    """The entry with another predictor.json, and digests that fit it."""
+    manifest = json.loads((entry / MANIFEST).read_text())
+    names = [name.removesuffix(".z") for name in manifest["files"]]
+    files = dict(zip(names, map(_contents, [entry / name for name in manifest["files"]]), strict=True))
+    facts = json.loads(files["predictor.json"])
+    change(facts["variants"][0], manifest["golden"])
+    files["predictor.json"] = json.dumps(facts).encode()
+    return write_files(entry, files, manifest["golden"], predictor="kernels")
+
+
+def _contents(path):
+    import zlib
+
+    return zlib.decompress(path.read_bytes()) if path.suffix == ".z" else path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda fact, golden: fact.update(features=["other"]), "other features"),
+        (lambda fact, golden: fact.update(constants={}), "constants"),
+        (lambda fact, golden: fact["constants"].update({"": [float(10**300)] * 9}), None),
+        (lambda fact, golden: fact.update(family="convolution"), "family"),
+        (lambda fact, golden: fact.update(errors={"elsewhere": "0.1"}), "another basis"),
+        (lambda fact, golden: fact.update(generations=["9.0", "7.0"]), "constants"),
+        (lambda fact, golden: fact.pop("gpus"), "damaged"),
+        (lambda fact, golden: golden["variants"][0].update(device_s=[1.0] * 8), "otherwise"),
+        (lambda fact, golden: golden["variants"][0].update(operations=[]), "golden"),
+    ],
+)
+def test_facts_that_cannot_be_are_refused(entry, change, said):
+    folder = rewritten(entry, change)
+    if said is None:
+        checked_kernels(folder)  # (constants of GPUs that were not measured are asked for none here)
+        return
+    with pytest.raises(ZooError, match=said):
+        checked_kernels(folder)
+
+
+def test_nothing_to_learn_from(tmp_path):
+    data = simulated_kernels(H100.name)
+    few = type(data)(data.card, data.measurements[:20])
+    with pytest.raises(DatasetError, match="too few"):
+        train_kernels([(save(few, tmp_path / "few"), few)], KernelRecipe())
+
+
+def test_only_what_is_asked_for_is_read(entry, operations):
+    entry_ = load_kernels(entry)
+    assert np.isnan(entry_.kernels.device_s(OperationList([Operation("relu", [(8, 8)])]), H100)).all()
+    assert not entry_.kernels.variants._read
+    entry_.kernels.device_s(operations, H100)
+    assert list(entry_.kernels.variants._read) == [("linear", "half")]
