@@ -314,7 +314,9 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "sort": indexing.sort,
     "topk": indexing.topk,
     # One kernel each, about as expensive as another of its kind.
-    **dict.fromkeys(("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "atan2", "xlogy"), _binary("mul")),
+    **dict.fromkeys(
+        ("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "floor_divide", "atan2", "xlogy"), _binary("mul")
+    ),
     **dict.fromkeys(LOSSES, _binary("mul")),
     "nll_loss_forward": indexing.labelled,
     "addcdiv": _addcmul,
