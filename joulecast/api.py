@@ -147,9 +147,9 @@ def prepare(
 
     Args:
         network: As `extract` makes it.
-        gpu: Where.
-        power_limit_w: See `predict`.
-        predictor: The same.
+        gpu: The GPU to predict for.
+        power_limit_w: Power cap in watts; None for the board's default.
+        predictor: Name or folder of a predictor, as in `predict`.
 
     Raises:
         InputError, UnknownNameError, ZooError: See `predict`.
@@ -294,7 +294,7 @@ def sweep(
         cache_length: Tokens that a transformer has cached.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         price_per_hour: Of any GPU, or a mapping from GPU to price.
-        price_per_kwh: Of electricity.
+        price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
 
     Raises:

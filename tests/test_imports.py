@@ -35,6 +35,7 @@ HEAVY = {
 ROOMS = [
     "arrays",
     "errors",
+    "damage",
     "regular_files",
     "units",
     "rendering",

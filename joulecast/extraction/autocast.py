@@ -92,7 +92,7 @@ class Autocast:
         """Arguments of an operator in the types that the region wants.
 
         Args:
-            name: Of the operator.
+            name: Name of the operator, such as "linear".
             args: As the model gives them.
             kwargs: Those that it gives by name.
             convert: Casts a tensor; called once for each tensor that needs it.

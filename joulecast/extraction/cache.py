@@ -50,7 +50,7 @@ def recall(name: str, key: list[Any]) -> Network | None:
     """The network of a named model as it was extracted before, or None.
 
     Args:
-        name: Of the model.
+        name: Name of the model, as users write it.
         key: All else that decides what the network is, as JSON: inputs, mode, precision.
     """
     # A name goes into a path.

@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..damage import first_line
 from ..errors import ExtractionError, JoulecastError
 from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
-from .files.damage import first_line
 from .operators import WHITELIST
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")

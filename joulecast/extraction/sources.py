@@ -10,13 +10,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..damage import refusing_damage
 from ..errors import InputError, MissingDependencyError, unknown_name
 from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation, real_precision
 from ..regular_files import open_regular, read_regular
 from .cache import recall, remember
-from .files.damage import refusing_damage
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .templates import Request, answer, refusal
@@ -100,7 +100,7 @@ def named_network(
     """List the operations of a model by its name, which is never taken for a file's.
 
     Args:
-        name: Of a model.
+        name: Name of a model, as users write it.
         input_shape: See `joulecast.extract`, as for all that follow.
         mode: inference or training.
         precision: "default", fp32, tf32, fp16 or bf16.

@@ -116,7 +116,7 @@ def estimate(
         start_s: When the loop started, on the samples' clock.
         end_s: When it ended.
         discard_s: What to leave out at the start while the sensor rises; at most half of the loop.
-        three_sigma: See `integrated_power_w`.
+        three_sigma: Three standard errors of the mean, see `integrated_power_w`.
 
     Raises:
         InputError: The window is empty.

@@ -44,7 +44,7 @@ def open_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMINFO)) ->
     """The model as a reader.
 
     Args:
-        capacities_gb: Of each module.
+        capacities_gb: Capacity of each memory module in gigabytes.
         meminfo: Where the kernel says how much memory is in use.
     """
     full_w = sum(map(module_w, capacities_gb))

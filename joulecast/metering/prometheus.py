@@ -31,7 +31,7 @@ class MetricsServer:
     """Answers GET /metrics on this machine only, until it is closed.
 
     Args:
-        port: Where to listen.
+        port: Port that the server listens on.
         totals: Gives the present joules and watts.
 
     Raises:

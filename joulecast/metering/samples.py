@@ -22,7 +22,7 @@ class Samples:
         energy_j: Total-energy counter.
         clock_mhz: Graphics clock.
         memory_clock_mhz: Memory clock.
-        temperature_c: Of the chip.
+        temperature_c: Temperature of the chip in degrees Celsius.
         throttle_reasons: Bit mask of what holds the clock back; see `THROTTLE_REASONS`.
         utilization: Share of the time in which a kernel ran, 0 to 1.
         processes: How many processes compute on the device.

@@ -111,7 +111,7 @@ class NetworkDiff:
     """How one network differs from another; printed, one line per operation.
 
     Args:
-        names: Of both networks.
+        names: Names of the two networks, in order.
         added: Operations that only the other has, with their counts.
         removed: Operations that only the one has, with their counts.
         changed: Operations of both, with the count in the one and in the other.

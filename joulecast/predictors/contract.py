@@ -148,7 +148,7 @@ class ResidualModel(Protocol):
 
         Args:
             operations: What runs, each in a loop of its own.
-            gpu: Where.
+            gpu: The GPU that they run on.
             capped: With what the default power cap is known to cost in such a loop; without it, whoever asks lets the
                 clock fall for that.
         """
@@ -177,7 +177,7 @@ class ResidualModel(Protocol):
         Args:
             operations: Of one network; of one mode, and in precisions of the GPU.
             counts: Calls of each.
-            gpu: Where.
+            gpu: The GPU that they run on.
         """
         ...
 

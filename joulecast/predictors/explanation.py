@@ -75,7 +75,7 @@ class Explanation:
     """Why an operation costs what it costs on a GPU.
 
     Args:
-        operation: Which.
+        operation: The operation that is explained.
         gpu: Full name.
         clock_mhz: Asked for.
         predictor: Which zoo entry answered.
@@ -176,7 +176,7 @@ def explain_operation(
     Args:
         predictor: Of a GPU and mode.
         name: Of its zoo entry.
-        operation: Of that mode.
+        operation: The operation, in the mode of the predictor.
         clock_mhz: Graphics clock; None for the GPU's default.
         trained_on: Operations that the predictor was trained on.
         native: "time" and "power" -> boosted trees as XGBoost stores them (UBJ); None where it is no XGBoost.

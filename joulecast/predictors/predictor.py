@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -169,9 +169,15 @@ class OperationPredictor:
                 (costs.dynamic_energy_j, learned_costs.dynamic_energy_j),
             ):
                 whole[own] = part
+        # (what the board would draw beyond its cap, or below what it draws without work, nothing can)
+        static_w, default_cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
+        loops = replace(loops, power_w=np.clip(loops.power_w, static_w, default_cap_w))
         active_w = self.baseline.static_power_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST_S)
         work = measured_work(operations, self.gpu, costs.time_s, costs.dynamic_energy_j, active_w, PRIOR_ENERGY)
-        held_mhz = work.held_mhz(clock, cap_w)
+        device_s = work.device_s
+        costs = DeviceCosts(device_s, np.minimum(costs.dynamic_energy_j, (default_cap_w - static_w) * device_s))
+        loops = replace(loops, time_s=np.maximum(loops.time_s, device_s))
+        held_mhz = work.held_mhz(clock, cap_w, host_s)
         if clock != default or cap_w != self.gpu.power_limit_w:
             costs, before = DeviceCosts(*work.at(held_mhz)), costs
             loops = self._loops_at_clock(loops, before, costs, host_s, held_mhz, cap_w)

@@ -80,7 +80,7 @@ def collect(
     Args:
         tasks: The plan.
         campaign: Its settings.
-        device: Where.
+        device: The device that is measured on.
         journal: Takes each record before the next measurement starts.
         sensor: Entered.
         progress: Called after each measurement with how many are done, and the record.

@@ -1,7 +1,8 @@
 """The journal of a campaign: one line of JSON per finished measurement, on disk before the next one starts.
 
 Killed at any moment it loses at most the measurement in flight: a line is appended whole and synced, and a torn last
-line is cut off when the journal is opened again. A lock keeps a second campaign out; it goes with its process.
+line is cut off when the campaign goes on. A lock keeps a second campaign out; it goes with its process. Each line ends
+in a checksum of its number and its text, so that a line that was changed, moved or repeated is found.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +19,18 @@ from typing import Any, Self
 
 from ..errors import JournalError
 
-JOURNAL_VERSION = 2
+JOURNAL_VERSION = 3
+"""3: lines have checksums."""
+
+_LINE = re.compile(rb'(\{.*), "crc32": "([0-9a-f]{8})"\}')
+
+
+_NEXT = "restore the file, or delete that line and all after it, and go on with --resume"
+
+
+def _checksum(number: int, text: bytes) -> int:
+    """CRC-32 of a line; it begins with the line's number, so that a line belongs to its place."""
+    return zlib.crc32(text, number)
 
 
 class Journal:
@@ -24,7 +38,8 @@ class Journal:
 
     Args:
         path: The file; made if it is not there.
-        campaign: What is being measured; a journal of another campaign is refused. None to read whatever it is.
+        campaign: What is being measured; a journal of another campaign is refused. None to read whatever it is, and
+            change nothing.
         facts: What else to keep in the header, such as versions; those of a journal that is there already stay.
 
     Raises:
@@ -37,7 +52,10 @@ class Journal:
         self.path = Path(path)
         if campaign is None and not self.path.is_file():
             raise JournalError("there is no journal", given=str(self.path))
+        if self.path.exists() and not self.path.is_file():
+            raise JournalError("a journal is a regular file", given=str(self.path), hint="use another --out")
         self.torn = False
+        self._reads_only = campaign is None
         self._file = self._opened()
         try:
             self._lock()
@@ -67,6 +85,8 @@ class Journal:
 
     def _opened(self) -> Any:
         try:
+            if self._reads_only:
+                return self.path.open("rb")
             self.path.parent.mkdir(parents=True, exist_ok=True)
             return self.path.open("a+b")
         except OSError as error:
@@ -96,19 +116,18 @@ class Journal:
         whole = data[: data.rfind(b"\n") + 1]
         if len(whole) < len(data):
             self.torn = True
-            self._file.truncate(len(whole))
-        lines = [self._parsed(number, line) for number, line in enumerate(whole.splitlines(), start=1)]
+            if not self._reads_only:
+                self._file.truncate(len(whole))
+        lines = [self._parsed(number, line) for number, line in enumerate(whole.split(b"\n")[:-1], start=1)]
+        self._lines = len(lines)
+        if not lines and self._reads_only:
+            raise JournalError("this journal is empty", given=str(self.path))
         if not lines:
             lines = [{"journal_version": JOURNAL_VERSION, "campaign": dict(campaign or {}), "facts": dict(facts)}]
             self._write(lines[0])
         header, *records = lines
-        if header.get("journal_version") != JOURNAL_VERSION:
-            raise JournalError(
-                "this journal has another version",
-                given=header.get("journal_version"),
-                allowed=JOURNAL_VERSION,
-                hint="use another --out, or the version of joulecast that wrote it",
-            )
+        if not isinstance(header.get("campaign"), dict) or not isinstance(header.get("facts", {}), dict):
+            raise JournalError("the first line of this journal names no campaign", given=str(self.path))
         if campaign is not None and header.get("campaign") != dict(campaign):
             raise JournalError(
                 "this journal belongs to another campaign",
@@ -118,20 +137,34 @@ class Journal:
         return header, records
 
     def _parsed(self, number: int, line: bytes) -> dict[str, Any]:
+        where = f"{self.path}, line {number}"
         try:
             value = json.loads(line)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise JournalError("a line of this journal is damaged", given=f"{self.path}, line {number}") from error
+        except (ValueError, RecursionError) as error:
+            raise JournalError("a line of this journal is damaged", given=where, hint=_NEXT) from error
         if not isinstance(value, dict):
-            raise JournalError("a line of this journal is no record", given=f"{self.path}, line {number}")
+            raise JournalError("a line of this journal is no record", given=where)
+        if number == 1 and value.get("journal_version") != JOURNAL_VERSION:
+            raise JournalError(
+                "this journal has another version",
+                given=value.get("journal_version"),
+                allowed=JOURNAL_VERSION,
+                hint="use another --out, or the version of joulecast that wrote it",
+            )
+        found = _LINE.fullmatch(line)
+        if found is None or int(found[2], 16) != _checksum(number, found[1]):
+            raise JournalError("a line of this journal was changed, moved or repeated", given=where, hint=_NEXT)
+        del value["crc32"]
         return value
 
     def _write(self, record: Mapping[str, Any]) -> None:
         end = self._file.seek(0, os.SEEK_END)
+        text = json.dumps(record).encode().removesuffix(b"}")
         try:
-            self._file.write(json.dumps(record).encode() + b"\n")
+            self._file.write(b'%b, "crc32": "%08x"}\n' % (text, _checksum(self._lines + 1, text)))
             self._file.flush()
             os.fsync(self._file.fileno())
+            self._lines += 1
         except OSError as error:
             self._file = self._reopened(end)
             raise JournalError(

@@ -145,4 +145,5 @@ def write_datasets(journal: Journal, folder: Path) -> list[Path]:
 
 
 def _name(clock: int | None) -> str:
-    return "default-clock" if clock is None else f"{clock}-mhz"
+    # (a journal may come from elsewhere, and what it says must not become a path)
+    return "default-clock" if clock is None else f"{int(clock)}-mhz"

@@ -246,7 +246,7 @@ class WholeNetwork:
     Args:
         model: In memory, on its device and in its type; shared by the instances of a block. One that takes token ids
             says so (`input_dtype`) and how many there are (`vocabulary`).
-        shape: Of the input.
+        shape: Shape of the input, batch first.
         mode: "inference" runs the forward, "training" the backward with a random output gradient, too.
         generator: Draws input and gradient.
     """
@@ -279,7 +279,7 @@ class Instance:
     Args:
         operation: What to run, in its mode: forward in eval and inference mode, or forward and backward in train
             mode with gradients cleared.
-        device: Where.
+        device: The device that it runs on.
         generator: Draws inputs and gradient, standard normal: regular data draws less power.
     """
 

@@ -14,7 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, MissingDependencyError, SensorError
+from ..damage import first_line
+from ..errors import InputError, JoulecastError, JournalError, MissingDependencyError, SensorError
 from .campaign import Campaign, NetworkTask, Task, duration_s, plan
 
 if TYPE_CHECKING:
@@ -182,8 +183,8 @@ def _finish(journal: Journal, out: Path) -> str:
     from .outcome import write_datasets
     from .summary import write_summary
 
-    measured = [record for record in journal.records if record["status"] != "session"]
-    failed = sum(record["status"] == "failed" for record in measured)
+    measured = [record for record in journal.records if record.get("status") != "session"]
+    failed = sum(record.get("status") == "failed" for record in measured)
     counts = f"{len(measured) - failed} measurements, {failed} failed"
     try:
         folders = write_datasets(journal, out)
@@ -196,6 +197,15 @@ def _finish(journal: Journal, out: Path) -> str:
             "dataset and summary cannot be written",
             given=str(error),
             hint=f"make room, then `joulecast datasets from-journal {out}`: the journal holds every measurement",
+        ) from error
+    except JoulecastError:
+        raise
+    except Exception as error:
+        # The checksums are right, so somebody wrote them who is not a campaign.
+        raise JournalError(
+            "a record of this journal is none that a campaign writes",
+            given=str(journal.path),
+            hint=f"{type(error).__name__}: {first_line(error)}",
         ) from error
     return f"{', '.join(map(str, folders))}: {counts}; see {page}"
 

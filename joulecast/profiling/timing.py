@@ -91,7 +91,7 @@ def time_operation(
 
     Args:
         operation: What to run, in its mode and precision.
-        device: Where.
+        device: The device that it runs on.
         seconds: How long the loop should take.
         seed: For inputs and output gradients.
         cache_bytes: Size of the device's last cache.

@@ -17,9 +17,9 @@ class Grid:
 
     Args:
         code: ISO 3166-1 alpha-2, or WORLD.
-        name: Of the country.
+        name: Name of the country.
         carbon_g_per_kwh: Grams of CO2 equivalent per kilowatt-hour generated, life cycle.
-        year: Of the average.
+        year: Year that the average is of.
         source: Who says so.
     """
 

@@ -23,7 +23,7 @@ class Choice:
         gpu: Full name.
         alias: Its short name.
         clock_mhz: Graphics clock that is asked for.
-        default_clock_mhz: Of the GPU.
+        default_clock_mhz: Default graphics clock of the GPU.
         held_clock_mhz: Clock that the GPU holds on average; lower where its power cap bites.
         power_limit_w: Power cap.
         precision: As it was asked for: "default", fp32, tf32, fp16 or bf16.

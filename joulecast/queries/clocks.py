@@ -37,7 +37,7 @@ def held_clocks_mhz(gpu: GPU, clocks: Iterable[float] | None, refuse: bool) -> F
     """The clocks to look at on a GPU, ascending.
 
     Args:
-        gpu: Which.
+        gpu: The GPU whose clocks are asked for.
         clocks: Those asked for; None for a grid.
         refuse: Whether a clock that it cannot hold is an error, or just not looked at.
 

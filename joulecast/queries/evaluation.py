@@ -20,7 +20,7 @@ class Curve:
     """One job on one GPU over clocks, ascending.
 
     Args:
-        gpu: Where.
+        gpu: The GPU that it runs on.
         variant: What.
         memory: What it needs.
         over: The predictions, as arrays.

@@ -109,7 +109,7 @@ class Objective:
     Args:
         name: As it is asked for.
         words: As it is read.
-        unit: Of its values.
+        unit: Unit of its values.
         of: From seconds and joules (numbers or arrays) to its value; grows with both.
     """
 

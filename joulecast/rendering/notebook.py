@@ -108,7 +108,7 @@ class Bar:
         name: Beside it.
         value: Its length.
         text: At its end.
-        low_high: Of the whisker.
+        low_high: Ends of the whisker, in the unit of the value; None for no whisker.
         colour: Of `COLOURS`, by place.
     """
 

@@ -50,7 +50,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     """Build the service; nothing runs and nothing is loaded until a server starts it.
 
     Args:
-        settings: See Settings.
+        settings: Limits and options of the service.
     """
     settings = settings or Settings()
     app = FastAPI(

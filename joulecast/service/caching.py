@@ -26,7 +26,7 @@ class Finished:
 
     Args:
         body: Bytes.
-        media_type: Of them.
+        media_type: Media type of the body.
         etag: Digest of them, in quotes.
     """
 
@@ -81,9 +81,9 @@ class CachedRoute(APIRoute):
         """An answer that is not in the cache.
 
         Args:
-            handler: Of FastAPI.
+            handler: The handler that FastAPI would call.
             request: What is asked.
-            body: Of it.
+            body: Body of the request.
         """
         return await handler(request)
 

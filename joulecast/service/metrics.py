@@ -23,7 +23,7 @@ class Metrics:
 
     Args:
         gauges: Name -> what it means, and a function that reads it.
-        version: Of joulecast.
+        version: Version of joulecast.
     """
 
     def __init__(self, gauges: Mapping[str, tuple[str, Callable[[], float]]], version: str) -> None:

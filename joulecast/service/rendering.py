@@ -33,7 +33,7 @@ def rendered(
     """An answer in one of the types above.
 
     Args:
-        value: Of the library.
+        value: What the library answered.
         media_type: As `media_type_of` gave it.
         to_json: Makes plain lists and dictionaries of it.
         to_csv: Makes a table of it; None where there is none, and JSON is given instead.

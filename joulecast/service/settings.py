@@ -20,7 +20,7 @@ class Settings:
         tokens: Bearer tokens that are let in; empty for everybody.
         cors_origins: Origins of other web pages that may ask; empty for none.
         root_path: What a proxy strips off the front of every path, such as "/joulecast".
-        max_body_bytes: Of a request.
+        max_body_bytes: Most bytes in the body of a request.
         max_batch: Predictions in one batch.
         max_operations: Different operations of one network.
         max_choices: GPUs x clocks x precisions of one sweep.

@@ -61,7 +61,7 @@ def train_any_gpu(
         datasets: With the folders that they were loaded from.
         networks: The operations of each measured network.
         recipe: Settings.
-        quick: See `validate_any_gpu`.
+        quick: Whether to test on one fold and few chips only, see `validate_any_gpu`.
 
     Raises:
         DatasetError: Too few device times.

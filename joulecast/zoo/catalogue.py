@@ -185,6 +185,12 @@ def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
     own = found.operations
     if found.any_gpu or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
         return found
+
+    def fallback() -> NetworkPredictor:
+        return find_predictor(own.gpu, own.mode, ANY_GPU)
+
     return replace(
-        found, operations=FallbackPredictor(own, lambda: find_predictor(own.gpu, own.mode, ANY_GPU).operations)
+        found,
+        operations=FallbackPredictor(own, lambda: fallback().operations),
+        find_fallback_errors=lambda: fallback().network_errors,
     )

@@ -26,7 +26,7 @@ def renew_golden(folder: Path) -> float:
     """Replace the golden prediction of an entry by today's.
 
     Args:
-        folder: Of the entry.
+        folder: Folder of the entry.
 
     Returns:
         The largest relative change of a golden value; 0 where none but rounding changed, and nothing is written.

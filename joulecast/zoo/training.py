@@ -66,10 +66,10 @@ def train(
     """Validate a recipe on a dataset, then fit it on everything.
 
     Args:
-        dataset: Of one GPU.
+        dataset: Measurements of one GPU.
         dataset_folder: Where it was loaded from, for its digest.
         mode: inference or training.
-        recipe: See `fit_own`.
+        recipe: Settings of the predictor, see `fit_own`.
         networks: The operations of each measured network of this mode.
         borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU of which none was measured.
 

@@ -1,6 +1,6 @@
 """A recipe in one file, as CONTRIBUTING describes it: settings, fit and storage of ridge regression.
 
-Nothing ships that uses it. A test (test_new_recipe.py) puts it into a copy of the package beside one row of the table.
+Nothing that ships uses it. tests/test_promises.py puts it into a copy of the package, beside one row of the table.
 """
 
 from __future__ import annotations

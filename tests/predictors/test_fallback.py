@@ -82,3 +82,20 @@ def test_what_exists_on_no_such_gpu_stays_missing(both):
 def test_the_default_is_from_the_fallback():
     predictions = find_predictor("A30", "inference").operations.predict(OPERATIONS)
     assert "missing" not in predictions.source
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mode, precision):
+    """A30 in half precision: the interval of any GPU, as on an H100; in fp32 it is the A30's own."""
+    network = Network.of([(each.replace(precision=precision, mode=mode), 3) for each in OPERATIONS])
+    here = find_predictor("A30", mode).predict(network)
+    there = find_predictor("H100 SXM", mode).predict(network)
+    for level in (0.5, 0.9, 0.8):
+        upper, known = (each.interval(level).time_s[1] / each.time_s for each in (here, there))
+        assert upper == pytest.approx(known)
+    assert any("not of NVIDIA A30's own" in note for note in here.notes)
+    assert not any("no interval" in note for note in here.notes)
+    in_fp32 = find_predictor("A30", mode).predict(Network.of([(CONV.replace(mode=mode), 3)]))
+    assert not any("own" in note for note in in_fp32.notes)
+    assert in_fp32.interval(0.8).time_s[1] / in_fp32.time_s != pytest.approx(upper)

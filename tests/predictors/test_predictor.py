@@ -89,10 +89,12 @@ def test_accumulated_gradients_are_taken_off():
     card = replace(training.card, accumulates_gradients=("forward",))
     plain = fit_own(training, "training", RECIPE)
     corrected = fit_own(replace(training, card=card), "training", RECIPE)
-    # relu in training: five passes of its own, three of accumulation.
+    # relu in training: five passes of its own, three of accumulation. What is left takes no less than five passes need.
     relu = [Operation("relu", [(32, 256, 56, 56)], mode="training")]
-    ratio = corrected.predict(relu).device_time_s / plain.predict(relu).device_time_s
-    assert ratio[0] == pytest.approx(5 / 8, abs=0.05)
+    plain_s, corrected_s = (each.predict(relu).device_time_s[0] for each in (plain, corrected))
+    five_passes_s = 5 * 4 * 32 * 256 * 56 * 56 / 933e9
+    assert corrected_s == pytest.approx(max(5 / 8 * plain_s, five_passes_s), rel=0.08)
+    assert corrected_s < 0.85 * plain_s
 
 
 def test_large_operations_are_transferred_from_inference():

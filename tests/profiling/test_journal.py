@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -12,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from joulecast.errors import JournalError
+from joulecast.errors import JoulecastError, JournalError
 from joulecast.profiling.journal import Journal
+from joulecast.profiling.session import finish
 
 CAMPAIGN = {"name": "test", "seed": 0}
 
@@ -82,7 +84,9 @@ def test_a_full_disk_loses_nothing(tmp_path, monkeypatch):
 
 WRITER = """
 import sys
+
 from joulecast.profiling.journal import Journal
+from joulecast.profiling.session import finish
 with Journal(sys.argv[1], {"name": "test", "seed": 0}) as journal:
     done = {record["key"] for record in journal.records}
     for key in range(100000):
@@ -104,3 +108,89 @@ def test_killed_at_random_moments_nothing_finished_is_lost(tmp_path):
     keys = [line["key"] for line in lines[1:]]
     assert len(keys) == len(set(keys)) > 12
     assert set(finished) <= set(keys)
+
+
+def two_records(path):
+    with Journal(path, CAMPAIGN) as journal:
+        journal.append({"key": 1, "time_s": 0.125})
+        journal.append({"key": 2, "time_s": 0.25})
+    return path.read_bytes()
+
+
+def read(path):
+    with Journal(path, None) as journal:
+        return journal.records
+
+
+def test_every_flipped_bit_is_found(tmp_path):
+    path = tmp_path / "j"
+    data = two_records(path)
+    torn = 0
+    for place in range(0, 8 * (len(data) - 1), 3):  # a flip of the last line's end tears it, which is told apart
+        changed = bytearray(data)
+        changed[place // 8] ^= 1 << place % 8
+        path.write_bytes(changed)
+        with pytest.raises(JournalError):
+            read(path)
+        torn += 1
+    assert torn > 300
+
+
+@pytest.mark.parametrize("order", [(0, 1, 1, 2), (0, 2, 1), (0, 2), (1, 2), (0, 1, 2, 0)])
+def test_lines_belong_to_their_places(tmp_path, order):
+    path = tmp_path / "j"
+    lines = two_records(path).splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[i] for i in order))
+    with pytest.raises(JournalError):
+        read(path)
+
+
+def test_reading_changes_nothing(tmp_path):
+    path = tmp_path / "j"
+    torn = two_records(path) + b'{"key": 3, "ti'
+    path.write_bytes(torn)
+    path.chmod(0o444)
+    assert [record["key"] for record in read(path)] == [1, 2]
+    assert path.read_bytes() == torn
+
+
+def measured(**changed):
+    power = {"power_w": 50.0, "power_std_w": 1.0, "naive_w": 50.0, "clock_mhz": 900, "temperature_c": 40}
+    timing = {"time_s": 1e-4, "device_time_s": 1e-4, "iterations": 3, "start_s": 0.0, "end_s": 1.0}
+    return {
+        "key": "a",
+        "clock_mhz": None,
+        "status": "ok",
+        "started": "2026-01-01",
+        "operation": {"kind": "relu", "input_shapes": [[2, 2]]},
+        "timing": {**timing, "warnings": []},
+        "power": {**power, "warnings": []},
+        **changed,
+    }
+
+
+def test_what_a_journal_says_is_no_path(tmp_path):
+    """A journal that somebody else wrote, with the right checksums."""
+    outside = tmp_path / "outside"
+    with Journal(tmp_path / "in" / "journal.jsonl", {**CAMPAIGN, "device": "A30"}) as journal:
+        journal.append(measured(clock_mhz=f"{outside}/x"))
+        journal.append(measured(clock_mhz=900))
+    with pytest.raises(JournalError, match="none that a campaign writes"):
+        finish(tmp_path / "in")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["in", "journal.jsonl"]
+
+
+ODD = [None, -1, 1e308, "../x", [], {}, {"a": None}, [[]], True]
+
+
+def test_records_of_any_content_are_refused_in_our_words(tmp_path):
+    rng = random.Random(0)
+    for number in range(100):
+        folder = tmp_path / str(number)
+        with Journal(folder / "journal.jsonl", {**CAMPAIGN, "device": "A30"}) as journal:
+            record = measured()
+            where = rng.choice([record, record, record["timing"], record["power"], record["operation"]])
+            where[rng.choice(sorted(where))] = rng.choice(ODD)
+            journal.append(record)
+        with contextlib.suppress(JoulecastError):
+            finish(folder)

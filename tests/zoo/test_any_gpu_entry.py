@@ -74,7 +74,9 @@ def test_physics_alone_is_an_entry_like_any_other(tmp_path):
     # With a cap that never bites.
     gpu, operations = replace(find_gpu("L4"), power_limit_w=1e4, power_range_w=None), simulated_operations()
     found = load_any_gpu(entry).on(gpu, "inference").operations.predict(operations)
-    assert found.device_time_s == pytest.approx(LeastTimes.of(operations, gpu, gpu.boost_clock_mhz).time_s)
+    # No kernel takes less than 1.7 us there.
+    least_s = np.maximum(LeastTimes.of(operations, gpu, gpu.boost_clock_mhz).time_s, 1.7e-6)
+    assert found.device_time_s == pytest.approx(least_s)
     facts = json.loads((entry / "predictor.json").read_text())
     assert facts == {"predictor": "roofline"}
 

@@ -48,7 +48,7 @@ def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Da
     """Read the source as one Dataset per GPU, at its default clock.
 
     Args:
-        folder: Where convolutions.parquet lies.
+        folder: The folder that holds convolutions.parquet.
         rows: At most so many, drawn evenly from GPUs, precisions and directions; None for all.
 
     Raises:

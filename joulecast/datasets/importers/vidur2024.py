@@ -70,7 +70,7 @@ def import_vidur2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Dat
     """Read the source as one Dataset per GPU, at its default clock.
 
     Args:
-        folder: Where layers.parquet lies.
+        folder: The folder that holds layers.parquet.
         rows: At most so many, drawn evenly from GPUs and layers; None for all.
 
     Raises:

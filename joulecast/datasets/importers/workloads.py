@@ -170,7 +170,7 @@ def network_of_workload(
 
     Args:
         queries: What the JSON file holds.
-        name: Of the network.
+        name: Name of the network.
         input_shape: Of the network at `wanted`.
         listed: Batch and sequence that the list was made at.
         wanted: Those of the network; the list is scaled.

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from ...damage import refusing_damage
 from ...errors import ExtractionError, InputError, MissingDependencyError, unknown_name
 from ...operations.dropped import DroppedTally, DroppedWork
 from ...operations.inputs import Inputs, shape_text
@@ -18,7 +19,6 @@ from ...operations.network import Entry, Network
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape, size
 from ...regular_files import read_regular
-from .damage import refusing_damage
 from .onnx_operators import FREE, OPERATORS, Call
 from .onnx_shapes import Shapes
 

@@ -25,7 +25,7 @@ class Sample:
     """One trace.
 
     Args:
-        sizes: Of the input.
+        sizes: Sizes of the input, one per symbol.
         calls: Operation and module path of each.
         dropped: What the trace left out.
         half: Which calls run in the half type, where a model is asked to be in one.

@@ -40,7 +40,7 @@ class Maker:
     """Traces one model and makes its templates.
 
     Args:
-        name: Of the model.
+        name: Name of the model, as users write it.
     """
 
     def __init__(self, name: str) -> None:

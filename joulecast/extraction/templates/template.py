@@ -32,8 +32,8 @@ class Output:
     """A dimension of an earlier operation's output.
 
     Args:
-        position: Of the operation.
-        axis: Of its output.
+        position: Place of the operation in the template's list.
+        axis: Axis of that operation's output.
     """
 
     position: int

@@ -27,7 +27,7 @@ class Ensemble:
         members: At least one.
         weights: One each; they sum up to one.
         energy: What work costs.
-        host_s: See `ResidualModel.host_s`.
+        host_s: Mode -> kind -> seconds that launching it takes, see `ResidualModel.host_s`.
     """
 
     members: tuple[ResidualModel, ...]

@@ -30,6 +30,7 @@ from ..intervals.operation_spread import OperationSpread
 from ..intervals.power_range import power_range_w
 from ..kernels.learned import Kernels
 from ..operation_predictions import OperationPredictions
+from ..physics.baseline import STAND_INS
 from ..physics.clock import Work
 from ..physics.energy import EnergyConstants, static_power_w
 from ..physics.half_precision import HalfPrecision, seen_as
@@ -197,7 +198,9 @@ class BoostedResidual:
         found = np.empty((3, len(KIND_PLACES)))
         for kind, place in KIND_PLACES.items():
             family = KINDS[kind].family
-            lowest, highest = self.ranges.get(kind) or self.ranges.get(family) or (-np.inf, np.inf)
+            # What trees say of a family that nobody measured is chance: it stays within what its stand-in showed.
+            known = (self.ranges.get(name) for name in (kind, family, *STAND_INS[family]))
+            lowest, highest = next((each for each in known if each), (-np.inf, np.inf))
             found[:, place] = lowest, highest, self.typical.get(kind, self.typical.get(family, np.nan))
         return found
 
@@ -320,7 +323,7 @@ class AnyGpuPredictor:
         if not plain:
             return work
         in_fp32 = self._work(plain, capped).scatter(places)
-        quicker = places & (np.nan_to_num(in_fp32.parts.time_s, nan=np.inf) < work.parts.time_s)
+        quicker = places & (np.nan_to_num(in_fp32.device_s, nan=np.inf) < work.device_s)
         return work.with_others(in_fp32, quicker)
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
@@ -331,7 +334,8 @@ class AnyGpuPredictor:
             device_s = self.kernels.device_s(operations, self.gpu)
             least_s = LeastTimes.of(operations, self.gpu, clock).time_s
             ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
-        return Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy).scaled_by(1.0, energy_ratio)
+        work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
+        return work.scaled_by(1.0, energy_ratio).bounded(operations)
 
     def _spread(self, operations: OperationList) -> OperationSpread | None:
         """Errors on chips that were left out; of kernels, errors of what their times rest on."""
@@ -344,17 +348,18 @@ class AnyGpuPredictor:
         return OperationSpread(self.calibration, frozenset(), None, fallback)
 
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
-        held_mhz = work.held_mhz(clock, cap_w)
+        host_s = launch_s(operations, self.mode, self.learned.host_s)
+        held_mhz = work.held_mhz(clock, cap_w, host_s)
         # The loops that were learned from ran under their caps, and too shortly to throttle as networks do: what
         # the default clock and cap let each hold counts as that clock.
         device_s, dynamic_j = work.at(held_mhz)
         if np.isfinite(cap_w):  # (no cap times no time is no number)
             default = float(self.gpu.boost_clock_mhz)
-            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w), 1.0)
+            top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w, host_s), 1.0)
             device_s, _ = work.at(default * held_mhz / top_mhz)
+            device_s = work.bounds.applied(device_s, default / clock)
             allowed_w = np.maximum(cap_w - static_power_w(self.gpu, held_mhz), 1.0)
             dynamic_j = np.minimum(dynamic_j, allowed_w * device_s)
-        host_s = launch_s(operations, self.mode, self.learned.host_s)
         time_s = smooth_max(device_s, host_s)
         power_w = static_power_w(self.gpu, held_mhz) + dynamic_j / time_s
         return np.array([time_s, power_w, device_s, dynamic_j, host_s, held_mhz])

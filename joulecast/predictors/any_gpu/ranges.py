@@ -21,7 +21,7 @@ def ratio_ranges(operations: Sequence[Operation], log_ratio: FloatArray) -> dict
 
     Args:
         operations: What was measured.
-        log_ratio: Of each.
+        log_ratio: Log ratio of each operation's device time to what is expected, shape (operations,).
     """
     ranges = {}
     for names in ([operation.row.family for operation in operations], [operation.kind for operation in operations]):
@@ -37,7 +37,7 @@ def typical_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str
 
     Args:
         rows: What was measured.
-        log_ratio: Of each.
+        log_ratio: Log ratio of each operation's device time to what is expected, shape (operations,).
     """
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row, value in zip(rows, log_ratio.tolist(), strict=True):

@@ -215,7 +215,7 @@ def validate_any_gpu(
     """Leave operations out, then every GPU.
 
     Args:
-        datasets: Of any GPUs.
+        datasets: Measurements of several GPUs.
         networks: Measured networks with power, of any GPUs and modes.
         recipe: Settings.
         quick: Predict the first fold only and leave out only chips whose networks were measured, with what recipes do

@@ -232,7 +232,7 @@ def fit_networks(
     """Learn how difficult networks are from those that were left out, and count their errors in that unit.
 
     Args:
-        calibration: Of the operations.
+        calibration: Errors of the operations.
         splits: Errors on networks, split by split.
         basis: What networks these are.
 

@@ -29,7 +29,7 @@ class Coverage:
 
     Args:
         split: How the predictor's errors were made.
-        group: Which cases.
+        group: What the counted cases have in common.
         cases: How many.
         within: Quantity -> share within the interval; the measurements of an operation are one case together.
         width: Quantity -> median half width, as a factor less 1.
@@ -65,7 +65,7 @@ def operation_coverage(
 
     Args:
         errors: Split -> errors on operations that were left out.
-        level: Of the interval.
+        level: Share of cases that the intervals should cover.
         seed: Draws the folds; an operation lies in one in all splits.
         folds: How many.
         power_range_w: What no interval of power goes beyond.
@@ -130,9 +130,9 @@ def network_coverage(
     """Make intervals for the networks of each name from the errors on the others, and count what they cover.
 
     Args:
-        calibration: Of the operations.
+        calibration: Errors of the operations.
         splits: How they were left out -> errors.
-        level: Of the interval.
+        level: Share of cases that the intervals should cover.
     """
     found = []
     names = {e.measurement.network for errors in splits.values() for e in errors}

@@ -119,7 +119,7 @@ def leave_networks_out(
     Args:
         dataset: Of one GPU, with measured networks.
         mode: inference or training.
-        recipe: See `fit_own`.
+        recipe: Settings of the predictor, see `fit_own`.
         networks: The operations of each measured network of this mode.
         by: What is left out: all networks of its name, or of its family, with the operations that only they have, in
             both modes and all precisions. With "none" the operations stay, and only the host cost is learned without

@@ -98,9 +98,9 @@ def validate(dataset: Dataset, mode: str, recipe: Recipe, networks: Mapping[Netw
     """Cross-validate every campaign that is large enough, and leave every measured network out.
 
     Args:
-        dataset: Of one GPU.
+        dataset: Measurements of one GPU.
         mode: inference or training.
-        recipe: See `fit_own`.
+        recipe: Settings of the predictor, see `fit_own`.
         networks: The operations of each measured network of this mode.
     """
     operations = []

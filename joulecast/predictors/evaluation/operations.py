@@ -118,7 +118,7 @@ def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | 
     """Predict every operation by predictors that have seen other operations only.
 
     Args:
-        dataset: Of one GPU.
+        dataset: Measurements of one GPU.
         mode: inference or training.
         recipe: Settings; `folds` and `seed` decide the split.
         campaign: Whose measurements to use, and no others; None for all.

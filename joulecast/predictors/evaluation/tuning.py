@@ -42,7 +42,7 @@ def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> I
     """Try settings, one after the other: first the recipe's own, then others drawn from its search space.
 
     Args:
-        dataset: Of one GPU.
+        dataset: Measurements of one GPU.
         mode: inference or training.
         recipe: With a search space; without one there is one trial.
         trials: At most.

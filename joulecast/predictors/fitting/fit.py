@@ -39,7 +39,7 @@ def fit(recipe: Recipe, datasets: Sequence[Dataset], networks: Networks = ()) ->
     """Fit a recipe.
 
     Args:
-        recipe: Of any class.
+        recipe: Settings of any predictor in `RECIPES`.
         datasets: Of the GPUs to predict, or of any, as the recipe wants it.
         networks: Measured networks to learn from; a GPU's own predictor learns none.
 

@@ -129,7 +129,7 @@ class Calibration:
         Args:
             quantity: One of QUANTITIES.
             level: Share of such operations that should lie within.
-            operations: Which.
+            operations: The operations whose errors are asked for.
             host_bound: Whether launching takes longer than the GPU's work.
             measured: Whether the predictor was trained on this very operation, at this clock.
             distances: From those that it was trained on; see `Closeness`.

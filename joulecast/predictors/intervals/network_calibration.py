@@ -27,7 +27,7 @@ class Parts:
         operations: Which; those that are missing are left out.
         shares: Of the network's device time; they sum up to 1.
         measured: Whether the predictor was trained on this very operation.
-        distances: See `Calibration.log_errors`.
+        distances: How far each is from what was measured, see `Calibration.log_errors`.
     """
 
     operations: tuple[Operation, ...]
@@ -47,9 +47,9 @@ class Parts:
 
         Args:
             counts: Calls of each operation.
-            predictions: Of its operations.
+            predictions: What was predicted of its operations.
             measured: Of each operation; see `Calibration.log_errors`.
-            distances: The same.
+            distances: How far each operation is from what was measured, see `Calibration.log_errors`.
         """
         shares, known = shares_of(counts, predictions)
         return cls(tuple(compress(predictions.operations, known)), shares, measured[known], distances[known])

@@ -29,7 +29,7 @@ class NetworkSpread:
         composition: How the prediction was composed.
         operations: Where the errors of its operations are; None where the networks' need no difficulty.
         counts: Calls of each operation.
-        predictions: Of its operations.
+        predictions: What was predicted of its operations.
         missing_share: Share of the network's FLOPs, or bytes if that is more, that is in no total.
         measured_mhz: The clock that was measured, if that is another than was asked for.
     """

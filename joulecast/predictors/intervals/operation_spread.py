@@ -40,7 +40,7 @@ class OperationSpread:
     """Where to look the errors of operations up.
 
     Args:
-        calibration: Of their predictor.
+        calibration: Errors of the predictor on what was held out.
         trained_on: Digests of the operations that it was trained on.
         measured_mhz: The clock that those were measured at; None for a predictor of any clock.
         fallback: Intervals of the predictor that stood in for operations that were never measured, and a mask of
@@ -127,8 +127,8 @@ class LookedUp:
     """What a calibration says of some operations whatever the clock.
 
     Args:
-        calibration: Which.
-        operations: Of what.
+        calibration: The errors that were looked up.
+        operations: The operations that they were looked up for.
         measured: Which of them were measured.
         distances: How far each is from those that were.
     """

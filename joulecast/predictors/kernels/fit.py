@@ -35,7 +35,7 @@ class Measured(NamedTuple):
     """Measurements of a variant on one GPU.
 
     Args:
-        gpu: Where.
+        gpu: The GPU that was measured.
         operations: What ran.
         device_s: Device time of each.
     """

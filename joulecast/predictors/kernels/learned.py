@@ -98,7 +98,7 @@ class Part(NamedTuple):
     Args:
         family, variant: Names.
         places: Where they stand in the list.
-        operations: Which they are.
+        operations: The operations themselves.
     """
 
     family: str

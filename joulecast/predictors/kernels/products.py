@@ -109,7 +109,7 @@ def product_s(products: Products, machine: Machine, constants: FloatArray) -> Fl
 
     Args:
         products: What is multiplied.
-        machine: Where.
+        machine: The GPU that they run on, as numbers.
         constants: Values of CONSTANTS.
 
     Returns:
@@ -165,7 +165,7 @@ def product_features(products: Products, machine: Machine, physics_s: FloatArray
 
     Args:
         products: What is multiplied.
-        machine: Where.
+        machine: The GPU that they run on, as numbers.
         physics_s: What `product_s` says of them.
 
     Returns:

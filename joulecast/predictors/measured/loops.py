@@ -33,7 +33,7 @@ def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] =
     another host cost, and is of no use where the main one was there.
 
     Args:
-        dataset: Of one GPU.
+        dataset: Measurements of one GPU.
         mode: inference or training.
         without: Operations to leave out, all their repeats with them.
     """

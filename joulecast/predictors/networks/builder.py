@@ -78,7 +78,7 @@ def build_prediction(
         host_time_s=totals.host_time_s,
         power_limit_w=cap_w,
         held_clock_mhz=held_mhz,
-        operations=tuple(_costs(knowledge, network, counts, predictions, totals, conditions.clock_mhz)),
+        operations=tuple(_costs(knowledge, network, counts, predictions, totals, conditions)),
         spread=spread,
         notes=(
             *notes_of(knowledge, network, conditions, spread, coverage),
@@ -100,12 +100,13 @@ def spread_of(
     """What is known of errors on networks like this one; None where nothing is."""
     if coverage.share is None:
         return None  # Nobody knows how much longer the whole takes than what is counted.
-    errors = knowledge.network_errors
+    # A GPU's own errors come from networks whose operations were all measured there.
+    by_fallback = bool(knowledge.operations.by_fallback(network.operations))
+    errors = knowledge.find_fallback_errors() if by_fallback else knowledge.network_errors
     if errors is None or conditions.composition not in errors.scores:
         return None
-    if knowledge.operations.by_fallback(network.operations):
-        return None  # The errors that are known come from networks whose operations were all measured.
-    as_measured = knowledge.any_gpu or knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w)
+    unmeasured = knowledge.any_gpu or by_fallback  # The errors come from GPUs and clocks that were not measured.
+    as_measured = unmeasured or knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w)
     return NetworkSpread(
         networks=errors,
         composition=conditions.composition,
@@ -136,6 +137,8 @@ def notes_of(
         more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
         shown = ", ".join(kinds[:_SHOWN_KINDS]) + more
         yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
+        if spread is not None:
+            yield f"the interval is that of networks on GPUs of which nothing was measured, not of {gpu.name}'s own"
     yield from knowledge.operations.remarks(network.operations)
     if not knowledge.host.learned:
         yield "no network was measured on this GPU: host cost taken from the A30"
@@ -181,7 +184,7 @@ def _costs(
     counts: FloatArray,
     predictions: OperationPredictions,
     totals: Totals,
-    clock_mhz: float,
+    conditions: Conditions,
 ) -> Iterator[OperationCost]:
     """Share what a network takes among its operations, all calls of each together.
 
@@ -192,6 +195,7 @@ def _costs(
     power_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(
         predictions.device_time_s, _LEAST_S
     )
+    power_w = np.minimum(power_w, conditions.power_limit_w)
     dynamic_j = counts * predictions.dynamic_energy_j
     dynamic_sum_j = float(np.nansum(dynamic_j))
     # Under a power cap operations may not draw all that they would alone.
@@ -199,7 +203,7 @@ def _costs(
     shared_j = totals.energy_j - scale * dynamic_sum_j
     energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
     columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist())
-    bounds = _bounds(knowledge, predictions, clock_mhz)
+    bounds = _bounds(knowledge, predictions, conditions.clock_mhz)
     for entry, *values, source, bound in zip(network, *columns, predictions.source, bounds, strict=True):
         time, power, energy = (None, None, None) if source == "missing" else values
         yield OperationCost(entry, time, power, energy, source, bound)

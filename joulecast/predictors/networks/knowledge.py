@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..contract import PredictsOperations
@@ -22,6 +23,8 @@ class NetworkKnowledge:
         network_errors: Errors on networks that were left out; None where no network was measured.
         any_gpu: Whether it was made for GPUs and clocks that were not measured. Its errors come from such GPUs, so that
             another clock adds nothing to them.
+        find_fallback_errors: Gives the errors of the fallback on networks, for networks with operations that only the
+            fallback predicts. It is called, and so loaded, only for these.
     """
 
     name: str
@@ -30,6 +33,7 @@ class NetworkKnowledge:
     composition: Composition = "overlap"
     network_errors: NetworkCalibration | None = None
     any_gpu: bool = False
+    find_fallback_errors: Callable[[], NetworkCalibration | None] = lambda: None
 
     def holds_measured_settings(self, clock_mhz: float, power_limit_w: float) -> bool:
         """Whether a GPU's own measurements were made at this clock and under this power cap."""

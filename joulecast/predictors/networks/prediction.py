@@ -29,7 +29,7 @@ class OperationCost:
     Args:
         entry: The operation, how often it is called in an iteration, and in which modules of the model.
         device_time_s: Seconds that the GPU works on it.
-        power_w: Board power while it does. Above the cap where others draw less: the cap holds for the network.
+        power_w: Board power while it does, at most the cap.
         energy_j: Joules, with its share of static energy; these sum up to the network's.
         source: measured, modelled or missing.
         bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,

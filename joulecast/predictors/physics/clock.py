@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
+from .bounds import NO_BOUNDS, Bounds
 from .energy import EnergyConstants, relative_voltage, static_power_w
 from .least_times import LeastTimes
 from .norms import smooth_max
@@ -37,7 +38,7 @@ class Work:
     """Operations as they run at one clock, one value each; NaN where nothing is known.
 
     Args:
-        gpu: Where.
+        gpu: The GPU that they run on.
         clock_mhz: The clock that the rest holds at, one for each operation.
         parts: Seconds of computing, memory and caches, such that their p-norm is the device time.
         switching_j: Joules of computing.
@@ -45,6 +46,7 @@ class Work:
         memory_j: Joules of moving bytes.
         most_mhz: The highest clock that each can hold under the default cap, where that was measured.
         cap_w: The cap that it was measured under; at this and above, nothing is left to search for.
+        bounds: Seconds that nothing undercuts, whatever the parts say.
     """
 
     gpu: GPU
@@ -55,6 +57,7 @@ class Work:
     memory_j: FloatArray
     most_mhz: FloatArray | float = np.inf
     cap_w: float = np.inf
+    bounds: Bounds = NO_BOUNDS
 
     @classmethod
     def of(
@@ -69,7 +72,7 @@ class Work:
 
         Args:
             operations: What runs.
-            gpu: Where.
+            gpu: The GPU that they run on.
             clock_mhz: One clock, or one for each operation.
             ratio: Device time over the least that physics allows.
             constants: What work costs.
@@ -104,17 +107,23 @@ class Work:
         return replace(
             self,
             parts=self.parts.times(np.asarray(device)),
+            # (less than the whole of an operation may take less than the whole needs)
+            bounds=Bounds(*(bound * np.minimum(device, 1.0) for bound in self.bounds)),
             switching_j=self.switching_j * energy,
             awake_j=self.awake_j * energy,
             memory_j=self.memory_j * energy,
         )
+
+    def bounded(self, operations: Sequence[Operation]) -> Self:
+        """The same, but in no less time than these operations need at all (bounds.py); what they draw stays."""
+        return replace(self, bounds=Bounds.of(operations, self.gpu))
 
     def scatter(self, covered: NDArray[np.bool_]) -> Self:
         """The same among more operations, of which nothing is known: NaN. True stands for one of these."""
         if covered.all():
             return self
 
-        def spread(values: FloatArray) -> FloatArray:
+        def spread(values: FloatArray | float) -> FloatArray:
             found = np.full(len(covered), np.nan)
             found[covered] = values
             return found
@@ -126,7 +135,8 @@ class Work:
             switching_j=spread(self.switching_j),
             awake_j=spread(self.awake_j),
             memory_j=spread(self.memory_j),
-            most_mhz=spread(np.broadcast_to(self.most_mhz, (int(covered.sum()),))),
+            most_mhz=spread(self.most_mhz),
+            bounds=Bounds(*map(spread, self.bounds)),
         )
 
     def merge(self, other: Self) -> Self:
@@ -154,16 +164,22 @@ class Work:
             memory_j=known(self.memory_j, other.memory_j),
             most_mhz=known(self.most_mhz, other.most_mhz),
             cap_w=max(self.cap_w, other.cap_w),
+            bounds=Bounds(*(known(mine, others) for mine, others in zip(self.bounds, other.bounds, strict=True))),
         )
 
     def at(self, clock_mhz: float | FloatArray) -> tuple[FloatArray, FloatArray]:
         """Device seconds and dynamic joules at a clock, or at one for each operation."""
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)
         slower = self.clock_mhz / clock_mhz
-        device_s = self.parts.slowed_s(slower)
+        working_s = self.parts.slowed_s(slower)
         logic = (relative_voltage(self.gpu, clock_mhz) / self._own_voltage) ** 2
-        dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self._awake_w * (device_s / slower))
-        return device_s, dynamic_j
+        dynamic_j: FloatArray = self.memory_j + logic * (self.switching_j + self._awake_w * (working_s / slower))
+        return self.bounds.applied(working_s, self.gpu.boost_clock_mhz / clock_mhz), dynamic_j
+
+    @property
+    def device_s(self) -> FloatArray:
+        """Device seconds at the clock that the rest holds at."""
+        return self.bounds.applied(self.parts.overlapped_s, self.gpu.boost_clock_mhz / self.clock_mhz)
 
     @cached_property
     def _awake_w(self) -> FloatArray:
@@ -174,13 +190,19 @@ class Work:
     def _own_voltage(self) -> FloatArray:
         return relative_voltage(self.gpu, self.clock_mhz)
 
-    def held_mhz(self, clock_mhz: float, power_limit_w: float) -> FloatArray:
-        """The clock that each operation runs at in a loop of its own: as asked for, or as the cap allows."""
+    def held_mhz(self, clock_mhz: float, power_limit_w: float, host_s: FloatArray | float = 0.0) -> FloatArray:
+        """The clock that each operation runs at in a loop of its own: as asked for, or as the cap allows.
+
+        Args:
+            clock_mhz: The clock that is asked for.
+            power_limit_w: The cap, which holds for the mean power of a loop.
+            host_s: Seconds that the host needs to launch each; while the GPU waits for it, it draws less.
+        """
 
         def within(clocks: FloatArray) -> NDArray[np.bool_]:
             device_s, dynamic_j = self.at(clocks)
             allowed_w = np.maximum(power_limit_w - static_power_w(self.gpu, clocks), 1.0)
-            return np.asarray(dynamic_j <= allowed_w * device_s)
+            return np.asarray(dynamic_j <= allowed_w * smooth_max(device_s, host_s))
 
         high: FloatArray = np.minimum(np.full(len(self.clock_mhz), float(clock_mhz)), self.most_mhz)
         if power_limit_w >= self.cap_w:
@@ -266,7 +288,7 @@ def measured_work(
 
     Args:
         operations: What ran.
-        gpu: Where.
+        gpu: The GPU that they run on.
         device_s: What each took.
         dynamic_energy_j: What each drew above static power.
         power_w: Board power while each ran.
@@ -276,4 +298,4 @@ def measured_work(
     capped = power_w > _AT_CAP * cap_w
     held = np.where(capped, throttled_mhz(operations, gpu, device_s, constants, cap_w), float(gpu.boost_clock_mhz))
     work = Work.of(operations, gpu, held, np.ones(len(operations)), constants)
-    return replace(work.scaled_to(device_s, dynamic_energy_j), most_mhz=held, cap_w=cap_w)
+    return replace(work.scaled_to(device_s, dynamic_energy_j), most_mhz=held, cap_w=cap_w).bounded(operations)

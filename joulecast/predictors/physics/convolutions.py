@@ -184,10 +184,10 @@ class Convolutions(NamedTuple):
         operations: How many there are in all.
         places: Which of them are dense convolutions.
         forward, backward: Blocks of the forward, and of the gradient of the input.
-        own_flops: Of the forward.
-        passes: Of the mode.
+        own_flops: FLOPs of each forward pass.
+        passes: How many passes of about the same work the mode has.
         precision: Of each, as `numbers_of` calls it.
-        element_bytes: Of each.
+        element_bytes: Bytes of one element of each operation's tensors.
         loads: Where tensor cores can load the channels.
         alignment: How well rows of positions are aligned: by how many of 2, 4 and 8 their number can be divided.
     """
@@ -242,7 +242,7 @@ class Convolutions(NamedTuple):
         """Convolutions as each way sees them; 0 for other operations.
 
         Args:
-            gpu: Where.
+            gpu: The GPU that they run on.
             peak_flops: FLOPs per second of the precision of each convolution.
             on_tensor_cores: Whether the precision of each runs on tensor cores.
 

@@ -70,7 +70,9 @@ def _static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
         return np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
     usual_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
     relative_clock = np.asarray(clock_mhz) / gpu.boost_clock_mhz
-    return _idle_like_known(relative_clock) * (usual_w if curve is None else curve.power_w[0])
+    static_w = _idle_like_known(relative_clock) * (usual_w if curve is None else curve.power_w[0])
+    # A board with a context open draws no less than one without.
+    return np.maximum(static_w, gpu.idle_power_w or 0.0)
 
 
 def _idle_like_known(relative_clock: FloatArray) -> FloatArray:
@@ -118,7 +120,7 @@ class EnergyConstants:
         Args:
             operations: What runs.
             device_s: What it really takes at this clock.
-            gpu: Where.
+            gpu: The GPU that they run on.
             clock_mhz: One clock, or one for each operation.
         """
         parts = self.parts(operations, device_s, gpu, clock_mhz)

@@ -31,6 +31,7 @@ from .precisions import in_fp32
 from .roofline import on_tensor_cores
 
 _HALF = 2.0  # Bytes of an element.
+_MOVEMENT = FAMILIES.index("movement")
 _DEPTHWISE_TRAINING = 3.0
 
 
@@ -85,16 +86,31 @@ def alone(operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:
 def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
     """Operations as trees are asked for them: of half precision, in fp32 what moves more than it computes.
 
-    On a GPU without tensor cores all of it is asked for in fp32, which it runs as there.
+    On a GPU without tensor cores all of it is asked for in fp32, which it runs as there. What has no backward takes as
+    long in training as in inference, so it is asked for in inference; so is what moves bytes only, of which no training
+    was measured: its backward is one more movement of the same sort.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
     """
+    operations = operations.derived(_without_modes)
     n = numbers_of(operations)
     half = n.element_bytes == _HALF
     if not half.any():
         return operations
     return operations.derived(_others_in_fp32 if on_tensor_cores(n, gpu)[half].all() else in_fp32)
+
+
+def _without_modes(operations: OperationList) -> OperationList:
+    """The operations, in inference those that do alike in training; the same list where there are none."""
+    n = numbers_of(operations)
+    alike = (n.is_training > 0) & ((n.kernels == 1) | (n.family == _MOVEMENT))
+    if not alike.any():
+        return operations
+    return OperationList(
+        operation.replace(mode="inference") if same else operation
+        for operation, same in zip(operations, alike.tolist(), strict=True)
+    )
 
 
 def _others_in_fp32(operations: OperationList) -> OperationList:

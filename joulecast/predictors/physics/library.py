@@ -101,7 +101,7 @@ def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = Tru
 
     Args:
         operations: What runs.
-        gpu: Where.
+        gpu: The GPU that they run on.
         capped: With what the board's power cap costs, or as if there was none.
 
     Returns:

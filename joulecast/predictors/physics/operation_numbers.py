@@ -68,6 +68,7 @@ class _Numbers(NamedTuple):
     winograd: float
     element_bytes: float
     is_identity: float
+    kernels: float
     is_training: float
     family: float
     kind: float
@@ -111,6 +112,7 @@ def _numbers(operation: Operation) -> _Numbers:
         winograd=_winograd(operation),
         element_bytes=ELEMENT_BYTES[operation.precision],
         is_identity=operation.is_identity,
+        kernels=_kernels(operation),
         is_training=operation.mode == "training",
         family=FAMILIES.index(family),
         kind=KIND_PLACES[kind],
@@ -145,6 +147,13 @@ def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArra
         values[place] = value(PRECISIONS[place])
     chosen: FloatArray = values[at]
     return chosen
+
+
+def _kernels(operation: Operation) -> float:
+    """Kernels that run at least: one for the forward, and one for the backward where there is one."""
+    row = operation.row
+    has_backward = operation.mode == "training" and row.training_reads != row.reads
+    return 0.0 if operation.is_identity else 1.0 + has_backward
 
 
 def _has_transforms(operation: Operation) -> bool:

@@ -74,7 +74,7 @@ def on_tensor_cores(n: Any, gpu: GPU) -> Any:
 
     Args:
         n: Numbers of operations (`numbers_of`).
-        gpu: Where they run.
+        gpu: The GPU that they run on.
 
     Returns:
         One truth value per operation.

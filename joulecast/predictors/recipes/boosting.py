@@ -15,7 +15,7 @@ class BoostingRecipe:
 
     Args:
         trees: Number of trees.
-        depth: Of each.
+        depth: Most levels of a tree.
         learning_rate: How much of each is added.
         subsample: Share of the measurements that a tree sees.
         features_per_split: Share of the features that a split may choose from.

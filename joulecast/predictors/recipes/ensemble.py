@@ -30,7 +30,7 @@ class EnsembleRecipe:
     Args:
         members: At least two.
         folds: Folds of the cross-validation, at least 2.
-        seed: Of the split.
+        seed: Makes the split into folds repeatable.
     """
 
     members: tuple[Member, ...]

@@ -17,7 +17,7 @@ class KernelTrees:
 
     Args:
         trees: Number of trees.
-        depth: Of each.
+        depth: Most levels of a tree.
         learning_rate: How much of each is added, above 0, at most 1.
         subsample: Share of the measurements that a tree sees, above 0, at most 1.
         features_per_split: Share of the features that a split may choose from, above 0, at most 1.

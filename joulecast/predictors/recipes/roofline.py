@@ -14,7 +14,7 @@ class RooflineRecipe:
 
     Args:
         folds: Folds of the cross-validation, at least 2.
-        seed: Of the split.
+        seed: Makes the split into folds repeatable.
     """
 
     folds: int = 10

@@ -21,7 +21,7 @@ class TransformerRecipe:
 
     Args:
         width: Of a token's vector, a multiple of heads.
-        heads: Of the attention.
+        heads: Attention heads of a layer.
         network_layers: Layers over all tokens of the sequence.
         operation_layers: Layers over the tokens of one operation.
         kind_layers: Layers over one vector per operation.

@@ -29,7 +29,7 @@ class XGBoostRecipe:
 
     Args:
         trees: At most; early stopping decides.
-        depth: Of each.
+        depth: Most levels of a tree.
         learning_rate: How much of each is added.
         subsample: Share of the measurements that a tree sees.
         features_per_split: Share of the features that a split may choose from.

@@ -38,7 +38,7 @@ class Descent:
         matrices: Parameters of it that Muon moves; none: AdamW moves all.
         learning_rate, matrix_learning_rate: The highest, of AdamW and of Muon.
         steps: How many there will be.
-        betas: Of AdamW.
+        betas: Decay rates of AdamW's two running means.
     """
 
     def __init__(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -85,12 +86,20 @@ class Perceptron:
         return np.concatenate(parts or [np.empty(0, dtype=np.float32)]).astype(np.float64)
 
     def _some(self, inputs: Array) -> Array:
-        found = _gelu(np.clip(inputs, self.lowest, self.highest) @ self.first + self.first_bias)
-        for (inner, outer), (inner_bias, outer_bias) in zip(self.layers, self.layers_bias, strict=True):
+        # In double precision, rounded to single at the end: products of matrices add up in another order for another
+        # number of rows, and no row may depend, to the last bit, on which others are asked for.
+        first, layers, head = self._doubles
+        found = _gelu(np.clip(inputs, self.lowest, self.highest) @ first + self.first_bias)
+        for (inner, outer), (inner_bias, outer_bias) in zip(layers, self.layers_bias, strict=True):
             found += _gelu(found @ inner + inner_bias) @ outer
             found += outer_bias
-        values: Array = found @ self.head + self.head_bias
+        values: Array = (found @ head + self.head_bias).astype(np.float32)
         return values
+
+    @cached_property
+    def _doubles(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What rows are multiplied with, in double precision."""
+        return self.first.astype(float), self.layers.astype(float), self.head.astype(float)
 
     def to_files(self, name: str) -> dict[str, bytes]:
         """See `Regressor.to_files`."""
@@ -108,7 +117,7 @@ class Perceptron:
 
     def to_bytes(self) -> bytes:
         """As safetensors; the same numbers give the same bytes."""
-        return arrays_to_bytes(vars(self), {"kind": _KIND})
+        return arrays_to_bytes({name: getattr(self, name) for name in self.__dataclass_fields__}, {"kind": _KIND})
 
     @classmethod
     def from_bytes(cls, stored: bytes) -> Self:
@@ -124,9 +133,9 @@ class Perceptron:
         return cls(**arrays)
 
 
-def _gelu(values: Array) -> Array:
+def _gelu(values: FloatArray) -> FloatArray:
     """As torch.nn.GELU(approximate="tanh"): Hendrycks and Gimpel, 2016, https://arxiv.org/abs/1606.08415."""
-    bent = np.tanh(_ROOT * values * (1 + _CUBIC * values * values))
+    bent: FloatArray = np.tanh(_ROOT * values * (1 + _CUBIC * values * values))
     bent += 1
     bent *= values
     bent *= _HALF

@@ -24,7 +24,7 @@ class BoostedRegressor:
 
     Args:
         model: The trees.
-        curves: See `curves_of`.
+        curves: Learning curves by name, see `curves_of`.
     """
 
     model: Any

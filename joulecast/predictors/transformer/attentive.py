@@ -123,7 +123,7 @@ class Reader:
             counts: Calls of each, shape (networks, operations of one).
             device_s: Seconds that the GPU works on one call, in the same shape.
             launches_s: Seconds that launching each takes in a loop, in the same shape.
-            gpu: Where.
+            gpu: The GPU that they run on.
 
         Returns:
             Shape (networks, numbers).
@@ -149,7 +149,7 @@ class Attentive:
     Args:
         reader: The transformer.
         energy: What work costs, as far as physics tells.
-        host_s: See `ResidualModel.host_s`.
+        host_s: Mode -> kind -> seconds that launching it takes, see `ResidualModel.host_s`.
         head: What measured networks showed, if any were learned from.
     """
 

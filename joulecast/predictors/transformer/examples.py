@@ -27,12 +27,12 @@ class Examples:
 
     Args:
         rows: In the order of the arrays.
-        values, families, kinds: See `Tokens`.
+        values, families, kinds: What the transformer reads of each operation, see `Tokens`.
         log_ratio: Log of device time over least time.
         weight: 1 in the mean.
         power_w: Board power while it ran; NaN where unknown.
         dynamic_w: What physics says above static power, in the time that it took.
-        static_w, cap_w: Of the GPU.
+        static_w, cap_w: Static power and power cap of the GPU that each ran on.
         groups: Places of what ran on one GPU in one mode.
     """
 

@@ -36,7 +36,7 @@ class TorchEncoder:
     Args:
         model: With its weights.
         recipe: That it was made by.
-        curves: See `curves_of`.
+        curves: Learning curves by name, see `curves_of`.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ def transformer_to_onnx(weights: TransformerWeights, *, alone: bool = False) -> 
     """The model for ONNX Runtime; its inputs and outputs are those of `Encoder`.
 
     Args:
-        weights: Of the transformer.
+        weights: Weights of the transformer.
         alone: Whether all sequences are of one operation each, which takes a fifth less time then.
     """
     graph = _Graph(weights, alone)

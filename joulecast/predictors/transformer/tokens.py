@@ -106,7 +106,7 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
 
     Args:
         operations: At least one.
-        gpu: Where they run.
+        gpu: The GPU that they run on.
         clock_mhz: Graphics clock that the least times are for.
         vocabulary: The kinds that are told apart, UNKNOWN first.
 

@@ -32,7 +32,7 @@ class TransformerWeights:
 
     Args:
         arrays: As `OperationTransformer` names them, in fp32.
-        heads: Of the attention.
+        heads: Attention heads of a layer.
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
 
     Raises:

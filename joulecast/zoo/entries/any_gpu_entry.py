@@ -48,7 +48,7 @@ class AnyGpuCard:
         power_errors: The same of power and energy, of loops that are bound by the GPU; empty where too few chips tell.
         limits: What it cannot do.
         created: Date.
-        licence: Of the predictor.
+        licence: Licence of the predictor.
         provenance: The commit that it was trained at.
     """
 

@@ -48,12 +48,12 @@ class ModelCard:
         splits: How the errors below were made.
         operation_errors: Campaign -> summary, from cross-validation.
         network_errors: Network -> relative errors of time and energy when left out.
-        host: See HostModel.
+        host: What the host needs for a call inside a network, see `HostModel`.
         composition: Which composition is the default.
         coverage: How many cases lay within 90 % intervals that were not made from them, split by split.
         limits: What it cannot do.
         created: Date.
-        licence: Of the predictor.
+        licence: Licence of the predictor.
         kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
         provenance: The commit that it was trained at.
     """

@@ -261,7 +261,7 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
     """The manifest, and the files that it names, each as it was when it was written.
 
     Args:
-        folder: Of the entry.
+        folder: Folder of the entry.
         needed: Files without which it is of no use.
 
     Raises:

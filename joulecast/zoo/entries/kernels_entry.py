@@ -42,7 +42,7 @@ class KernelsCard:
     """What a user should know about device times of kernels.
 
     Args:
-        name: Of the entry.
+        name: Name of the entry.
         kernels: Family and variant -> the GPUs that it was measured on.
         recipe: Its settings.
         data: What it was trained on: one description per dataset.
@@ -51,7 +51,7 @@ class KernelsCard:
         coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
         limits: What it cannot do.
         created: Date.
-        licence: Of the entry.
+        licence: Licence of the entry.
         provenance: The commit that it was trained at.
     """
 
@@ -73,7 +73,7 @@ class KernelsEntry:
     """A loaded entry.
 
     Args:
-        name: Of the entry.
+        name: Name of the entry.
         kernels: What it knows; each variant is read and checked when it is first asked for.
     """
 

@@ -56,7 +56,7 @@ def compare(champion: Errors, challenger: Errors) -> Verdict:
 
     Args:
         champion: What was left out -> quantity -> relative error.
-        challenger: The same.
+        challenger: Errors of the challenger, in the same form.
     """
     pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for label in sorted(champion.keys() & challenger.keys()):
@@ -92,7 +92,7 @@ def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> 
 
     Args:
         champion: "networks" and "operations", as far as there are any, -> errors on them.
-        challenger: The same.
+        challenger: Errors of the challenger, in the same form.
     """
     both = [what for what in ("networks", "operations") if what in champion and what in challenger]
     found = {what: compare(champion[what], challenger[what]) for what in both}

@@ -57,7 +57,7 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
     An entry that is registered already is not registered twice; what an earlier, killed attempt lacks is completed.
 
     Args:
-        folder: Of the entry.
+        folder: Folder of the entry.
         uri: Tracking server or store; None for `default_uri`.
         run_id: The run that trained it and logged the model; None to make one.
 

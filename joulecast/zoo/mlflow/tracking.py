@@ -102,7 +102,7 @@ def track_evaluation(
     """Log an evaluation as an MLflow run: settings, metrics per split and kind, datasets, and the report with plots.
 
     Args:
-        name: Of the recipe.
+        name: Name of the recipe.
         validations: What came out.
         recipe: What went in.
         datasets: Each with gpu, source and sha256.
@@ -167,7 +167,7 @@ def tuning(name: str, tags: Mapping[str, str], uri: str | None = None, *, comman
     """Log a search for hyperparameters; what it yields takes the trials.
 
     Args:
-        name: Of the run.
+        name: Name of the run.
         tags: gpu, mode, predictor, ...
         uri: Tracking server or store; None for `default_uri`.
         command: What was called.

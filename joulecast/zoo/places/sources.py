@@ -133,8 +133,8 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
     """All files of an entry, each compared with the manifest, and the manifest with the index.
 
     Args:
-        source: Where it lies.
-        name: Which.
+        source: The place that it is fetched from.
+        name: Name of the entry, such as "a30/forest-inference".
         sha256: Of its manifest; None for what the index says.
 
     Raises:
@@ -169,7 +169,7 @@ def pull(where: str, name: str) -> Path:
 
     Args:
         where: See `open_source`; a registry's models are brought by `registry.pull_model`.
-        name: Which entry.
+        name: Name of the entry, such as "a30/forest-inference".
 
     Returns:
         Its folder in the cache.

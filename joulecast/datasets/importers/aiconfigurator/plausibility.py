@@ -55,7 +55,7 @@ def spikes(time_us: Values, group: Values, along: Values) -> Flags:
     """Rows that take more than 1.5 times as long as all four nearest neighbours, or are as much quicker.
 
     Args:
-        time_us: Of each row.
+        time_us: Measured microseconds, one value per row.
         group: A number for each row; neighbours are of one group.
         along: The size by which the rows of a group are sorted.
     """

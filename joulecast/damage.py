@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ...errors import InputError, JoulecastError
+from .errors import InputError, JoulecastError
 
 
 @contextmanager
-def refusing_damage(what: str, path: Path) -> Iterator[None]:
-    """Turn any exception of a parser into an InputError.
+def refusing_damage(what: str, path: Path, error_class: type[JoulecastError] = InputError) -> Iterator[None]:
+    """Turn any exception of a parser into an error of ours.
 
     Args:
         what: What is wrong, such as "this ONNX file cannot be read".
         path: The file that is read.
+        error_class: Class of the error.
     """
     try:
         yield
@@ -23,7 +24,8 @@ def refusing_damage(what: str, path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         # Parsers of damaged bytes raise whatever their authors did not foresee, RecursionError among it.
-        raise InputError(what, given=str(path), hint=first_line(error)) from error
+        hint = f"{type(error).__name__}: {first_line(error)}"
+        raise error_class(what, given=str(path), hint=hint) from error
 
 
 def first_line(error: Exception) -> str:

@@ -1,0 +1,121 @@
+"""What nothing can beat, by hand: launches of kernels, and the rates of data sheets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation import Operation
+from joulecast.predictors.physics.bounds import Bounds, kernel_floor_s
+from joulecast.predictors.physics.clock import Work
+from joulecast.predictors.physics.energy import PRIOR_ENERGY
+
+A30 = find_gpu("A30")  # 10.3 TFLOP/s in fp32 and 933 GB/s at 1440 MHz
+TINY = Operation("add", [(8,)])
+LINEAR = Operation("linear", [(4096, 4096)], {"out_features": 4096})
+WINDOW = {"out_channels": 64, "padding": 1, "bias": False}
+# Half of what the data sheet allows, and none of the law of the clock.
+TOO_FAST = 0.5
+
+
+def work(operation, gpu=A30, ratio=TOO_FAST, clock_mhz=None):
+    clock = float(gpu.boost_clock_mhz) if clock_mhz is None else clock_mhz
+    return Work.of([operation], gpu, clock, np.array([ratio]), PRIOR_ENERGY)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "microseconds"),
+    [
+        ("A100 PCIe 40GB", 2.0),
+        ("A30", 2.0),
+        ("L40S", 1.7),
+        ("H100 SXM", 1.5),
+        ("B200", 1.6),
+        ("P4", 2.0),
+        ("MI210", 2.0),
+    ],
+)
+def test_the_shortest_kernel(gpu, microseconds):
+    assert kernel_floor_s(find_gpu(gpu)) == pytest.approx(1e-6 * microseconds)
+
+
+@pytest.mark.parametrize(
+    ("operation", "kernels"),
+    [
+        (TINY, 1),
+        (Operation("add", [(8,)], mode="training"), 2),
+        # A step of the optimizer has no backward, and dropout does nothing in inference.
+        (Operation("sgd_step", [(8,)], mode="training"), 1),
+        (Operation("dropout", [(8,)], {"p": 0.5}), 0),
+    ],
+)
+def test_a_launch_for_each_kernel(operation, kernels):
+    bounds = Bounds.of([operation], A30)
+    assert bounds.fixed_s == pytest.approx([kernels * 2e-6])
+
+
+def test_rates_of_the_data_sheet():
+    """2 x 4096^3 FLOPs; and 4 bytes each of 4096 x 4096 inputs, weights, outputs, and 4096 of the bias."""
+    bounds = Bounds.of([LINEAR], A30)
+    assert bounds.compute_s == pytest.approx([2 * 4096**3 / 10.3e12])
+    assert bounds.fixed_s == pytest.approx([4 * (3 * 4096**2 + 4096) / 933e9], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "saving"),
+    [
+        (1, 1, 1.0),
+        (3, 1, 4.0),
+        # 28 x 28 outputs of 5 x 5 products each, for 32 x 17 complex products of four real ones.
+        (5, 1, 28**2 * 5**2 / (4 * 32 * 17)),
+        (3, 2, 1.0),
+    ],
+)
+def test_transforms_save_multiplications_of_convolutions(kernel, stride, saving):
+    attributes = {**WINDOW, "kernel_size": kernel, "stride": stride, "padding": kernel // 2}
+    conv = Operation("conv2d", [(32, 64, 56, 56)], attributes)
+    side = 56 // stride
+    flops = 2 * 32 * side * side * 64 * 64 * kernel**2
+    assert Bounds.of([conv], A30).compute_s == pytest.approx([flops / saving / 10.3e12])
+
+
+def test_a_time_that_cannot_be_is_raised_at_any_clock():
+    bounded = work(LINEAR).bounded([LINEAR])
+    for clock in (1440.0, 720.0, 360.0):
+        device_s, _ = bounded.at(clock)
+        assert device_s == pytest.approx(np.maximum(work(LINEAR).at(clock)[0], 2 * 4096**3 / 10.3e12 * 1440 / clock))
+    assert work(LINEAR).at(1440.0)[0] < 2 * 4096**3 / 10.3e12
+    assert bounded.device_s == pytest.approx([2 * 4096**3 / 10.3e12])
+
+
+def test_a_time_that_can_be_stays():
+    slow = work(LINEAR, ratio=2.0)
+    assert slow.bounded([LINEAR]).at(900.0)[0].tolist() == slow.at(900.0)[0].tolist()
+
+
+def test_a_launch_takes_as_long_at_any_clock_and_draws_nothing_more():
+    bounded, free = work(TINY).bounded([TINY]), work(TINY)
+    for clock in (1440.0, 210.0):
+        assert bounded.at(clock)[0] == pytest.approx([2e-6])
+        assert bounded.at(clock)[1].tolist() == free.at(clock)[1].tolist()
+
+
+def test_parts_of_an_operation_are_bounded_by_their_share():
+    """The first layer pays two thirds of its work; what takes longer than its least may take as long as before."""
+    bounded = work(LINEAR).bounded([LINEAR])
+    assert bounded.scaled_by(2 / 3, 1.0).device_s == pytest.approx(2 / 3 * bounded.device_s)
+    assert bounded.scaled_by(4.0, 1.0).bounds.compute_s == pytest.approx(bounded.bounds.compute_s)
+
+
+def test_bounds_go_where_operations_go():
+    bounded = work(LINEAR).bounded([LINEAR])
+    spread = bounded.scatter(np.array([False, True]))
+    assert np.isnan(spread.device_s[0])
+    assert spread.device_s[1] == bounded.device_s[0]
+    tiny = work(TINY).bounded([TINY]).scatter(np.array([True, False]))
+    assert tiny.merge(spread).device_s == pytest.approx([2e-6, bounded.device_s[0]])
+    without = replace(bounded, bounds=type(bounded.bounds)(0.0, 0.0))
+    assert without.scatter(np.array([False, True])).device_s[1] == work(LINEAR).device_s[0]

@@ -1,0 +1,152 @@
+"""What CONTRIBUTING promises, done to a copy of the package.
+
+A GPU is one entry in one file, an operation kind one row and one runner, a recipe one file and one row.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import joulecast
+from joulecast.resources import shipped
+
+PACKAGE = Path(joulecast.__file__).parent
+TESTS = Path(__file__).resolve().parent
+
+Run = Callable[[str], None]
+
+
+@pytest.fixture
+def copied(tmp_path: Path) -> tuple[Path, Run]:
+    """A copy of the package with its zoo, and a function that runs Python code with that copy."""
+    package = tmp_path / "joulecast"
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for entry in ("a30/blend-inference", "any-gpu/boosting", "any-gpu/kernels"):
+        if (shipped("zoo") / entry).is_dir():
+            shutil.copytree(shipped("zoo") / entry, package / "_shipped" / "zoo" / entry)
+
+    def run(code: str) -> None:
+        result = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(TESTS)])},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr[-2000:]
+
+    return package, run
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    """Edit a file as a contributor would: `old` occurs once."""
+    text = path.read_text()
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new))
+
+
+GPU = """
+[[gpu]]
+name = "NVIDIA Imagined 100"
+aliases = ["Imagined"]
+sources = ["a data sheet of a GPU that there is not"]
+architecture = "Ada Lovelace"
+chip = "AD999"
+compute_capability = "8.9"
+process = "TSMC 4N"
+released = "2023-08"
+sms = 100
+base_clock_mhz = 1110
+boost_clock_mhz = 2520
+min_clock_mhz = 210
+max_clock_mhz = 2520
+clock_step_mhz = 15
+memory_type = "GDDR6"
+memory_bytes = 34_359_738_368
+memory_bandwidth = 864e9
+l2_bytes = 67_108_864
+power_limit_w = 300
+power_range_w = [150, 300]
+idle_power_w = 30
+peak_flops = { fp32 = 64.5e12, tf32 = 129e12, fp16 = 258e12, bf16 = 258e12 }
+vector_flops = { fp32 = 64.5e12, fp16 = 64.5e12, bf16 = 64.5e12 }
+"""
+
+
+def test_a_gpu_is_one_entry_in_one_file(copied):
+    package, run = copied
+    with (package / "hardware" / "gpus" / "ada.toml").open("a") as file:
+        file.write(GPU)
+    run(
+        "import joulecast\n"
+        "here = joulecast.predict('resnet50', (8, 3, 224, 224), 'imagined')\n"
+        "l40s = joulecast.predict('resnet50', (8, 3, 224, 224), 'L40S')\n"
+        "assert here.gpu == 'NVIDIA Imagined 100' and here.power_w <= 300\n"
+        "assert 1 < here.time_s / l40s.time_s < 142 / 100  # fewer multiprocessors, the same memory\n"
+        "assert joulecast.best('resnet50', (8, 3, 224, 224), gpus=['imagined'])[0].alias == 'Imagined'"
+    )
+
+
+def test_an_operation_kind_is_one_row_and_one_runner(copied):
+    package, run = copied
+    replace(
+        package / "operations" / "kinds.py",
+        '    "relu": unary(),\n',
+        '    "relu": unary(),\n    "smooth_relu": unary(3),\n',
+    )
+    replace(
+        package / "profiling" / "runners.py",
+        '    "relu": _module(nn.ReLU),\n',
+        '    "relu": _module(nn.ReLU),\n    "smooth_relu": _module(nn.Softplus),\n',
+    )
+    run(
+        "import joulecast, torch\n"
+        "from joulecast.profiling.timing import time_operation\n"
+        "operation = joulecast.Operation('smooth_relu', [(32, 64, 56, 56)])\n"
+        "assert operation.flops == 3 * 32 * 64 * 56 * 56\n"
+        "assert operation.bytes_read == operation.bytes_written == 4 * 32 * 64 * 56 * 56\n"
+        "assert time_operation(operation, torch.device('cpu'), seconds=0.01).time_s > 0\n"
+        "for gpu in ('A30', 'T4'):\n"
+        "    found = joulecast.predict_operations([operation], gpu)\n"
+        "    assert found.source == ('modelled',) and found.energy_j[0] > 0"
+    )
+
+
+RECIPE_IMPORT = "from .ridge import RidgeRecipe, fit_ridge, stored_ridge"
+RECIPE_ROW = '    "ridge": OneGpuForm(RidgeRecipe, fit_ridge, stored_ridge),\n'
+RECIPE_USE = """
+from pathlib import Path
+import sys
+from conftest import simulated_operations, train_small
+from joulecast.cli.recipes import WAYS
+from joulecast.predictors.fitting.recipes import load_recipe
+from joulecast.zoo.catalogue import load_any
+
+folder = Path(sys.argv[1])
+(folder / "ridge.toml").write_text('predictor = "ridge"\\npenalty = 0.5\\nfolds = 3')
+recipe = load_recipe(folder / "ridge.toml")
+assert recipe.penalty == 0.5 and type(recipe) in WAYS
+trained = train_small(folder, recipe)
+stored = load_any(trained.save(folder / "zoo"))
+operations = simulated_operations()
+before, after = trained.predictor.predict(operations), stored.operations.predict(operations)
+assert stored.name.endswith("/ridge-inference")
+assert before.time_s.tolist() == after.time_s.tolist() and before.power_w.tolist() == after.power_w.tolist()
+"""
+
+
+def test_a_recipe_is_one_file_and_one_row(copied):
+    package, run = copied
+    regressors = package / "predictors" / "regressors"
+    shutil.copy(TESTS / "predictors" / "ridge.py", regressors / "ridge.py")
+    replace(regressors / "forms.py", "from .serving import", f"{RECIPE_IMPORT}\nfrom .serving import")
+    replace(regressors / "forms.py", "Mapping[str, OneGpuForm] = {\n", f"Mapping[str, OneGpuForm] = {{\n{RECIPE_ROW}")
+    run(RECIPE_USE)
