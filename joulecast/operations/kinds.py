@@ -136,7 +136,7 @@ KINDS: Mapping[str, Kind] = {
         flops=transforms.cdist_flops,
         backward_flops=2.0,
         training_reads=Traffic(inputs=3, output=4),
-        product=rules.matmul_product,
+        product=transforms.cdist_product,
     ),
     "batch_norm": normalization(rules.channel_parameters, 4),
     "group_norm": normalization(rules.channel_parameters, 6, rules.group_norm_output, num_groups=Attribute(COUNT)),

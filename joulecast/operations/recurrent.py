@@ -82,11 +82,12 @@ def recurrent_flops(gates: int) -> Callable[[Shapes, Attributes, Shape], int]:
 
 
 def recurrent_product(gates: int) -> Callable[[Shapes, Attributes, Shape], Product]:
-    """The product with the input: the rows of all steps, for every gate of a direction."""
+    """One product as large as all together: the rows of all steps times the gates, reduced as often as FLOPs say."""
+    count = recurrent_flops(gates)
 
     def product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
-        steps, batch, features = shapes[0]
-        return Product(_directions(attributes), steps * batch, gates * attributes["hidden_size"], features)
+        rows, columns = shapes[0][0] * shapes[0][1], gates * attributes["hidden_size"]
+        return Product(1, rows, columns, max(1, count(shapes, attributes, output) // (2 * rows * columns)))
 
     return product
 

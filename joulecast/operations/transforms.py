@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from ..errors import InputError
-from .rules import Attributes, Shape, Shapes, broadcast, dimension_of, size
+from .rules import Attributes, Product, Shape, Shapes, broadcast, dimension_of, size
 from .windows import per_dimension
 
 _INTERPOLATION_FLOPS = {"nearest": 0, "linear": 3, "cubic": 10}
@@ -102,3 +102,8 @@ def cdist_output(shapes: Shapes, attributes: Attributes) -> Shape:
 def cdist_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
     """A difference, its power and a sum for every coordinate of every pair."""
     return 3 * size(output) * shapes[0][-1]
+
+
+def cdist_product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
+    """A product of as many FLOPs: three for each coordinate, where a product has two."""
+    return Product(size(output[:-2]), output[-2], output[-1], max(1, 3 * shapes[0][-1] // 2))
