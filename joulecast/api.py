@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 from .errors import InputError
 from .extraction import WHITELIST, network_of
 from .hardware import GPU, find_gpu
+from .hardware.host import Host, find_host
 from .operations.network import Network
 from .operations.operation import Operation, checked_operations
 from .predictors import operation_html
 from .predictors.explanation import Explanation, explain_operation
 from .predictors.networks import prediction_html
+from .predictors.networks.execution import EAGER, Execution
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .predictors.operation_predictions import OperationPredictions
@@ -75,7 +77,9 @@ def extract(
         MissingDependencyError: The model needs a library that is not installed.
 
     Example:
-        >>> network = extract("resnet50", (32, 3, 224, 224))  # doctest: +SKIP
+        >>> network = extract("resnet50", (32, 3, 224, 224))
+        >>> f"{len(network)} operations, {network.flops / 1e9:.0f} GFLOP"
+        '54 operations, 264 GFLOP'
     """
     return network_of(
         model,
@@ -102,6 +106,8 @@ def predict(
     predictor: str | Path | None = None,
     composition: str | None = None,
     strict: bool = False,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
 ) -> Prediction:
     """Predict time, power and energy of one iteration of a model on a GPU.
 
@@ -117,6 +123,9 @@ def predict(
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         strict: Raise where an operation is not covered, instead of listing it.
+        execution: "eager", as PyTorch runs by itself, or "graph": recorded once and replayed as a CUDA graph.
+        host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
+            (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote.
 
     Returns:
         Totals in seconds, watts and joules, with each operation's share.
@@ -129,19 +138,24 @@ def predict(
         ExtractionError, MissingDependencyError: See `extract`.
 
     Example:
-        >>> prediction = predict("resnet50", (32, 3, 224, 224), "A30")  # doctest: +SKIP
-        >>> prediction.energy_j  # doctest: +SKIP
-        3.6
+        >>> prediction = predict("resnet50", (32, 3, 224, 224), "A30")
+        >>> print(f"{prediction.energy_j:.1f} J, {1e3 * prediction.time_s:.0f} ms, {prediction.power_w:.0f} W")
+        3.6 J, 22 ms, 163 W
     """
     found = find_gpu(gpu)
     found.checked_clock_mhz(clock)
     found.checked_power_limit_w(power_limit_w)
+    run = Execution.of(execution, find_host(host))
     network = network_of(model, input_shape, mode=mode, precision=precision, cache_length=cache_length)
-    return prepare(network, found, power_limit_w, predictor).at(clock, composition=composition, strict=strict)
+    return prepare(network, found, power_limit_w, predictor, run).at(clock, composition=composition, strict=strict)
 
 
 def prepare(
-    network: Network, gpu: GPU, power_limit_w: float | None = None, predictor: str | Path | None = None
+    network: Network,
+    gpu: GPU,
+    power_limit_w: float | None = None,
+    predictor: str | Path | None = None,
+    execution: Execution = EAGER,
 ) -> PreparedNetwork:
     """A network with everything found out that no clock changes; for who asks for many clocks, such as a service.
 
@@ -150,11 +164,12 @@ def prepare(
         gpu: The GPU to predict for.
         power_limit_w: Power cap in watts; None for the board's default.
         predictor: Name or folder of a predictor, as in `predict`.
+        execution: How the network is run, and on which host.
 
     Raises:
         InputError, UnknownNameError, ZooError: See `predict`.
     """
-    network_predictor = find_predictor(gpu, network.mode, predictor)
+    network_predictor = find_predictor(gpu, network.mode, predictor).under(execution)
     _refuse_precisions(gpu, network.operations)
     prepared = network_predictor.prepared(network, power_limit_w)
     # (a list of operations is no job: nobody says that they are there together)
@@ -207,6 +222,8 @@ def best(
     batch_sizes: Iterable[int] | None = None,
     cache_length: int | None = None,
     predictor: str | Path | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
     max_time_s: float | None = None,
     max_power_w: float | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
@@ -230,6 +247,8 @@ def best(
             whatever the objective; the deadline and the power budget stay those of an iteration.
         cache_length: Tokens that a transformer has cached.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
+        execution: How it is run; see `predict`.
+        host: The machine that launches operations; see `predict`.
         max_time_s: Deadline of an iteration.
         max_power_w: Mean board power over an iteration.
         price_per_hour: Of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
@@ -243,7 +262,7 @@ def best(
         ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
     Example:
-        >>> best("resnet50", (32, 3, 224, 224), gpus=["A30", "T4"])[0].gpu  # doctest: +SKIP
+        >>> best("resnet50", (32, 3, 224, 224), gpus=["A30", "T4"])[0].gpu
         'NVIDIA A30'
     """
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
@@ -258,6 +277,7 @@ def best(
         cache_length=cache_length,
         power_limit_w=power_limit_w,
         predictor=predictor,
+        execution=Execution.of(execution, find_host(host)),
     )
     return best_of(question, objective, tariff, Constraints(max_time_s, max_power_w))
 
@@ -275,6 +295,8 @@ def sweep(
     batch_sizes: Iterable[int] | None = None,
     cache_length: int | None = None,
     predictor: str | Path | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
@@ -293,6 +315,8 @@ def sweep(
         batch_sizes: First sizes of the input instead of its own.
         cache_length: Tokens that a transformer has cached.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
+        execution: How it is run; see `predict`.
+        host: The machine that launches operations; see `predict`.
         price_per_hour: Of any GPU, or a mapping from GPU to price.
         price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
@@ -301,7 +325,7 @@ def sweep(
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.
 
     Example:
-        >>> sweep("resnet50", (32, 3, 224, 224), gpus="A30").best().clock_mhz  # doctest: +SKIP
+        >>> sweep("resnet50", (32, 3, 224, 224), gpus="A30").best().clock_mhz
         990.0
     """
     tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
@@ -316,6 +340,7 @@ def sweep(
         cache_length=cache_length,
         power_limit_w=power_limit_w,
         predictor=predictor,
+        execution=Execution.of(execution, find_host(host)),
     )
     return sweep_of(question, objective, tariff)
 
@@ -340,7 +365,7 @@ def explain(
         MissingDependencyError: The predictor is boosted trees, and xgboost is not installed.
 
     Example:
-        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by  # doctest: +SKIP
+        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by
         'memory'
     """
     (operation,) = checked_operations([operation])

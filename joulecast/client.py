@@ -36,8 +36,9 @@ class Client:
         InputError: Not the URL of a service.
 
     Example:
-        >>> client = Client("http://127.0.0.1:8000")  # doctest: +SKIP
-        >>> client.predict("resnet50", (32, 3, 224, 224), "A30").energy_j  # doctest: +SKIP
+        >>> client = Client("http://127.0.0.1:8000")
+        >>> round(client.predict("resnet50", (32, 3, 224, 224), "A30").energy_j, 1)
+        3.6
     """
 
     def __init__(self, url: str = _LOCAL, *, token: str | None = None, timeout_s: float = 60.0) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -185,3 +186,16 @@ def test_no_modules_import_each_other_in_a_circle():
             break
         imported = {name: others for name, others in imported.items() if name in circle}
     assert not imported
+
+
+def test_predicting_tells_nobody(tmp_path):
+    """ONNX Runtime would write the id of this device into the home folder, and look up a host."""
+    code = (
+        "import joulecast as j\n"
+        "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
+        "j.predict([(o, 1)], None, 'H100 SXM', predictor='any-gpu/transformer')\n"
+        "import os, sys; assert 'onnxruntime' in sys.modules and 'ORT_DISABLE_TELEMETRY' not in os.environ"
+    )
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("XDG_")}
+    subprocess.run([sys.executable, "-c", code], env={**environment, "HOME": str(tmp_path)}, check=True)
+    assert list(tmp_path.rglob("*")) == []

@@ -9,7 +9,22 @@ import typer
 
 from .. import __version__
 from ..errors import JoulecastError
-from . import best, catalogue, collect, datasets, explain, extract, kernels, measure, predict, serve, sweep, train, zoo
+from . import (
+    best,
+    catalogue,
+    collect,
+    datasets,
+    explain,
+    extract,
+    host,
+    kernels,
+    measure,
+    predict,
+    serve,
+    sweep,
+    train,
+    zoo,
+)
 
 app = typer.Typer(
     name="joulecast",
@@ -29,6 +44,7 @@ app.command("train")(train.train)
 app.command("evaluate")(train.evaluate)
 app.command("train-kernels")(kernels.train_kernels)
 app.command("gpus")(catalogue.list_gpus)
+app.command("host")(host.host)
 app.command("serve")(serve.serve)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(zoo.app, name="zoo")

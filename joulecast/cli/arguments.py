@@ -29,6 +29,15 @@ Predictor = Annotated[
     str | None,
     typer.Option(help="A zoo name, the folder of an entry, or models:/NAME@ALIAS; the GPU's default if left out."),
 ]
+Execution = Annotated[str, typer.Option(help="How it is run: eager, or graph (a CUDA graph).")]
+HostOption = Annotated[
+    str | None,
+    typer.Option(
+        "--host",
+        help="What launches operations: a factor of the reference host's time, a name (`joulecast host --list`), or a "
+        "profile that `joulecast host --out` wrote.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Top = Annotated[int, typer.Option(min=0, help="How many operations to show; 0 for all.")]

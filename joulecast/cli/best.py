@@ -9,7 +9,7 @@ import typer
 
 from ..operations.inputs import parse_shapes, titled
 from ..units import si
-from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, table
+from .arguments import AsJson, CacheLength, Execution, HostOption, Model, Predictor, Shapes, Training, table
 from .queries import (
     BatchSizes,
     Carbon,
@@ -49,6 +49,8 @@ def best(
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
     predictor: Predictor = None,
+    execution: Execution = "eager",
+    host: HostOption = None,
     top: Annotated[int, typer.Option(min=0, help="How many choices to show; 0 for all.")] = 10,
     as_json: AsJson = False,
 ) -> None:
@@ -73,6 +75,8 @@ def best(
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
         predictor=predictor,
+        execution=execution,
+        host=host,
         max_time_s=max_time,
         max_power_w=max_power,
         price_per_hour=price_per_hour(price),

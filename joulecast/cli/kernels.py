@@ -14,21 +14,32 @@ def train_kernels(
     dataset: Annotated[list[Path], typer.Option(help="Folder of a dataset; may be given several times.")],
     recipe: Annotated[Path, typer.Option(help="Such as predictors/kernels.toml.")],
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entry into.")] = Path("zoo"),
+    family: Annotated[
+        list[str] | None,
+        typer.Option(help="Learn device times of this family only; may be given several times. The others stay."),
+    ] = None,
 ) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors ask for them.
 
     Errors are found on sizes, GPUs and generations that are left out; the entry itself is fitted on everything.
     """
     from ..datasets import load
+    from ..predictors.kernels.families import FAMILIES
     from ..predictors.recipes.kernels import load_kernel_recipe
+    from ..zoo.catalogue import KERNELS_ENTRY
+    from ..zoo.entries.kernels_entry import load_kernels
+    from ..zoo.entries.kernels_files import family_named
     from ..zoo.kernels_training import train_kernels as train
 
     settings = load_kernel_recipe(recipe)
-    trained = train([(folder, load(folder)) for folder in dataset], settings)
+    families = [family_named(name).name for name in family or FAMILIES]
+    kept = load_kernels(zoo / KERNELS_ENTRY) if family else None
+    trained = train([(folder, load(folder)) for folder in dataset], settings, families, kept)
     typer.echo(trained.save(zoo))
-    cells = [
-        [names, split, str(count), f"{100 * median:.1f} %", f"{100 * mean:.1f} %"]
-        for names, rows in trained.card.errors.items()
-        for split, (count, median, mean) in rows.items()
-    ]
-    typer.echo(table(["kernels", "left out", "count", "time: median", "mean"], cells, frozenset({2, 3, 4})))
+    for quantity, errors in (("time", trained.card.errors), ("power", trained.card.power_errors)):
+        cells = [
+            [names, split, str(count), f"{100 * median:.1f} %", f"{100 * mean:.1f} %"]
+            for names, rows in errors.items()
+            for split, (count, median, mean) in rows.items()
+        ]
+        typer.echo(table(["kernels", "left out", "count", f"{quantity}: median", "mean"], cells, frozenset({2, 3, 4})))

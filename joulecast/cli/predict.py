@@ -16,6 +16,8 @@ from .arguments import (
     AsJson,
     CacheLength,
     Clock,
+    Execution,
+    HostOption,
     Model,
     Precision,
     Predictor,
@@ -46,9 +48,13 @@ def predict(
     precision: Precision = "default",
     cache_length: CacheLength = None,
     predictor: Predictor = None,
+    execution: Execution = "eager",
+    host: HostOption = None,
     composition: Annotated[str | None, typer.Option(help="overlap or sum; the better one if left out.")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Fail where an operation is not covered.")] = False,
     top: Top = 10,
+    tree: Annotated[bool, typer.Option("--tree", help="Show the joules of modules instead of operations.")] = False,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -73,6 +79,8 @@ def predict(
         precision=precision,
         cache_length=cache_length,
         predictor=predictor,
+        execution=execution,
+        host=host,
         composition=composition,
         strict=strict,
     )
@@ -80,6 +88,8 @@ def predict(
         typer.echo(json.dumps(prediction.to_json(), indent=1))
     elif as_csv:
         typer.echo(prediction.to_csv(), nl=False)
+    elif tree:
+        typer.echo(prediction.tree().to_text(depth))
     else:
         typer.echo(_prediction_text(prediction, top))
 

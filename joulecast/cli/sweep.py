@@ -10,7 +10,18 @@ import typer
 
 from ..operations.inputs import parse_shapes
 from ..units import si
-from .arguments import AsJson, CacheLength, Model, Predictor, Shapes, Training, refuse_both, table
+from .arguments import (
+    AsJson,
+    CacheLength,
+    Execution,
+    HostOption,
+    Model,
+    Predictor,
+    Shapes,
+    Training,
+    refuse_both,
+    table,
+)
 from .queries import (
     BatchSizes,
     Carbon,
@@ -48,6 +59,8 @@ def sweep(
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
     predictor: Predictor = None,
+    execution: Execution = "eager",
+    host: HostOption = None,
     plot: Annotated[
         list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML; repeat for several.")
     ] = None,
@@ -73,6 +86,8 @@ def sweep(
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
         predictor=predictor,
+        execution=execution,
+        host=host,
         price_per_hour=price_per_hour(price),
         price_per_kwh=kwh_price,
         carbon=carbon,

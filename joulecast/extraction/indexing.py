@@ -48,19 +48,6 @@ def index_select(bound: Bound) -> Converted:
     return "index_select", [shape_of(bound["self"]) or (1,), shape_of(bound["index"]) or (1,)], {"dim": bound["dim"]}
 
 
-def index(bound: Bound) -> Converted:
-    """x[i, :, j]: slices of what is left when the dimensions with an index are taken for one."""
-    x, indices = shape_of(bound["self"]), bound["indices"]
-    if any(map(_is_mask, indices)):
-        return "copy", [shape_of(result_of(bound)) or (1,)], {}  # a mask, whose places PyTorch finds first
-    places = [dim for dim, i in enumerate(indices) if i is not None]
-    rest = [n for dim, n in enumerate(x) if dim not in places]
-    # Where indices stand side by side, so do their dimensions in the result; otherwise these come first.
-    dim = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
-    merged = (*rest[:dim], math.prod(x[place] for place in places), *rest[dim:])
-    return "index_select", [merged, _broadcast(indices)], {"dim": dim}
-
-
 def _broadcast(indices: Any) -> Shape:
     shapes = [tuple(i.shape) for i in indices if i is not None]
     rank = max(map(len, shapes))

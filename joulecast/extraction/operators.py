@@ -273,7 +273,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     ),
     # One kernel that reads about what it writes, or less.
     **dict.fromkeys(
-        (*("im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),),
+        (*("index", "_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),),
         _copy,
     ),
     "lstm": recurrent.lstm,
@@ -301,7 +301,6 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "masked_fill": indexing.masked_fill,
     "masked_scatter": indexing.masked_scatter,
     **dict.fromkeys(COMPARISONS, indexing.comparison),
-    **dict.fromkeys(("index", "_unsafe_index"), indexing.index),
     "index_select": indexing.index_select,
     "gather": indexing.gather,
     "scatter": indexing.scatter,
@@ -340,9 +339,15 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""
 
-REVISIONS: Mapping[str, int] = {"index": 2, "gather": 2}
+REVISIONS: Mapping[str, int] = {"gather": 2}
 """Operator -> revision of its row, 1 where it is left out. Raise it when the row gives other operations than before:
 cached networks and templates of models that run the operator are outdated then, and no others."""
+
+MAKES_MASKS: frozenset[str] = frozenset(
+    (*COMPARISONS, "all", "any", "argmax", "cumsum", "masked_fill", "max", "maximum", "min", "minimum", "where")
+)
+"""Operators that models make positions and masks with; of shapes and constants alone, that costs nothing worth a
+mention."""
 
 CONTIGUOUS_INPUT: frozenset[str] = frozenset({"linear", "layer_norm", "group_norm", "rms_norm"})
 """Operators that first copy an input which does not lie in memory in the order of its dimensions."""

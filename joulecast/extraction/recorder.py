@@ -21,7 +21,7 @@ from .autocast import Autocast
 from .calls import Bound, Converted, shape_of
 from .dropped_work import CallSizes
 from .known_values import UNKNOWN, KnownValues, decides, without_memory
-from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, OPERATORS, SAVES_INPUT
+from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, SAVES_INPUT
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
@@ -134,7 +134,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operator = ""
         if inside_whole or plain in FREE:
             return result
-        if convert is None or _is_counter(args, result):
+        if convert is None or _is_counter(args, result) or (plain in MAKES_MASKS and self.known.knows(result)):
             self._drop(operator, func, args, kwargs, result)
             return result
         names = (argument.name for argument in func._schema.arguments)

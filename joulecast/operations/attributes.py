@@ -90,6 +90,9 @@ def _is_dimension(value: Any) -> bool:
     return type(value) is int and -64 <= value < 64
 
 
+IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer")
+"""Whose kernels compute an operation: what PyTorch calls, an engine for language models, or a library of these."""
+
 COUNT = integer(1)
 FLAG = Range("True or False", lambda value: isinstance(value, bool))
 PROBABILITY = Range(

@@ -53,6 +53,8 @@ class Kind:
         is_noise: The operation does nothing in inference, nor where its attribute p is zero (dropout).
         quantized: Precisions of less than 16 bits that there are kernels for.
         storage: Bytes of inputs, output and parameters in memory, as far as they are needed.
+        measured_only: A data sheet says too little of it, and no other kind may stand in for it: it is covered only
+            where it was measured.
     """
 
     family: Family
@@ -76,6 +78,7 @@ class Kind:
     tf32_by_default: bool = False
     product: Callable[[Shapes, Attributes, Shape], Product] | None = None
     steps: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 1
+    measured_only: bool = False
 
     @cached_property
     def precisions(self) -> tuple[str, ...]:

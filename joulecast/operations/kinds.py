@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import indexing, rules, storage, transforms
+from . import indexing, parallel, rules, storage, transforms
 from .attributes import (
     COUNT,
     DIMENSION,
     DIMENSIONS,
     FLAG,
+    IMPLEMENTATIONS,
     NORM,
     SHAPE,
     SOME_DIMENSIONS,
@@ -35,6 +36,7 @@ from .rows import (
     GEMM_TRAINING,
     adaptive_pooling,
     addition,
+    collective,
     convolution,
     last_dimension,
     noise,
@@ -47,9 +49,6 @@ from .rows import (
     unary,
     without_backward,
 )
-
-IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm")
-"""Whose kernels compute an operation: what PyTorch calls, or an engine for language models."""
 
 _IMPLEMENTATION = Attribute(one_of(*IMPLEMENTATIONS), "pytorch", refinement=True)
 
@@ -327,4 +326,31 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(),
         training_writes=Traffic(output=1),
     ),
+    # A mixture of experts in one call, as engines have it: routing's sort, the products of all experts, and their sum.
+    "experts": Kind(
+        family="matmul",
+        attributes={
+            "intermediate": Attribute(COUNT),
+            "top_k": Attribute(COUNT),
+            "experts": Attribute(COUNT),
+            "tensor_parallel": Attribute(COUNT, 1),
+            "expert_parallel": Attribute(COUNT, 1),
+            # How tokens choose: all experts alike, or with a share that falls as a power of their rank.
+            "distribution": Attribute(one_of("balanced", "power_law_1.01", "power_law_1.2"), "balanced"),
+            "block_scaled": Attribute(FLAG, False),
+            "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),
+        },
+        output=parallel.experts_output,
+        flops=parallel.experts_flops,
+        parameters=parallel.experts_parameters,
+        storage=parallel.experts_storage,
+        tensor_cores=True,
+        quantized=("fp8", "nvfp4"),
+        measured_only=True,
+        **GEMM_TRAINING,  # type: ignore[arg-type]
+    ),
+    "all_reduce": collective(parallel.as_large, parallel.additions),
+    "all_gather": collective(parallel.gathered, parallel.nothing),
+    "reduce_scatter": collective(parallel.scattered, parallel.additions),
+    "all_to_all": collective(parallel.as_large, parallel.nothing),
 }

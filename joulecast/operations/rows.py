@@ -11,6 +11,7 @@ from .attributes import (
     DIMENSION,
     DIMENSIONS,
     FLAG,
+    IMPLEMENTATIONS,
     OUTPUT_SIZE,
     PROBABILITY,
     Attribute,
@@ -82,6 +83,26 @@ def transposed_convolution(dimensions: int) -> Kind:
         tf32_by_default=True,
         product=windows.conv_product(windows.conv_transpose_flops),
         **GEMM_TRAINING,  # type: ignore[arg-type]
+    )
+
+
+def collective(
+    output: Callable[[Shapes, Attributes], Shape], flops: Callable[[Shapes, Attributes, Shape], int]
+) -> Kind:
+    """What the GPUs of a group do together over their link; an operation is one GPU's part of it."""
+    return Kind(
+        family="movement",
+        attributes={
+            "gpus": Attribute(COUNT),
+            "link": Attribute(one_of("nvlink", "pcie"), "nvlink"),
+            "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),
+        },
+        output=output,
+        flops=flops,
+        backward_flops=0.0,
+        training_reads=Traffic(inputs=1),
+        training_writes=Traffic(output=1),
+        measured_only=True,
     )
 
 

@@ -109,20 +109,19 @@ class OperationPredictions:
         return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
 
     def together(
-        self, counts: FloatArray, host_time_s: FloatArray, clock_mhz: float, power_limit_w: float
+        self, counts: FloatArray, host_s: float, clock_mhz: float, power_limit_w: float
     ) -> OperationPredictions:
         """The same operations in one network: at the one clock that the power cap allows for their mix.
 
         Args:
             counts: Calls of each.
-            host_time_s: Seconds that the host needs for a call of each, in the network.
+            host_s: Seconds that the host needs for the network.
             clock_mhz: The clock that is asked for.
             power_limit_w: The cap.
         """
         if self.work is None:
             return self
         static = self.static_power_w / static_power_w(self.work.gpu, clock_mhz)
-        host_s = float(np.nansum(counts * host_time_s))
         held = float(self.work.held_together_mhz(counts, clock_mhz, power_limit_w, host_s, static))
         device_s, dynamic_j = self.work.at(held)
         return replace(

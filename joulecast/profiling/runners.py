@@ -28,17 +28,38 @@ DTYPES: Mapping[str, torch.dtype] = {
 }
 
 
+def _arguments(operation: Operation) -> dict[str, Any]:
+    """The attributes that PyTorch's module takes; refinements have the values by which it is meant alone."""
+    rows = operation.row.attributes
+    return {name: value for name, value in operation.attributes.items() if not rows[name].refinement}
+
+
+def runner(operation: Operation) -> Run:
+    """What runs an operation.
+
+    Raises:
+        InputError: It is no call of PyTorch's: an engine's kernel, a quantized product, one gradient of a convolution,
+            attention with a window, or what several GPUs do together.
+    """
+    rows = operation.row.attributes
+    others = [
+        f"{name}={value!r}"
+        for name, value in operation.attributes.items()
+        if rows[name].refinement and value != rows[name].default
+    ]
+    if operation.kind not in RUNNERS or operation.precision not in DTYPES or others:
+        raise InputError(
+            "this operation cannot be run here",
+            given=", ".join([operation.kind, operation.precision, *others]),
+            allowed=f"calls of PyTorch in {', '.join(DTYPES)}",
+            hint="import measurements of it: `joulecast datasets import`",
+        )
+    return RUNNERS[operation.kind](operation)
+
+
 def _convolution(module: type[nn.Module]) -> Runner:
     def run(operation: Operation) -> Run:
-        attributes = dict(operation.attributes)
-        if attributes.pop("direction") != "forward":
-            raise InputError(
-                "a gradient of a convolution is not run alone",
-                given=operation,
-                allowed="direction='forward'",
-                hint="measure the convolution in training mode, which runs its gradients, too",
-            )
-        return module(operation.input_shapes[0][1], **attributes)
+        return module(operation.input_shapes[0][1], **_arguments(operation))
 
     return run
 
@@ -63,8 +84,7 @@ def _group_norm(operation: Operation) -> Run:
 
 
 def _linear(operation: Operation) -> Run:
-    features, bias = operation.attributes["out_features"], operation.attributes["bias"]
-    return nn.Linear(operation.input_shapes[0][-1], features, bias=bias)
+    return nn.Linear(operation.input_shapes[0][-1], **_arguments(operation))
 
 
 def _attention(operation: Operation) -> Run:
@@ -237,7 +257,7 @@ RUNNERS: Mapping[str, Runner] = {
     "grid_sample": functions.grid_sample,
     "fft": functions.fourier,
 }
-"""Operation kind -> how to run it. Every kind has a row; a test holds it to that."""
+"""Operation kind -> how to run it. Every kind that one GPU can run by itself has a row; a test holds it to that."""
 
 
 class WholeNetwork:
@@ -284,8 +304,8 @@ class Instance:
     """
 
     def __init__(self, operation: Operation, device: torch.device, generator: torch.Generator) -> None:
+        run = runner(operation)
         dtype = DTYPES[operation.precision]
-        run = RUNNERS[operation.kind](operation)
         if isinstance(run, nn.Module):
             run = run.to(device=device, dtype=dtype).train(operation.mode == "training")
         self._run = run

@@ -15,6 +15,7 @@ from ..hardware import GPU, find_gpu, gpus
 from ..operations.inputs import Inputs, InputShape
 from ..operations.network import Network
 from ..operations.operation import real_precision
+from ..predictors.networks.execution import EAGER, Execution
 
 if TYPE_CHECKING:
     from ..extraction.sources import InputShape as ModelInput
@@ -52,6 +53,7 @@ class Question:
         clocks: MHz to look at; None for a grid of each GPU's own.
         power_limit_w: Power cap of each GPU; None for its default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
+        execution: How the job is run, and on which host.
     """
 
     variants: tuple[Variant, ...]
@@ -60,6 +62,7 @@ class Question:
     clocks: tuple[float, ...] | None = None
     power_limit_w: float | None = None
     predictor: str | Path | None = None
+    execution: Execution = EAGER
 
     @classmethod
     def of(
@@ -75,6 +78,7 @@ class Question:
         cache_length: int | None = None,
         power_limit_w: float | None = None,
         predictor: str | Path | None = None,
+        execution: Execution = EAGER,
         extract: Callable[..., Network] = network_of,
     ) -> Question:
         """Read what `joulecast.best` and `joulecast.sweep` take; `extract` lists the operations of a model.
@@ -90,6 +94,7 @@ class Question:
             clocks=_clocks(clocks),
             power_limit_w=power_limit_w,
             predictor=predictor,
+            execution=execution,
         )
 
     @property

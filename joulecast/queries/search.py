@@ -109,7 +109,7 @@ class _Candidates:
             for variant, need in zip(question.variants, needs, strict=True):
                 reason = _reason_against(gpu, clocks, variant, need, question, tariff)
                 if reason is None:
-                    predictor = predictor or find_predictor(gpu, mode, question.predictor)
+                    predictor = predictor or find_predictor(gpu, mode, question.predictor).under(question.execution)
                     jobs.append((predictor, variant, need, clocks))
                 else:
                     left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))

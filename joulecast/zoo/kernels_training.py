@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..datasets import Dataset, fingerprint
 from ..errors import DatasetError
+from ..predictors.evaluation.kernel_power import PowerErrors, kept_power_errors, power_tables, validate_power
 from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, kept_errors, tables, validate_kernels
-from ..predictors.kernels.fit import LEAST_ROWS, Measured, Names, by_variant, fit_kernels
+from ..predictors.kernels.families import FAMILIES
+from ..predictors.kernels.family import Names
+from ..predictors.kernels.fit import LEAST_ROWS, Measured, by_variant, fit_kernels
+from ..predictors.kernels.fit_power import Readings, fit_power, readings
 from ..predictors.kernels.learned import Kernels
+from ..predictors.kernels.power import PowerDemand
+from ..predictors.measured.device_rows import power_rows
 from ..predictors.recipes.kernels import KernelRecipe
 from .catalogue import KERNELS_ENTRY
 from .entries.golden import GOLDEN_OPERATIONS, golden_sample
-from .entries.kernels_entry import Golden, KernelsCard, save_kernels
+from .entries.kernels_entry import Golden, KernelsCard, KernelsEntry, save_kernels
 from .entries.provenance import git_commit
 
 LIMITS = (
-    "Device times at the default clock and cap; power and energy, other clocks and caps are physics.",
+    "Device times at the default clock and cap, and power there; other clocks and caps are physics.",
+    "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied; some engines left "
+    "theirs zero.",
     "fp16 is taken to run as bf16 does, at the same rate of tensor cores: linear layers were measured in bf16.",
     "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
     "A GPU of a generation that was not measured has more error than the tables of left-out generations say, if it is "
@@ -42,39 +50,76 @@ class TrainedKernels:
         return save_kernels(zoo / self.card.name, self.kernels, self.card, self.golden)
 
 
-def train_kernels(datasets: Sequence[tuple[Path, Dataset]], recipe: KernelRecipe) -> TrainedKernels:
+def train_kernels(
+    datasets: Sequence[tuple[Path, Dataset]],
+    recipe: KernelRecipe,
+    families: Collection[str] = tuple(FAMILIES),
+    kept: KernelsEntry | None = None,
+) -> TrainedKernels:
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Args:
         datasets: With the folders that they were loaded from; what they say of no family of kernels is left out.
         recipe: Settings.
+        families: Whose device times are learned. Power is learned of all that the datasets have readings of.
+        kept: An entry whose other families stay as they are; None: there are no others.
 
     Raises:
         DatasetError: Too few device times.
         MissingDependencyError: scipy or xgboost is not installed.
     """
-    measured = by_variant(dataset for _, dataset in datasets)
+    data = [dataset for _, dataset in datasets]
+    measured = {names: found for names, found in by_variant(data).items() if names[0] in families}
     fitted = fit_kernels(measured, recipe)
     if not fitted.variants:
         raise DatasetError("too few device times of kernels", allowed=f"from {LEAST_ROWS} of a variant")
     learned = {names: measured[names] for names in fitted.variants}
+    others = {} if kept is None else {n: v for n, v in kept.kernels.variants.items() if n[0] not in families}
     validation = validate_kernels(learned, recipe)
+    timed = Kernels(
+        {**others, **{n: replace(v, errors=kept_errors(validation, n)) for n, v in fitted.variants.items()}}
+    )
+    powered = readings(timed, power_rows(data))
+    power_validation = validate_power(powered, recipe)
     variants = {
-        names: replace(variant, errors=kept_errors(validation, names)) for names, variant in fitted.variants.items()
+        names: replace(variant, power=_power(powered[names], power_validation, names, recipe))
+        if names in powered
+        else variant
+        for names, variant in timed.variants.items()
     }
+    stays = {", ".join(names) for names in others}
+    old = {} if kept is None else kept.card
     card = KernelsCard(
         name=KERNELS_ENTRY,
         kernels={", ".join(names): tuple(sorted(variant.gpus)) for names, variant in variants.items()},
         recipe=recipe.to_json(),
-        data=tuple(_described(folder, dataset) for folder, dataset in datasets),
+        data=_united(old.get("data", ()), [_described(folder, dataset) for folder, dataset in datasets]),
         splits=SPLITS,
-        errors=tables(validation),
-        coverage=coverage(validation),
+        errors=_with_old(old.get("errors", {}), stays, tables(validation)),
+        coverage=_with_old(old.get("coverage", {}), stays, coverage(validation)),
+        power_errors=_with_old(old.get("power_errors", {}), stays, power_tables(power_validation)),
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         provenance={"git_commit": git_commit()},
     )
-    return TrainedKernels(Kernels(variants), validation, card, _golden(learned))
+    golden = {} if kept is None else {names: kept.golden[names] for names in others if names in kept.golden}
+    return TrainedKernels(Kernels(variants), validation, card, {**golden, **_golden(learned)})
+
+
+def _with_old(old: Mapping[str, Any], stays: Collection[str], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Rows of a card of variants that stay, and new ones."""
+    return {**{names: rows for names, rows in old.items() if names in stays}, **new}
+
+
+def _united(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """Descriptions of datasets, each once."""
+    return (*(each for each in old if each not in new), *new)
+
+
+def _power(
+    tables: Sequence[Readings], validation: Sequence[PowerErrors], names: Names, recipe: KernelRecipe
+) -> PowerDemand:
+    return replace(fit_power(tables, recipe), errors=kept_power_errors(validation, names))
 
 
 def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:

@@ -123,8 +123,8 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
     lines = [
         f"# {card['name']}",
         "",
-        "Predicts device times of kernels in half precision and below. The predictors for any GPU ask it for them; "
-        f"everything else they know themselves. Made {card['created']}, licence {card['licence']}.",
+        "Predicts device times of kernels in half precision and below, and their power. The predictors for any GPU ask "
+        f"it for them; everything else they know themselves. Made {card['created']}, licence {card['licence']}.",
         "",
         "## Data",
         "",
@@ -136,13 +136,7 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
         "",
         card["splits"],
         "",
-        "| kernels | left out | operations | median | mean |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for names, rows in card["errors"].items():
-        for split, (count, middle, average) in rows.items():
-            lines.append(f"| {names} | {split} | {count} | {_percent(middle)} | {_percent(average)} |")
-    lines += [
+        *_kernel_errors(card["errors"]),
         "",
         "Share of operations within their 90 % interval. Of sizes that were left out, one half gave the intervals and "
         "the other half tested them; of GPUs and generations, each was tested with the errors of the others.",
@@ -152,10 +146,30 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
     ]
     for names, shares in card["coverage"].items():
         lines += [f"| {names} | {basis} | {_percent(share)} |" for basis, share in shares.items()]
+    if card["power_errors"]:
+        lines += [
+            "",
+            "## Errors of power",
+            "",
+            "Of calls that were long enough for a reading; the splits are the same.",
+        ]
+        lines += ["", *_kernel_errors(card["power_errors"])]
     recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
     return "\n".join(
         [*lines, "", "## Limits", "", *(f"- {limit}" for limit in card["limits"]), "", "## Recipe", "", recipe, ""]
     )
+
+
+def _kernel_errors(errors: Mapping[str, Mapping[str, tuple[int, float, float]]]) -> list[str]:
+    return [
+        "| kernels | left out | operations | median | mean |",
+        "| --- | --- | --- | --- | --- |",
+        *(
+            f"| {names} | {split} | {count} | {_percent(middle)} | {_percent(average)} |"
+            for names, rows in errors.items()
+            for split, (count, middle, average) in rows.items()
+        ),
+    ]
 
 
 def any_gpu_errors(

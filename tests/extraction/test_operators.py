@@ -43,10 +43,6 @@ def shaped(function, kind, shape=IMAGE):
     [
         (lambda x, i: x.gather(1, (x > 0).long()), "gather", (IMAGE, IMAGE), {"dim": 1}),
         (lambda x, i: x.index_select(1, i), "index_select", (IMAGE, (3,)), {"dim": 1}),
-        (lambda x, i: x[:, i], "index_select", (IMAGE, (3,)), {"dim": 1}),
-        (lambda x, i: x[:, i, i], "index_select", ((2, 128, 16), (3,)), {"dim": 1}),
-        (lambda x, i: x[i, :, i], "index_select", ((32, 8, 16), (3,)), {"dim": 0}),
-        (lambda x, i: x[:, i[:, None], i], "index_select", ((2, 128, 16), (3, 3)), {"dim": 1}),
         (lambda x, i: x.index_add(1, i, x[:, :3]), "scatter", (IMAGE, (3, 512), (3,)), {"accumulate": True}),
         (lambda x, i: x.index_copy(1, i, x[:, :3]), "scatter", (IMAGE, (3, 512), (3,)), {"accumulate": False}),
         (lambda x, i: x.index_put((i, i), x[0, :1]), "scatter", (IMAGE, (3, 256), (3,)), {"accumulate": False}),

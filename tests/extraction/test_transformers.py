@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import joulecast
 from joulecast import Operation
-from joulecast.errors import InputError, MissingDependencyError, UnknownNameError
+from joulecast.errors import ExtractionError, InputError, MissingDependencyError, UnknownNameError
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.extraction.models.transformers_configs import ARCHITECTURES
 from joulecast.operations.kinds import KINDS
@@ -224,3 +224,18 @@ def test_weights_of_experts_take_memory(tmp_path):
     parameters = sum(p.numel() for p in transformers_models.from_config(config).parameters())
     assert parameters > 46e9
     assert memory_need(network).weights_bytes == pytest.approx(2 * parameters, rel=0.01)
+
+
+def test_a_configuration_asks_no_hub(monkeypatch):
+    """The backbone that a configuration names would be looked for on the hub, with the user's token."""
+    asked = []
+
+    def refuse(*host, **_):
+        asked.append(host)
+        raise OSError("no network in tests")
+
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    config = transformers.UperNetConfig(backbone="openmmlab/upernet-convnext-tiny", use_pretrained_backbone=True)
+    with pytest.raises((ExtractionError, InputError)):
+        joulecast.extract(config, (1, 3, 64, 64))
+    assert asked == []

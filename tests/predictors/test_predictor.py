@@ -197,7 +197,7 @@ def test_host_offset_is_recovered(predictor):
     counts = np.array([entry.count for entry in network], dtype=float)
     predictions = predictor.predict([entry.operation for entry in network])
     true = HostModel(12e-6)
-    found = HostModel.fit([(counts, predictions, true.network_s(counts, predictions)[0])], "inference")
+    found = HostModel.fit([(counts, predictions, compose(counts, predictions, true, np.inf).time_s)], "inference")
     assert found.learned
     assert found.offset_s == pytest.approx(12e-6, abs=1e-6)
     assert HostModel.fit([], "inference") == HostModel.prior("inference")

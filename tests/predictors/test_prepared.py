@@ -33,7 +33,7 @@ def test_every_clock_is_as_if_its_operations_were_predicted_there(gpu, cap_w, pr
         counts = np.array([entry.count for entry in network], dtype=float)
         there = predictor.operations.predict(network.operations, clock, cap)
         there = predictor.operations.in_network(there, counts)
-        there = there.together(counts, predictor.host.calls_s(there), clock, cap)
+        there = there.together(counts, predictor.host.total_s(counts, there), clock, cap)
         totals = compose(counts, there, predictor.host, cap)
         found = prepared.at(clock)
         assert (found.clock_mhz, found.power_limit_w) == (clock, cap)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from joulecast import Operation
+from joulecast.errors import InputError
 from joulecast.operations.kinds import KINDS
 from joulecast.profiling.runners import RUNNERS, Instance
 from joulecast.profiling.timing import block_length, running_precision, time_operation
@@ -60,10 +61,26 @@ def example(kind: str, mode: str) -> Operation:
 
 
 def test_every_kind_has_a_runner():
-    assert RUNNERS.keys() == KINDS.keys()
+    assert RUNNERS.keys() == {kind for kind, row in KINDS.items() if not row.measured_only}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "operation",
+    [
+        Operation("linear", [(3, 8)], {"out_features": 5}, precision="fp8"),
+        Operation("linear", [(3, 8)], {"out_features": 5, "implementation": "vllm"}),
+        Operation("conv2d", [IMAGE], {"out_channels": 4, "kernel_size": 3, "direction": "weight_gradient"}),
+        Operation("attention", [(2, 3, 4, 8)] * 3, {"window": 2}),
+        Operation("all_reduce", [(8,)], {"gpus": 2}),
+    ],
+    ids=lambda operation: operation.kind,
+)
+def test_what_pytorch_does_not_run_is_refused(operation):
+    with pytest.raises(InputError, match="cannot be run here"):
+        Instance(operation, CPU, torch.Generator())
+
+
+@pytest.mark.parametrize("kind", RUNNERS)
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_runners_do_what_the_operation_says(kind, mode):
     operation = example(kind, mode)

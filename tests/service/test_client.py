@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 from dataclasses import replace
 
@@ -97,6 +98,13 @@ def test_explanations_are_equal(client, gpu):
     here, there = joulecast.explain(RELU, gpu, 900), client.explain(RELU, gpu, 900)
     assert there.to_json() == here.to_json()
     assert there.nearest == here.nearest
+
+
+def test_the_example_of_the_client_runs(service):
+    (test,) = doctest.DocTestFinder(recurse=False).find(joulecast.Client, "Client", globs={"Client": joulecast.Client})
+    for example in test.examples:
+        example.source = example.source.replace("http://127.0.0.1:8000", service.url)
+    assert doctest.DocTestRunner(verbose=False).run(test) == (0, 2)
 
 
 def test_lists_gpus(client):

@@ -1,8 +1,9 @@
 """Importer for the measurements of github.com/ai-dynamo/aiconfigurator: half precision and below, from A100 to GB200.
 
-Reads `linear.parquet` and `attention.parquet` and gives one Dataset per GPU. Times are of replayed CUDA graphs, so no
-launch is in them. SGLang's bf16 products are `torch.nn.functional.linear`, which is PyTorch's implementation; all else
-are kernels of the engines, and the attribute `implementation` says whose.
+Reads `linear.parquet`, `attention.parquet`, `experts.parquet` and `collectives.parquet`, and gives one Dataset per GPU.
+Times are of replayed CUDA graphs, so no launch is in them. SGLang's bf16 products are `torch.nn.functional.linear`,
+which is PyTorch's implementation, and NCCL is what PyTorch calls; all else are kernels of the engines, and the
+attribute `implementation` says whose.
 
 What cannot be right is left out (`aiconfigurator/plausibility.py` has the rules and why), what is left is thinned, and
 the card says how much of it.
@@ -63,7 +64,7 @@ def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) ->
     """Read the source as one Dataset per GPU, at its highest clock.
 
     Args:
-        folder: Where linear.parquet and attention.parquet lie; a table that is missing is left out, but not all.
+        folder: Where the tables lie; one that is missing is left out, but not all.
         rows: At most so many of each table, drawn evenly from GPUs, engines and precisions; None for all.
 
     Raises:
@@ -90,7 +91,13 @@ def _read(name: str, table: SourceTable, path: Path, rows: int | None, found: di
     disturbed = plausibility.spikes(columns["time_us"], group, along)
     for gpu, count in Counter(gpus[disturbed]).items():
         found[gpu].left_out[name, _SPIKE] += count
-    kept = np.flatnonzero(~disturbed)
+    skipped = np.zeros(len(gpus), dtype=bool)
+    for reason, rows_of in table.skip.items():
+        mine = rows_of(columns) & ~skipped & ~disturbed
+        skipped |= mine
+        for gpu, count in Counter(gpus[mine]).items():
+            found[gpu].left_out[name, reason] += count
+    kept = np.flatnonzero(~disturbed & ~skipped)
     taken = kept[thinned(groups([stratum[kept]]), rows)]
     power = _power_flaws(table, columns, group, along)
     _measure(name, table, {c: columns[c][taken] for c in columns}, taken, stratum[taken], power[taken], found)
@@ -149,7 +156,7 @@ def _measure(
     time_s = columns["time_us"].astype(float) / 1e6
     too_quick, large = time_s < least_s, _beyond_cache(operations, gpus)
     misread = plausibility.misread(too_quick, large, stratum)
-    waiting = plausibility.host_bound(time_s, least_s, stratum)
+    waiting = plausibility.host_bound(time_s, least_s, stratum, table.graph_s)
     powered = np.isin(stratum, np.unique(stratum[~np.isnan(_power(table, columns))]))
     for place, operation in enumerate(operations):
         mine = found[columns["gpu"][place]]
@@ -195,7 +202,7 @@ def _beyond_cache(operations: list[Operation], gpus: list[GPU]) -> npt.NDArray[n
 
 
 def _operations(table: SourceTable, columns: Columns) -> Iterator[Operation]:
-    names = [name for name in (*table.named, *table.sizes) if name not in ("gpu", "kernel")]
+    names = (*table.named, *table.sizes)
     known: dict[tuple[Any, ...], Operation] = {}
     for values in zip(*(columns[name].tolist() for name in names), strict=True):
         if values not in known:

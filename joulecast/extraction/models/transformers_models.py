@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,17 @@ def import_transformers() -> ModuleType:
     if importlib.util.find_spec("torchvision") is not None:
         import_torchvision()  # transformers imports it
     return importlib.import_module("transformers")
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Ask nobody while a model is built: a configuration may name another model of the hub, as its backbone."""
+    hub: Any = importlib.import_module("huggingface_hub.constants")
+    before, hub.HF_HUB_OFFLINE = hub.HF_HUB_OFFLINE, True
+    try:
+        yield
+    finally:
+        hub.HF_HUB_OFFLINE = before
 
 
 def build(name: str) -> torch.nn.Module:
@@ -94,7 +106,7 @@ def _class(name: str) -> Any:
 def _without_weights(model_class: Any, config: Any) -> torch.nn.Module:
     no_init = importlib.import_module("transformers.initialization").no_init_weights
     try:
-        with torch.device("meta"), no_init(), torch.random.fork_rng(devices=[]):
+        with offline(), torch.device("meta"), no_init(), torch.random.fork_rng(devices=[]):
             model = model_class._from_config(config)
             model.tie_weights()
     except Exception as error:

@@ -233,6 +233,9 @@ def _prefetched(operations: OperationList) -> dict[tuple[LogRatios, GPU], FloatA
     return {}
 
 
+_LEAST_J = 1e-15
+
+
 @dataclass(frozen=True)
 class AnyGpuPredictor:
     """What was learned, on one GPU and in one mode.
@@ -282,7 +285,7 @@ class AnyGpuPredictor:
         require_mode(operations, self.mode)
         # Quantized products are covered where they were measured: another precision must not stand in for them.
         has = {"tf32", *self.gpu.unquantized}
-        covered = np.array([operation.precision in has for operation in operations], dtype=bool)
+        covered = np.array([o.precision in has and not o.row.measured_only for o in operations], dtype=bool)
         if self.kernels is not None:
             covered |= ~np.isnan(self.kernels.device_s(operations, self.gpu))
         values = np.full((6, len(operations)), np.nan)
@@ -335,7 +338,17 @@ class AnyGpuPredictor:
             least_s = LeastTimes.of(operations, self.gpu, clock).time_s
             ratio = np.where(np.isnan(device_s), ratio, device_s / least_s)
         work = Work.of(operations, self.gpu, clock, ratio * works, self.learned.energy)
-        return work.scaled_by(1.0, energy_ratio).bounded(operations)
+        work = work.scaled_by(1.0, energy_ratio).bounded(operations)
+        return work if self.kernels is None else self._with_power(work, self.kernels.demand_w(operations, self.gpu))
+
+    def _with_power(self, work: Work, demand_w: FloatArray) -> Work:
+        """The same with the power of kernels, where that was learned."""
+        if np.isnan(demand_w).all():
+            return work
+        clock = float(self.gpu.boost_clock_mhz)
+        device_s, dynamic_j = work.at(clock)
+        known_j = (demand_w - static_power_w(self.gpu, clock)) * device_s
+        return work.scaled_by(1.0, np.where(np.isnan(demand_w), 1.0, known_j / np.maximum(dynamic_j, _LEAST_J)))
 
     def _spread(self, operations: OperationList) -> OperationSpread | None:
         """Errors on chips that were left out; of kernels, errors of what their times rest on."""

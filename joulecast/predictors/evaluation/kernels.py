@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import conformal_error, conformal_rank
+from ..kernels.basis import BASES, Basis
 from ..kernels.families import FAMILIES
-from ..kernels.family import Family
-from ..kernels.fit import Measured, Names, fit_variant
-from ..kernels.learned import BASES, Basis
+from ..kernels.family import Family, Names
+from ..kernels.fit import Measured, fit_variant
 from ..recipes.kernels import KernelRecipe
 
 SPLITS = (
@@ -63,7 +63,7 @@ def validate_kernels(measured: Mapping[Names, Sequence[Measured]], recipe: Kerne
 def _of_variant(
     names: Names, family: Family, tables: Sequence[Measured], recipe: KernelRecipe
 ) -> Iterator[KernelErrors]:
-    held = [_draw(family, table.operations, recipe.folds, recipe.seed) == 0 for table in tables]
+    held = [drawn_by_size(family, table.operations, recipe.folds, recipe.seed) == 0 for table in tables]
     seen = [table.some(np.flatnonzero(~out)) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(np.flatnonzero(out)) for table, out in zip(tables, held, strict=True)]
     yield from _errors(names, family, seen, unseen, recipe)
@@ -87,11 +87,11 @@ def _errors(
     for table in unseen:
         if len(table.device_s):
             log_errors = np.log(variant.device_s(family, table.operations, table.gpu) / table.device_s)
-            first = _draw(family, table.operations, 2, recipe.seed + 1) == 0
+            first = drawn_by_size(family, table.operations, 2, recipe.seed + 1) == 0
             yield KernelErrors(names, variant.basis(table.gpu), table.gpu.name, log_errors, first)
 
 
-def _draw(family: Family, operations: OperationList, count: int, seed: int) -> NDArray[np.int64]:
+def drawn_by_size(family: Family, operations: OperationList, count: int, seed: int) -> NDArray[np.int64]:
     """A number below `count` for each operation, the same for all whose sizes are left out together."""
     keys = [repr(family.unseen(operation)) for operation in operations]
     sizes = sorted(set(keys))
@@ -105,11 +105,11 @@ def kept_errors(validation: Sequence[KernelErrors], names: Names) -> dict[str, F
     for basis in BASES:
         mine = [np.abs(each.log_errors) for each in validation if (each.names, each.basis) == (names, basis)]
         if mine:
-            found[basis] = _few(np.sort(np.concatenate(mine)))
+            found[basis] = few(np.sort(np.concatenate(mine)))
     return found
 
 
-def _few(errors: FloatArray) -> FloatArray:
+def few(errors: FloatArray) -> FloatArray:
     """Sorted errors at evenly spaced ranks."""
     if len(errors) <= _KEPT_ERRORS:
         return errors

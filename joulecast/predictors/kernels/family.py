@@ -14,6 +14,9 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 
+Names = tuple[str, str]
+"""A family and one of its variants."""
+
 
 class Constant(NamedTuple):
     """A positive number in the physics of a family, to be fitted to measurements.
@@ -47,6 +50,8 @@ class Family:
             shape (operations, len(feature_names)). Sizes are relative to the GPU, so that they say the same elsewhere.
         unseen: What is left out together when errors are found, such as the sizes of a layer's weights.
         learns_from: Whether measurements of an operation are to be learned from.
+        shrinkage: How far trees are trusted on other generations than those that were measured, from 0 (physics alone)
+            to 1.
     """
 
     name: str
@@ -58,3 +63,4 @@ class Family:
     features: Callable[[OperationList, GPU, FloatArray], NDArray[np.float32]]
     unseen: Callable[[Operation], Hashable]
     learns_from: Callable[[Operation], bool] = lambda operation: True
+    shrinkage: float = 1.0

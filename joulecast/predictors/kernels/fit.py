@@ -19,7 +19,7 @@ from ...operations.operation_list import OperationList
 from ..recipes.kernels import KernelRecipe, KernelTrees
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .families import FAMILIES
-from .family import Family
+from .family import Family, Names
 from .learned import ALL, Kernels, Variant, variant_parts
 
 _CONSTANTS_ROWS = 1500  # Of each GPU; more change the constants by less than they differ between GPUs.
@@ -27,8 +27,6 @@ _USUAL_ERROR = 0.1  # Log errors beyond this count less and less, so that outlie
 _EVALUATIONS = 25
 LEAST_ROWS = 300
 """Measurements of a variant below which it is not learned."""
-
-Names = tuple[str, str]
 
 
 class Measured(NamedTuple):
@@ -56,22 +54,29 @@ def by_variant(datasets: Iterable[Dataset]) -> dict[Names, list[Measured]]:
 
     Left out are operations of no family, those that their family does not learn from, and sustained runs: these are
     slower by what the power cap takes off the clock, and what a cap does to a clock is physics (physics/clock.py).
+    Where an engine has several kernels for an operation, the quickest counts: a library is expected to call that.
     """
-    gpus: dict[GPU, dict[Operation, list[float]]] = defaultdict(lambda: defaultdict(list))
+    gpus: dict[GPU, dict[Operation, dict[str, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
     for dataset in datasets:
         times = gpus[find_gpu(dataset.card.gpu)]
         for m in dataset.measurements:
             if m.usable and m.device_time_s is not None and not m.sustained:
-                times[m.operation].append(m.device_time_s)
+                times[m.operation][m.kernel].append(m.device_time_s)
     found: dict[Names, list[Measured]] = defaultdict(list)
     for gpu, times in sorted(gpus.items(), key=lambda item: item[0].name):
-        operations, seconds = OperationList(times), np.array([median(each) for each in times.values()])
+        operations, seconds = OperationList(times), np.array([_quickest(kernels) for kernels in times.values()])
         for part in variant_parts(operations):
             learned = [FAMILIES[part.family].learns_from(operation) for operation in part.operations]
             table = Measured(gpu, part.operations, seconds[part.places]).some(np.flatnonzero(learned))
             if len(table.device_s):
                 found[part[:2]].append(table)
     return dict(found)
+
+
+def _quickest(kernels: Mapping[str, Sequence[float]]) -> float:
+    return min(median(times) for times in kernels.values())
 
 
 def fit_kernels(measured: Mapping[Names, Sequence[Measured]], recipe: KernelRecipe) -> Kernels:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,10 @@ from ..batches import in_batches
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
 from ..physics.cached import ON_EACH_GPU, cached
+from .basis import Basis, basis_of, known_basis
 from .families import FAMILIES
 from .family import Family
-
-Basis = Literal["measured", "same generation", "other generations"]
-"""What a prediction rests on: measurements of this GPU in this variant, of GPUs of its generation, or of others."""
-
-BASES: tuple[Basis, ...] = get_args(Basis)
+from .power import PowerDemand, as_pytorch, power_inputs
 
 _LEAST_S = 1e-6  # No kernel takes less.
 ALL = ""
@@ -40,6 +37,7 @@ class Variant:
         generations: Compute capability -> predicts the log ratio of device time to physics there.
         elsewhere: The same for all other GPUs.
         errors: Basis -> sorted absolute log errors on operations, or generations, that were left out.
+        power: What was learned of its power; None where that was not measured.
     """
 
     gpus: frozenset[str]
@@ -47,12 +45,11 @@ class Variant:
     generations: Mapping[str, Regressor]
     elsewhere: Regressor
     errors: Mapping[str, FloatArray]
+    power: PowerDemand | None = None
 
     def basis(self, gpu: GPU) -> Basis:
         """What predictions for a GPU rest on."""
-        if gpu.name in self.gpus:
-            return "measured"
-        return "same generation" if gpu.compute_capability in self.generations else "other generations"
+        return basis_of(gpu, self.gpus, self.generations)
 
     def remark(self, gpu: GPU) -> str:
         """What predictions for a GPU rest on, in words."""
@@ -68,28 +65,49 @@ class Variant:
 
     def calibration(self, gpu: GPU) -> Calibration | None:
         """Errors of predictions for a GPU; where those of its basis are not known, of a basis that says less."""
-        for basis in BASES[BASES.index(self.basis(gpu)) :]:
-            if basis in self._calibrations:
-                return self._calibrations[basis]
-        return None
+        basis = known_basis(self.basis(gpu), self.errors)
+        of_power = None if self.power is None else known_basis(self.power.basis(gpu), self.power.errors)
+        return None if basis is None else self._calibration(basis, of_power)
 
     @cached_property
-    def _calibrations(self) -> Mapping[str, Calibration]:
-        return {
-            basis: Calibration.of_device_errors({"": errors.tolist()})
-            for basis, errors in self.errors.items()
-            if len(errors)
-        }
+    def _calibrations(self) -> dict[tuple[Basis, Basis | None], Calibration]:
+        return {}
+
+    def _calibration(self, basis: Basis, of_power: Basis | None) -> Calibration:
+        # (intervals remember what they found in a calibration, so it has to be the same one every time)
+        if (basis, of_power) not in self._calibrations:
+            power = {} if self.power is None or of_power is None else self.power.errors[of_power]
+            self._calibrations[basis, of_power] = Calibration.of_device_errors(
+                {"": self.errors[basis].tolist()},
+                {quantity: {"": errors.tolist()} for quantity, errors in power.items()},
+            )
+        return self._calibrations[basis, of_power]
+
+    def physics_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
+        """What physics says of operations of this variant, with the constants of the GPU's generation."""
+        return family.physics_s(operations, gpu, self.constants.get(gpu.compute_capability, self.constants[ALL]))
 
     def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, of operations of this variant; shape (operations,)."""
-        generation = gpu.compute_capability
-        physics_s = family.physics_s(operations, gpu, self.constants.get(generation, self.constants[ALL]))
+        generation, physics_s = gpu.compute_capability, self.physics_s(family, operations, gpu)
         rows = family.features(operations, gpu, physics_s)
         regressor = self.generations.get(generation, self.elsewhere)
         (log_ratio,) = in_batches(lambda some: (np.asarray(regressor(some)),), rows, [rows[:, 0]])
-        found: FloatArray = np.maximum(physics_s * np.exp(log_ratio), _LEAST_S)
+        trusted = 1.0 if generation in self.generations else family.shrinkage
+        found: FloatArray = np.maximum(physics_s * np.exp(trusted * log_ratio), _LEAST_S)
         return found
+
+    def demand_w(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray | None:
+        """Board power without a cap at the default clock, of operations of this variant; None where it is not known."""
+        if self.power is None or not self.power.covers(gpu):
+            return None
+        return self.power.demand_w(self.power_inputs(family, operations, gpu), gpu)
+
+    def power_inputs(self, family: Family, operations: OperationList, gpu: GPU) -> NDArray[np.float32]:
+        """What trees of power see of operations of this variant: of PyTorch's kernels, in a burst."""
+        plain = OperationList(map(as_pytorch, operations))
+        burst_s = self.device_s(family, plain, gpu)
+        return power_inputs(family, plain, gpu, self.physics_s(family, plain, gpu), burst_s)
 
 
 class Part(NamedTuple):
@@ -148,6 +166,13 @@ class Kernels:
         """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
         return _device_s(operations, self, gpu)
 
+    def demand_w(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """Board power without a cap at the default clock, shape (operations,); NaN where nothing is known.
+
+        To be read only. Where a kernel waits for its launch, the board draws less.
+        """
+        return _demand_w(operations, self, gpu)
+
     def calibrations(self, operations: OperationList, gpu: GPU) -> list[tuple[Calibration, NDArray[np.bool_]]]:
         """Errors of what device times rest on, each with a mask of the operations that they are of."""
         found = []
@@ -179,5 +204,16 @@ def _device_s(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArr
     found = np.full(len(operations), np.nan)
     for part, variant in kernels.parts(operations, gpu):
         found[part.places] = variant.device_s(FAMILIES[part.family], part.operations, gpu)
+    found.flags.writeable = False
+    return found
+
+
+@cached(ON_EACH_GPU)
+def _demand_w(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArray:
+    found = np.full(len(operations), np.nan)
+    for part, variant in kernels.parts(operations, gpu):
+        demand_w = variant.demand_w(FAMILIES[part.family], part.operations, gpu)
+        if demand_w is not None:
+            found[part.places] = demand_w
     found.flags.writeable = False
     return found

@@ -52,6 +52,16 @@ def device_rows(dataset: Dataset) -> list[DeviceRow]:
     return [row for row in rows if not row.operation.is_identity]
 
 
+def power_rows(datasets: Sequence[Dataset]) -> list[DeviceRow]:
+    """Operations with the power that a board drew, and the time that they took, in one run; of device times only."""
+    return [
+        DeviceRow(find_gpu(dataset.card.gpu), m.operation, m.device_time_s, m.power_w)
+        for dataset in datasets
+        for m in dataset.measurements
+        if m.usable and m.power_usable and m.power_w is not None and m.device_time_s is not None
+    ]
+
+
 def _from_loops(dataset: Dataset, gpu: GPU, mode: str, known: Collection[Operation]) -> Iterator[DeviceRow]:
     loops = [loop for loop in measured_loops(dataset, mode) if loop.operation not in known]
     if not any(loop.power_w is not None for loop in loops):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress
 
 import numpy as np
@@ -11,11 +11,13 @@ import numpy as np
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...operations.network import Network
+from ...units import si
 from ..intervals.network_spread import FAR_SHARE, NetworkSpread
 from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .composition import Totals, counts_of
+from .execution import EAGER, GAP_S
 from .knowledge import NetworkKnowledge
 from .prediction import Bound, Composition, OperationCost, Prediction
 from .uncovered import Coverage
@@ -82,10 +84,13 @@ def build_prediction(
         spread=spread,
         notes=(
             *notes_of(knowledge, network, conditions, spread, coverage),
+            *execution_notes(knowledge, totals.device_time_s, totals.host_time_s),
             *notes,
             *_beyond_the_cap(knowledge, totals, held_mhz, cap_w),
         ),
         coverage=coverage,
+        execution=knowledge.host.execution.name,
+        host=knowledge.host.execution.host.name,
         idle_power_w=power_range_w(gpu, cap_w)[0],
     )
 
@@ -105,6 +110,8 @@ def spread_of(
     errors = knowledge.find_fallback_errors() if by_fallback else knowledge.network_errors
     if errors is None or conditions.composition not in errors.scores:
         return None
+    if knowledge.host.execution != EAGER and not _device_decides(knowledge, counts_of(network), predictions):
+        return None  # The errors that are known come from eager runs on the hosts that predictors learned from.
     unmeasured = knowledge.any_gpu or by_fallback  # The errors come from GPUs and clocks that were not measured.
     as_measured = unmeasured or knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w)
     return NetworkSpread(
@@ -145,9 +152,39 @@ def notes_of(
     if coverage.share is None:
         yield "no interval: nobody knows how much work is not covered; extract the network again"
     elif spread is None:
-        yield "no interval: no errors on networks are known"
+        eager = knowledge.host.execution == EAGER
+        yield "no interval: " + (
+            "no errors on networks are known" if eager else "errors are known of eager runs on the reference host alone"
+        )
     elif spread.far_outside:
         yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
+
+
+def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float) -> Iterator[str]:
+    """Warnings about how the network is run: whether the host decides its time, and what is assumed.
+
+    Args:
+        knowledge: Who predicts.
+        device_s: Seconds of the device per iteration.
+        host_s: Seconds of the host per iteration.
+    """
+    execution = knowledge.host.execution
+    if execution.host.note:
+        yield execution.host.note
+    if execution.name == "graph":
+        yield f"run as a CUDA graph: that {1e6 * GAP_S:g} us pass between kernels is an assumption"
+    elif host_s > device_s:
+        yield (
+            f"the host decides the time: it launches for {si(host_s, 's')} what the GPU does in {si(device_s, 's')}; "
+            "hosts differ by factors of 2 to 3 (`joulecast host` measures yours)"
+        )
+
+
+def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions: OperationPredictions) -> bool:
+    """Whether the device needs twice as long as an eager run on the reference host would make it wait."""
+    eager = replace(knowledge.host, execution=EAGER)
+    device_s, host_s = eager.device_s(counts, predictions), eager.total_s(counts, predictions)
+    return device_s > 2 * max(host_s, host_s * knowledge.host.execution.host.factor)
 
 
 def refuse_uncovered(
@@ -202,11 +239,11 @@ def _costs(
     scale = min(1.0, totals.energy_j / max(dynamic_sum_j, _LEAST))
     shared_j = totals.energy_j - scale * dynamic_sum_j
     energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
-    columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist())
+    columns = (device_s.tolist(), power_w.tolist(), energy_j.tolist(), (scale * dynamic_j).tolist())
     bounds = _bounds(knowledge, predictions, conditions.clock_mhz)
     for entry, *values, source, bound in zip(network, *columns, predictions.source, bounds, strict=True):
-        time, power, energy = (None, None, None) if source == "missing" else values
-        yield OperationCost(entry, time, power, energy, source, bound)
+        time, power, energy, dynamic = (None, None, None, None) if source == "missing" else values
+        yield OperationCost(entry, time, power, energy, source, bound, dynamic)
 
 
 def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
@@ -215,7 +252,7 @@ def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, cloc
     some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
     by_line = iter(roofline(some, knowledge.operations.gpu, clock_mhz).bounds)
     # A missing operation has no device time, and no bound that anybody could know.
-    on_device = predictions.device_time_s >= predictions.host_time_s + knowledge.host.offset_s
+    on_device = predictions.device_time_s >= knowledge.host.calls_s(predictions)
     for is_known, longer in zip(known, on_device.tolist(), strict=True):
         bound = next(by_line) if is_known else "launch"
         yield bound if longer else "launch"

@@ -26,6 +26,7 @@ from ...operations.network import Network
 from ..formats.numbers import number
 from ..operation_predictions import OperationPredictions
 from ..physics.norms import smooth_max
+from .execution import EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN_TRAINING, Execution
 
 LEAST_HOST_S = 5e-6
 """What a kernel launch alone takes, about; no call inside a network costs the host less."""
@@ -42,10 +43,12 @@ class HostModel:
     Args:
         offset_s: Seconds per call, negative where a network is cheaper.
         learned: Whether it comes from measured networks; otherwise it is a prior.
+        execution: How networks are run, and on which host; everything was learned from eager runs on the reference.
     """
 
     offset_s: float
     learned: bool = False
+    execution: Execution = EAGER
 
     @classmethod
     def prior(cls, mode: str) -> Self:
@@ -72,15 +75,31 @@ class HostModel:
         return cls(float(_OFFSETS_S[best].mean()), learned=True)
 
     def calls_s(self, predictions: OperationPredictions) -> FloatArray:
-        """Seconds that the host needs for a call of each inside a network."""
+        """Seconds that the host needs for a call of each operation inside a network, shape (operations,)."""
+        if self.execution.name == "graph":
+            return np.zeros(len(predictions.operations))
         calls_s: FloatArray = np.maximum(predictions.host_time_s + self.offset_s, LEAST_HOST_S)
-        return calls_s
+        return calls_s * self.execution.host.factor
 
-    def network_s(self, counts: FloatArray, predictions: OperationPredictions) -> tuple[float, float, float]:
-        """Seconds of a network, of its device part and of its host part; what is missing is left out."""
-        device = float(np.nansum(counts * predictions.device_time_s))
-        host = float(np.nansum(counts * self.calls_s(predictions)))
-        return float(smooth_max(device, host)), device, host
+    def total_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
+        """Seconds that the host needs for an iteration of a network; what is missing is left out."""
+        if self.execution.name == "graph":
+            return GRAPH_LAUNCH_S * self.execution.host.factor
+        return float(np.nansum(counts * self.calls_s(predictions)))
+
+    def gaps_s(self, counts: FloatArray, mode: str) -> float:
+        """Seconds of an iteration in which the device waits between the kernels of a graph.
+
+        Eager loops hold such gaps already: device times were measured in them.
+        """
+        if self.execution.name != "graph":
+            return 0.0
+        return GAP_S * float(counts.sum()) * (KERNELS_IN_TRAINING if mode == "training" else 1)
+
+    def device_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
+        """Seconds that the device needs for an iteration of a network; what is missing is left out."""
+        mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
+        return float(np.nansum(counts * predictions.device_time_s)) + self.gaps_s(counts, mode)
 
     def to_json(self) -> dict[str, Any]:
         """The model as a dictionary."""
@@ -113,14 +132,29 @@ def counts_of(network: Network) -> FloatArray:
     return np.array([entry.count for entry in network], dtype=float)
 
 
+def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_limit_w: float) -> tuple[Any, Any]:
+    """Seconds and joules of a network whose host and device work at the same time; numbers, or arrays over clocks.
+
+    Args:
+        device_s: Sum of the device times of its operations.
+        host_s: Sum of what the host needs for their calls.
+        dynamic_j: Sum of their dynamic energies.
+        static_w: Board power while the GPU waits.
+        power_limit_w: The cap, which holds for the mean power.
+    """
+    time_s = smooth_max(device_s, host_s)
+    return time_s, np.minimum(dynamic_j + static_w * time_s, power_limit_w * time_s)
+
+
 def compose(counts: FloatArray, predictions: OperationPredictions, host: HostModel, power_limit_w: float) -> Totals:
     """Overlap host and device; add dynamic energies and static power. The default.
 
     Missing operations are left out; the caller lists them.
     """
-    time_s, device_s, host_s = host.network_s(counts, predictions)
-    energy_j = float(np.nansum(counts * predictions.dynamic_energy_j)) + predictions.static_power_w * time_s
-    return Totals(time_s, min(energy_j, power_limit_w * time_s), device_s, host_s)
+    device_s, host_s = host.device_s(counts, predictions), host.total_s(counts, predictions)
+    dynamic_j = float(np.nansum(counts * predictions.dynamic_energy_j))
+    time_s, energy_j = overlap(device_s, host_s, dynamic_j, predictions.static_power_w, power_limit_w)
+    return Totals(float(time_s), float(energy_j), device_s, host_s)
 
 
 def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:

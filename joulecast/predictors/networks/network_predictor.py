@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from ...operations.network import Network
+from .execution import Execution
 from .knowledge import NetworkKnowledge
 from .prediction import Prediction
 from .prepared import PreparedNetwork
@@ -13,6 +15,10 @@ from .prepared import PreparedNetwork
 @dataclass(frozen=True)
 class NetworkPredictor(NetworkKnowledge):
     """Predicts networks by what is known of their operations; see `NetworkKnowledge` for the arguments."""
+
+    def under(self, execution: Execution) -> Self:
+        """The same predictor for networks that are run in another way, or launched by another host."""
+        return replace(self, host=replace(self.host, execution=execution))
 
     def predict(
         self,

@@ -15,8 +15,8 @@ from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.clock import Work
 from ..physics.energy import static_power_w
-from ..physics.norms import smooth_max
-from .builder import Conditions, notes_of, spread_of
+from .builder import Conditions, execution_notes, notes_of, spread_of
+from .composition import overlap
 from .knowledge import NetworkKnowledge
 from .network_predictor import NetworkPredictor
 from .prediction import Interval, interval_around
@@ -87,7 +87,10 @@ class OverClocks:
         conditions = Conditions(float(self.clocks_mhz[place]), cap_w, knowledge.composition)
         coverage = self.coverage
         spread = spread_of(knowledge, self.network, conditions, self._operations_at(place), coverage)
-        notes = tuple(notes_of(knowledge, self.network, conditions, spread, coverage))
+        notes = (
+            *notes_of(knowledge, self.network, conditions, spread, coverage),
+            *execution_notes(knowledge, float(self.device_time_s[place]), self.host_time_s),
+        )
         if spread is None or not spread.supports(level):
             return Caveats(None, notes)
         totals = float(self.time_s[place]), float(self.energy_j[place]), float(self.held_clocks_mhz[place])
@@ -138,7 +141,8 @@ def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverC
     for clock in (clocks.min(), clocks.max()):
         knowledge.operations.gpu.checked_clock_mhz(float(clock))
     predictions = prepared.at_default
-    host_s = float(np.nansum(counts * knowledge.host.calls_s(predictions)))
+    host_s = knowledge.host.total_s(counts, predictions)
+    gaps_s = knowledge.host.gaps_s(counts, network.mode)
     if predictions.source.count("missing") == len(network):
         values = np.full((5, len(clocks)), np.nan)
     elif predictions.work is None or knowledge.composition != "overlap":
@@ -148,25 +152,32 @@ def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverC
     else:
         pieces = np.array_split(clocks, min(len(clocks), -(-len(clocks) * len(counts) // _MOST_VALUES)))
         work, static = predictions.work, prepared.static
-        parts = [_composed(counts, work, host_s, static, piece, cap_w) for piece in pieces]
+        parts = [_composed(counts, work, host_s, gaps_s, static, piece, cap_w) for piece in pieces]
         values = np.concatenate(parts, axis=1)
     shared, held, time_s, energy_j, device_s = values
     return OverClocks(knowledge, network, predictions, cap_w, clocks, shared, held, time_s, energy_j, device_s, host_s)
 
 
 def _composed(
-    counts: FloatArray, work: Work, host_s: float, static: float, clocks_mhz: FloatArray, cap_w: float
+    counts: FloatArray,
+    work: Work,
+    host_s: float,
+    gaps_s: float,
+    static: float,
+    clocks_mhz: FloatArray,
+    cap_w: float,
 ) -> FloatArray:
-    """Shared and held clock, seconds, joules, device seconds; as `OperationPredictions.together` and `compose` do."""
+    """Shared and held clock, seconds, joules, device seconds at each clock; see `OperationPredictions.together`."""
     shared_mhz = work.held_together_mhz(counts, clocks_mhz, cap_w, host_s, static)
     by_operation_s, by_operation_j = work.at(shared_mhz[:, None])
     device_s, dynamic_j = np.nansum(counts * by_operation_s, axis=1), np.nansum(counts * by_operation_j, axis=1)
-    time_s = smooth_max(device_s, host_s)
-    energy_j = dynamic_j + static * static_power_w(work.gpu, shared_mhz) * time_s
+    busy_s, device_s = device_s, device_s + gaps_s
+    static_w = static * static_power_w(work.gpu, shared_mhz)
+    time_s, energy_j = overlap(device_s, host_s, dynamic_j, static_w, cap_w)
     held = shared_mhz
     if np.any(np.asarray(work.most_mhz) < shared_mhz.max()):
         each_mhz = np.minimum(shared_mhz[:, None], work.most_mhz)
-        held = np.nansum(counts * by_operation_s * each_mhz, axis=1) / np.maximum(device_s, 1e-300)
+        held = np.nansum(counts * by_operation_s * each_mhz, axis=1) / np.maximum(busy_s, 1e-300)
     # (rounded, or an average of equal clocks would not be that clock)
-    held = np.where(device_s > 0, np.round(held, 6), clocks_mhz)
-    return np.array([shared_mhz, held, time_s, np.minimum(energy_j, cap_w * time_s), device_s])
+    held = np.where(busy_s > 0, np.round(held, 6), clocks_mhz)
+    return np.array([shared_mhz, held, time_s, energy_j, device_s])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...energy import EnergyTree, Row
 from ...errors import InputError
 from ...operations.inputs import InputShape, shape_to_json, titled
 from ...operations.network import Entry
@@ -15,6 +16,7 @@ from ...units import si
 from ..intervals.network_spread import NetworkSpread
 from ..intervals.power_range import within_range
 from ..operation_predictions import Source
+from .energy_rows import energy_rows
 from .uncovered import Coverage, Uncovered
 
 Composition = Literal["overlap", "sum"]
@@ -35,6 +37,7 @@ class OperationCost:
         bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
             where the host needs longer for a call than the GPU. A network waits for launches only where their sum
             exceeds the device's.
+        dynamic_energy_j: The part of the joules that the operation causes; the rest is the board's static energy.
     """
 
     entry: Entry
@@ -43,6 +46,7 @@ class OperationCost:
     energy_j: float | None
     source: Source
     bound_by: Bound
+    dynamic_energy_j: float | None = None
 
     @property
     def operation(self) -> Operation:
@@ -146,6 +150,8 @@ class Prediction:
         notes: What to keep in mind about this prediction.
         coverage: What of the network is in no total, and how much that is.
         idle_power_w: What the board draws without any work; 0 where nobody knows.
+        execution: How the network is run: "eager" or "graph".
+        host: Name of the host that launches it.
     """
 
     network: str
@@ -166,6 +172,8 @@ class Prediction:
     notes: tuple[str, ...] = ()
     coverage: Coverage = Coverage()
     idle_power_w: float = 0.0
+    execution: str = "eager"
+    host: str = "reference"
 
     def __str__(self) -> str:
         interval = self.interval() if self.supports(0.9) else None
@@ -199,6 +207,15 @@ class Prediction:
     def uncovered_share(self) -> float | None:
         """Share of the network's FLOPs or bytes, whichever is larger, that is in no total; None if nobody knows."""
         return self.coverage.share
+
+    def tree(self) -> EnergyTree:
+        """Seconds and joules by module and operation, forward and backward apart, static and dynamic energy apart."""
+        rows: list[Row] = []
+        for cost in self.operations:
+            static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))
+            figures = cost.device_time_s, static_j, cost.dynamic_energy_j, cost.source
+            rows += energy_rows(cost.entry, *figures, by_memory=cost.bound_by == "memory")
+        return EnergyTree.of(titled(self.network, self.input_shape), rows, notes=self.notes)
 
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where no errors are known.
@@ -245,6 +262,8 @@ class Prediction:
             "power_limit_w": self.power_limit_w,
             "predictor": self.predictor,
             "composition": self.composition,
+            "execution": self.execution,
+            "host": self.host,
             "time_s": self.time_s,
             "power_w": self.power_w,
             "energy_j": self.energy_j,

@@ -75,7 +75,7 @@ class PreparedNetwork:
         if conditions.composition == "overlap":
             predictions = self._in_network(conditions.clock_mhz)
             refuse_uncovered(knowledge, self.network, predictions, strict)
-            host_s = knowledge.host.calls_s(predictions)
+            host_s = knowledge.host.total_s(counts, predictions)
             predictions = predictions.together(counts, host_s, conditions.clock_mhz, cap_w)
             totals = compose(counts, predictions, knowledge.host, cap_w)
         else:

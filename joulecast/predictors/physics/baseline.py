@@ -180,7 +180,7 @@ class Baseline:
 
     def stand_in(self, operation: Operation, gpu: GPU) -> str | None:
         """The measured group whose constants hold for an operation: its own, one like it, or None."""
-        for kind in (operation.kind, *STAND_INS[operation.row.family]):
+        for kind in (operation.kind, *(() if operation.row.measured_only else STAND_INS[operation.row.family])):
             group = _group(kind, gpu.running_precision(operation.precision))
             if group in self.groups:
                 return group

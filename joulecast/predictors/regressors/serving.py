@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...errors import ZooError
 from ..contract import Files
+from ..formats.runtime import import_onnxruntime
 from ..predictor import INPUT_NAMES
 from .trees import Trees, trees_file
 from .trees_onnx import INPUT, trees_to_onnx
@@ -74,8 +75,7 @@ class StoredTrees:
 
 def _session(trees: Trees) -> Any:
     # Here, because collecting measurements imports joulecast on machines that do without it.
-    import onnxruntime
-
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     # One thread: a network has tens of operations, and threads that wait for each other cost more than they gain.
     options.intra_op_num_threads = 1

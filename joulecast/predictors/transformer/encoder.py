@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from ...errors import ZooError
+from ..formats.runtime import import_onnxruntime
 from .onnx import INPUTS, OUTPUTS, transformer_to_onnx
 from .weights import TransformerWeights
 
@@ -94,8 +95,7 @@ class OnnxEncoder:
 
 def _session(weights: TransformerWeights, *, alone: bool) -> Any:
     # Here, because collecting measurements imports joulecast on machines that do without it.
-    import onnxruntime
-
+    onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     # One thread, as for a regressor: threads that wait for each other cost more than they gain.
     options.intra_op_num_threads = 1
@@ -108,7 +108,7 @@ def _session(weights: TransformerWeights, *, alone: bool) -> Any:
 
 
 def _refused(error: Exception) -> ZooError:
-    import onnxruntime
+    onnxruntime = import_onnxruntime()
 
     return ZooError(
         "ONNX Runtime does not compute this transformer",

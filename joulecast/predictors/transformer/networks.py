@@ -90,7 +90,7 @@ def _measured(
 ) -> Example:
     """A measured network beside what its parts come to."""
     cap_w, clock = float(gpu.power_limit_w), gpu.checked_clock_mhz(m.clock_mhz)
-    settled = predictions.together(counts, host.calls_s(predictions), clock, cap_w)
+    settled = predictions.together(counts, host.total_s(counts, predictions), clock, cap_w)
     totals = compose(counts, settled, host, cap_w)
     static_w = settled.static_power_w
     predicted_w = totals.energy_j / totals.time_s - static_w

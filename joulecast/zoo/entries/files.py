@@ -30,7 +30,7 @@ _PACKED = (".safetensors", ".ubj", "left_out.json", "operations.json")  # Files 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 # Several times what any entry needs.
-_MOST_FILES = 64
+_MOST_FILES = 160
 _MOST_FILE_BYTES = 64 << 20
 _MOST_ENTRY_BYTES = 128 << 20
 _MOST_UNPACKED_BYTES = 128 << 20

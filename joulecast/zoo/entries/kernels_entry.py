@@ -4,35 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...arrays import FloatArray
-from ...errors import ZooError, unknown_name
+from ...errors import ZooError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...predictors.formats.numbers import errors_to_text, sorted_errors
-from ...predictors.kernels.families import FAMILIES
-from ...predictors.kernels.family import Family
-from ...predictors.kernels.learned import ALL, BASES, Kernels, Variant
-from ...predictors.regressors.serving import StoredTrees, stored_trees
-from ...predictors.regressors.trees import trees_file
+from ...predictors.kernels.family import Names
+from ...predictors.kernels.learned import Kernels, Variant
 from ..rendering import markdown
 from .card_values import name_of
 from .files import EntryFiles, checked_files, json_bytes, parsed_json, write_files
 from .golden import golden_operations, refusing_damage, require_agreement
+from .kernels_files import family_named, read_variant, write_variant
 
 PREDICTOR = "kernels"
 _FILES = ("card.json", "predictor.json")
 _MOST_VARIANTS = 64
-_ELSEWHERE = "elsewhere"
 
-Names = tuple[str, str]
 Golden = Mapping[Names, tuple[str, Sequence[Operation]]]
 """Family and variant -> a GPU, and operations that are predicted on it."""
 
@@ -49,6 +40,7 @@ class KernelsCard:
         splits: How the errors below were found.
         errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
+        power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         limits: What it cannot do.
         created: Date.
         licence: Licence of the entry.
@@ -62,6 +54,7 @@ class KernelsCard:
     splits: str
     errors: Mapping[str, Mapping[str, tuple[int, float, float]]]
     coverage: Mapping[str, Mapping[str, float]]
+    power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
@@ -75,10 +68,14 @@ class KernelsEntry:
     Args:
         name: Name of the entry.
         kernels: What it knows; each variant is read and checked when it is first asked for.
+        golden: Operations of its golden prediction.
+        card: Its card, as a dictionary.
     """
 
     name: str
     kernels: Kernels
+    golden: Golden
+    card: Mapping[str, Any]
 
     def check(self) -> None:
         """Read every variant.
@@ -102,22 +99,9 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
     files: dict[str, bytes] = {}
     facts = []
     for (family, variant), learned in sorted(kernels.variants.items()):
-        regressors = {**learned.generations, _ELSEWHERE: learned.elsewhere}
-        for name, regressor in regressors.items():
-            # The native form is left out: there are many regressors, and nothing trains on from one or explains it.
-            trees = trees_file(_file(family, variant, name))
-            files[trees] = regressor.to_files(_file(family, variant, name))[trees]
-        facts.append(
-            {
-                "family": family,
-                "variant": variant,
-                "gpus": sorted(learned.gpus),
-                "features": list(FAMILIES[family].feature_names),
-                "constants": {name: values.tolist() for name, values in learned.constants.items()},
-                "generations": sorted(learned.generations),
-                "errors": errors_to_text(learned.errors),
-            }
-        )
+        of_variant, stored = write_variant((family, variant), learned)
+        facts.append(of_variant)
+        files |= stored
     everything = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
@@ -146,12 +130,17 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
     with refusing_damage(folder):
-        name = name_of(parsed_json(files["card.json"], "the card of this zoo entry")["name"])
+        card = parsed_json(files["card.json"], "the card of this zoo entry")
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")["variants"]
         if not 0 < len(facts) <= _MOST_VARIANTS:
             raise ZooError("a zoo entry has a number of variants that cannot be", given=len(facts))
         by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
-        return KernelsEntry(name, Kernels(_StoredVariants(folder, manifest, files, by_name)))
+        golden = {
+            (row["family"], row["variant"]): (str(row["gpu"]), golden_operations(row["operations"]))
+            for row in manifest["golden"]["variants"]
+        }
+        variants = _StoredVariants(folder, manifest, files, by_name)
+        return KernelsEntry(name_of(card["name"]), Kernels(variants), golden, card)
 
 
 def checked_kernels(folder: Path) -> KernelsEntry:
@@ -182,7 +171,7 @@ class _StoredVariants(Mapping[Names, Variant]):
         """
         if names not in self._read:
             with refusing_damage(self._folder):
-                variant = self._variant(names)
+                variant = read_variant(names, self._facts[names], self._files)
                 shown = [
                     row for row in self._manifest["golden"]["variants"] if (row["family"], row["variant"]) == names
                 ]
@@ -203,67 +192,6 @@ class _StoredVariants(Mapping[Names, Variant]):
     def __len__(self) -> int:
         return len(self._facts)
 
-    def _variant(self, names: Names) -> Variant:
-        family, fact = _family(names[0]), self._facts[names]
-        if fact["features"] != list(family.feature_names):
-            raise ZooError("this zoo entry was trained on other features", hint="train it again")
-        generations = [str(name) for name in fact["generations"]]
-        constants = {name: np.array(values, dtype=float) for name, values in fact["constants"].items()}
-        if {ALL, *generations} - constants.keys() or any(
-            values.shape != (len(family.constants),) or not (np.isfinite(values) & (values > 0)).all()
-            for values in constants.values()
-        ):
-            raise ZooError("a zoo entry lacks constants of a family", given=names[0], hint="pull it again")
-        errors = {name: sorted_errors(values) for name, values in fact["errors"].items()}
-        if errors.keys() - set(BASES):
-            raise ZooError("a zoo entry has errors of another basis", given=", ".join(errors), allowed=", ".join(BASES))
-        return Variant(
-            gpus=frozenset(str(name) for name in fact["gpus"]),
-            constants=constants,
-            generations={name: _LazyTrees(self._files, _file(*names, name), family) for name in generations},
-            elsewhere=_LazyTrees(self._files, _file(*names, _ELSEWHERE), family),
-            errors=errors,
-        )
-
-
-@dataclass(frozen=True, eq=False)
-class _LazyTrees:
-    """Trees of an entry that are read when they are first asked: one GPU needs those of one generation."""
-
-    files: EntryFiles
-    name: str
-    family: Family
-
-    @cached_property
-    def _trees(self) -> StoredTrees:
-        return stored_trees(self.files, self.name, len(self.family.feature_names))
-
-    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
-        """One value per row of inputs.
-
-        Raises:
-            ZooError: They are missing or damaged.
-        """
-        return self._trees(inputs)
-
-    def to_files(self, name: str) -> dict[str, bytes]:
-        """See `StoredTrees.to_files`.
-
-        Raises:
-            ZooError: Always.
-        """
-        return self._trees.to_files(name)
-
-
-def _family(name: str) -> Family:
-    if name not in FAMILIES:
-        raise unknown_name("family of kernels in a zoo entry", name, FAMILIES)
-    return FAMILIES[name]
-
-
-def _file(family: str, variant: str, name: str) -> str:
-    return f"{family}-{variant}-{name}".replace(" ", "-")
-
 
 def _device_s(family: str, variant: Variant, gpu: str, operations: Sequence[Operation]) -> FloatArray:
-    return variant.device_s(_family(family), OperationList(operations), find_gpu(gpu))
+    return variant.device_s(family_named(family), OperationList(operations), find_gpu(gpu))

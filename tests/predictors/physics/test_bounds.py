@@ -119,3 +119,19 @@ def test_bounds_go_where_operations_go():
     assert tiny.merge(spread).device_s == pytest.approx([2e-6, bounded.device_s[0]])
     without = replace(bounded, bounds=type(bounded.bounds)(0.0, 0.0))
     assert without.scatter(np.array([False, True])).device_s[1] == work(LINEAR).device_s[0]
+
+
+def test_attention_is_bounded_by_the_pairs_that_its_mask_leaves():
+    shapes = [(1, 16, 4096, 128)] * 3
+    full, causal = (Operation("attention", shapes, {"causal": causal}, precision="bf16") for causal in (False, True))
+    # 16 heads, 4096 x 4096 pairs, four FLOPs for each of 128 elements, at 989.4 TFLOP/s; 4097 / 2 keys in the mean.
+    whole_s = 16 * 4096**2 * 4 * 128 / 989.4e12
+    found = Bounds.of([full, causal], find_gpu("H100 SXM")).compute_s
+    assert found == pytest.approx([whole_s, whole_s * 4097 / 8192])
+
+
+def test_what_fits_into_the_large_cache_of_ada_may_come_from_there():
+    l40s = find_gpu("L40S")
+    small, large = (Operation("relu", [(n, 1024, 1024)], precision="bf16") for n in (10, 100))
+    found = Bounds.of([small, large], l40s).fixed_s
+    assert found == pytest.approx([2 * 10 * 2**21 / 864e9 / 6.6, 2 * 100 * 2**21 / 864e9])

@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 from ....hardware import GPU
 from ....operations.operation import Operation
+from ....operations.parallel import sent_elements
+from ....operations.precisions import ELEMENT_BYTES
 
 Flags = npt.NDArray[np.bool_]
 Values = npt.NDArray[Any]
@@ -22,11 +24,10 @@ Values = npt.NDArray[Any]
 SPIKE = 1.5
 _NEIGHBOURS = (-2, -1, 1, 2)
 
-# A replayed graph of the smallest operations takes 2 to 15 us. Where the quickest takes longer than this, each call
-# waited for the host (vLLM's block-wise fp8: 50 us on an H200, 146 us on a B200), and up to so many times that, the
-# host may still be what was measured.
+# A replayed graph of the smallest operations takes 2 to 15 us. Where the quickest takes longer, each call waited for
+# the host (vLLM's block-wise fp8: 50 us on an H200, 146 us on a B200), and up to so many times that, the host may
+# still be what was measured.
 _SMALL_S = 3e-6
-_GRAPH_S = 20e-6
 _HOST_BOUND = 2.5
 
 # NVML was read every 100 ms in runs of 0.3 to 1 s, and newer GPUs report means over about a second.
@@ -66,19 +67,20 @@ def spikes(time_us: Values, group: Values, along: Values) -> Flags:
     return slow | quick
 
 
-def host_bound(time_s: Values, least_s: Values, stratum: Values) -> Flags:
+def host_bound(time_s: Values, least_s: Values, stratum: Values, graph_s: float) -> Flags:
     """Rows of stacks that were not replayed as graphs, as far as the host may be what was measured.
 
     Args:
         time_s: What each row took.
         least_s: What the data sheet allows.
         stratum: A number for each row; rows of one stratum were measured in one way.
+        graph_s: What a replayed graph of the smallest operations takes at most.
     """
     quickest = np.full(int(stratum.max(initial=-1)) + 1, np.inf)
     small = least_s < _SMALL_S
     np.minimum.at(quickest, stratum[small], time_s[small])
     floor = quickest[stratum]
-    flagged: Flags = np.isfinite(floor) & (floor > _GRAPH_S) & (time_s < _HOST_BOUND * floor)
+    flagged: Flags = np.isfinite(floor) & (floor > graph_s) & (time_s < _HOST_BOUND * floor)
     return flagged
 
 
@@ -95,13 +97,27 @@ def weak_power(power_w: Values, group: Values, along: Values) -> Flags:
 def least_time_s(operation: Operation, gpu: GPU) -> float:
     """What the data sheet allows at best: all arithmetic at the boost clock, and from memory what no cache can hold.
 
-    Replays find in L2 what the last one left there. Causal attention may skip half of the scores.
+    Replays find in L2 what the last one left there, and causal attention may skip half of the scores. Of experts the
+    source says neither which of them got tokens, nor whether they have a gate, without which they are two products
+    instead of three.
     """
+    if "gpus" in operation.attributes:
+        return _least_link_s(operation, gpu) / _TOLERANCE
     clocks = gpu.boost_clock_mhz / (gpu.tensor_clock_mhz or gpu.boost_clock_mhz)
-    flops = operation.flops / (2 if operation.attributes.get("causal") else 1)
-    moved = max(0, operation.bytes_read + operation.bytes_written - gpu.l2_bytes)
+    flops, moved = float(operation.flops), operation.bytes_read + operation.bytes_written - gpu.l2_bytes
+    if operation.attributes.get("causal"):
+        flops /= 2
+    if operation.kind == "experts":
+        balanced = operation.attributes["distribution"] == "balanced"
+        flops, moved = flops * 2 / 3 if balanced else 0.0, 0
     compute_s = flops / (gpu.peak_flops[operation.precision] * clocks)
-    return max(compute_s, moved / gpu.memory_bandwidth) / _TOLERANCE
+    return max(compute_s, max(0, moved) / gpu.memory_bandwidth) / _TOLERANCE
+
+
+def _least_link_s(operation: Operation, gpu: GPU) -> float:
+    bandwidth = gpu.link_bandwidth if operation.attributes["link"] == "nvlink" else gpu.pcie_bandwidth
+    sent = sent_elements(operation.kind, operation.input_shapes, operation.attributes)
+    return ELEMENT_BYTES[operation.precision] * sent / (bandwidth or np.inf)
 
 
 def misread(too_quick: Flags, large: Flags, stratum: Values) -> Flags:

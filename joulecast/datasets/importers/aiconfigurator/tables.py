@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ....operations.operation import Operation
@@ -19,6 +20,8 @@ _PRECISIONS: Mapping[str, tuple[str, bool]] = {
     "fp8": ("fp8", False),
     "fp8_block": ("fp8", True),
     "nvfp4": ("nvfp4", False),
+    "half": ("fp16", False),
+    "int8": ("int8", False),
 }
 _IMPLEMENTATIONS = {"sglang": "sglang", "trtllm": "tensorrt_llm", "vllm": "vllm"}
 
@@ -34,6 +37,8 @@ class SourceTable:
         along: A size that grows along each row of neighbours, from the columns.
         not_along: Sizes that neighbours do not have in common, because `along` follows from them.
         has_power: Whether it has power_w and power_limit_w.
+        graph_s: What a replayed graph of the smallest operations takes at most.
+        skip: Rows to leave out, from the columns, by the reason why.
         operation: The operation that a row measured.
     """
 
@@ -44,6 +49,8 @@ class SourceTable:
     not_along: tuple[str, ...]
     has_power: bool
     operation: Callable[[Row], Operation]
+    graph_s: float = 20e-6
+    skip: Mapping[str, Callable[[Columns], npt.NDArray[Any]]] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -118,4 +125,69 @@ ATTENTION = SourceTable(
     has_power=True,
     operation=_attention,
 )
-TABLES: Mapping[str, SourceTable] = {"linear": LINEAR, "attention": ATTENTION}
+
+
+def _experts(row: Row) -> Operation:
+    precision, block_scaled = _PRECISIONS[row["precision"]]
+    names = ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel", "distribution")
+    attributes = {name: row[name] for name in names} | {"block_scaled": block_scaled}
+    attributes["implementation"] = "flashinfer" if "flashinfer" in row["kernel"] else engine(row["stack"])
+    return Operation("experts", [(row["tokens"], row["hidden"])], attributes, precision=precision)
+
+
+EXPERTS = SourceTable(
+    file="experts.parquet",
+    words=("distribution",),
+    sizes=("tokens", "hidden", "intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel"),
+    along=lambda columns: columns["tokens"],
+    not_along=("tokens",),
+    has_power=False,
+    operation=_experts,
+    # Several kernels: sorting, two products with what is between them, the sum.
+    graph_s=60e-6,
+)
+
+_COLLECTIVES = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+}
+_WITHOUT_NVLINK = ("NVIDIA L40S",)
+
+
+def _collective(row: Row) -> Operation:
+    """A collective; message_size counts the elements of the larger side.
+
+    (In half precision they take as long as twice as many in int8, and 2^28 over 8 H100s gather in 1.40 ms: 336 GB/s for
+    each GPU of 450 if that is the whole, seven times the link if it is a part.)
+    """
+    kind, gpus = _COLLECTIVES[row["collective"]], row["gpus"]
+    elements = row["message_size"] // gpus if kind == "all_gather" else row["message_size"]
+    attributes = {
+        "gpus": gpus,
+        "link": "pcie" if row["gpu"] in _WITHOUT_NVLINK else "nvlink",
+        "implementation": "pytorch" if row["kernel"] == "NCCL" else engine(row["stack"]),
+    }
+    return Operation(kind, [(elements,)], attributes, precision=_PRECISIONS[row["precision"]][0])
+
+
+COLLECTIVES = SourceTable(
+    file="collectives.parquet",
+    words=("collective",),
+    sizes=("gpus", "message_size"),
+    along=lambda columns: columns["message_size"],
+    not_along=("message_size",),
+    has_power=False,
+    operation=_collective,
+    skip={
+        "int8, which takes as long as half as many elements of half precision": lambda c: c["precision"] == "int8",
+        "eager calls, which wait for the host": lambda c: np.char.endswith(c["kernel"].astype(str), "_eager"),
+    },
+)
+TABLES: Mapping[str, SourceTable] = {
+    "linear": LINEAR,
+    "attention": ATTENTION,
+    "experts": EXPERTS,
+    "collectives": COLLECTIVES,
+}

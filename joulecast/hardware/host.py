@@ -1,0 +1,142 @@
+"""Hosts: how fast the machine around a GPU launches operations, relative to a reference."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ..errors import InputError, unknown_name
+
+FORMAT = 1
+"""Version of a host profile."""
+
+_FASTEST, _SLOWEST = 0.05, 20.0
+_LARGEST_FILE = 1 << 16
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine that launches operations.
+
+    Args:
+        name: How it is called.
+        factor: Seconds that it needs to launch an operation over those of the reference host; below 1 is faster.
+        source: Where the factor comes from.
+        note: What to keep in mind about it; empty where nothing speaks against it.
+    """
+
+    name: str
+    factor: float
+    source: str
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not _FASTEST <= self.factor <= _SLOWEST:
+            raise InputError(
+                "no host is that fast or slow",
+                given=f"factor {self.factor!r}",
+                allowed=f"{_FASTEST:g} to {_SLOWEST:g} times as long as the reference host",
+            )
+
+
+@cache
+def hosts() -> Mapping[str, Host]:
+    """The hosts that are known by name."""
+    text = Path(__file__).with_name("hosts.toml").read_text(encoding="utf-8")
+    return {name: Host(name, float(row["factor"]), row["source"]) for name, row in tomllib.loads(text).items()}
+
+
+REFERENCE = hosts()["reference"]
+"""The host that predictors learned from; its factor is 1."""
+
+
+def find_host(wanted: str | float | Path | Host | None) -> Host:
+    """The host that a user names.
+
+    Args:
+        wanted: A name (`joulecast host --list`), a factor relative to the reference host, or the path of a profile that
+            `joulecast host --out` wrote; None for the reference host.
+
+    Raises:
+        UnknownNameError: No host of that name.
+        InputError: A factor out of range, or a file that is no profile.
+    """
+    if wanted is None:
+        return REFERENCE
+    if isinstance(wanted, Host):
+        return wanted
+    if isinstance(wanted, bool):
+        raise InputError("a host is a name, a factor or a profile", given=repr(wanted), allowed="such as 0.5")
+    if isinstance(wanted, int | float):
+        return Host(f"{wanted:g} times the reference", float(wanted), "given by the user")
+    if isinstance(wanted, Path) or str(wanted).endswith(".json"):
+        return _profile(Path(wanted))
+    try:
+        factor = float(wanted)
+    except ValueError:
+        if wanted not in hosts():
+            raise unknown_name(
+                "host", wanted, hosts(), hint="a factor such as 0.5, or a profile by `joulecast host --out host.json`"
+            ) from None
+        return hosts()[wanted]
+    return find_host(factor)
+
+
+def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
+    """Write a profile that `find_host` reads.
+
+    Args:
+        path: The file.
+        factor: How much longer launches take than on the A30's machine, see `Host`.
+        facts: What was measured, and on what.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    value = {"kind": "joulecast host", "format": FORMAT, "factor": factor, "processor": processor(), **facts}
+    try:
+        path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise InputError("the profile cannot be written", given=f"{path}: {error.strerror}") from error
+
+
+def processor() -> str:
+    """The name of this machine's processor, as far as the system tells."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())
+
+
+def _profile(path: Path) -> Host:
+    try:
+        if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
+            raise InputError(
+                "there is no such host profile", given=str(path), hint="`joulecast host --out FILE` makes one"
+            )
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value["kind"] != "joulecast host":
+            raise ValueError("another kind of file")
+        if value["format"] != FORMAT:
+            raise InputError("a host profile of another version", given=repr(value["format"]), allowed=FORMAT)
+        factor, name = float(value["factor"]), str(value["processor"])
+        if not math.isfinite(factor):
+            raise ValueError("no factor")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            "this is no host profile", given=f"{path}: {error!r}"[:300], hint="`joulecast host --out FILE` makes one"
+        ) from error
+    here = processor()
+    note = "" if name == here else f"the host profile comes from another machine: {name}, this is {here}"
+    return Host(path.stem, factor, f"measured on {name}", note)

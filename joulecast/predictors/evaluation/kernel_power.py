@@ -1,0 +1,96 @@
+"""How far the power of kernels is off, on sizes, GPUs and generations that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ..kernels.basis import BASES, Basis
+from ..kernels.families import FAMILIES
+from ..kernels.family import Names
+from ..kernels.fit_power import Readings, fit_power
+from ..recipes.kernels import KernelRecipe
+from .kernels import drawn_by_size, few
+
+
+@dataclass(frozen=True, eq=False)
+class PowerErrors:
+    """Errors of a variant on one GPU.
+
+    Args:
+        names: Family and variant.
+        basis: What the predictions rested on.
+        gpu: Full name.
+        power: Logarithms of predicted over measured power, shape (operations,).
+        energy: The same of energy: predicted power over the predicted time of a burst.
+    """
+
+    names: Names
+    basis: Basis
+    gpu: str
+    power: FloatArray
+    energy: FloatArray
+
+
+def validate_power(measured: Mapping[Names, Sequence[Readings]], recipe: KernelRecipe) -> tuple[PowerErrors, ...]:
+    """Errors on what is left out, for each variant.
+
+    Raises:
+        MissingDependencyError: xgboost is not installed.
+    """
+    return tuple(errors for names, tables in measured.items() for errors in _of_variant(names, tables, recipe))
+
+
+def _of_variant(names: Names, tables: Sequence[Readings], recipe: KernelRecipe) -> Iterator[PowerErrors]:
+    family = FAMILIES[names[0]]
+    held = [drawn_by_size(family, table.operations, recipe.folds, recipe.seed) == 0 for table in tables]
+    seen = [table.some(np.flatnonzero(~out)) for table, out in zip(tables, held, strict=True)]
+    unseen = [table.some(np.flatnonzero(out)) for table, out in zip(tables, held, strict=True)]
+    yield from _errors(names, seen, unseen, recipe)
+    generations = {table.gpu.compute_capability for table in tables}
+    for table in tables:
+        others = [other for other in tables if other.gpu.name != table.gpu.name]
+        if any(other.gpu.compute_capability == table.gpu.compute_capability for other in others):
+            yield from _errors(names, others, [table], recipe)
+    for generation in sorted(generations) if len(generations) > 1 else ():
+        others = [table for table in tables if table.gpu.compute_capability != generation]
+        mine = [table for table in tables if table.gpu.compute_capability == generation]
+        yield from _errors(names, others, mine, recipe)
+
+
+def _errors(
+    names: Names, seen: Sequence[Readings], unseen: Sequence[Readings], recipe: KernelRecipe
+) -> Iterator[PowerErrors]:
+    learned = fit_power(seen, recipe)
+    for table in unseen:
+        if len(table.power_w):
+            predicted_w = np.minimum(learned.demand_w(table.inputs, table.gpu), table.gpu.power_limit_w)
+            power = np.log(predicted_w / table.power_w)
+            energy = power + np.log(table.burst_s / table.measured_s)
+            yield PowerErrors(names, learned.basis(table.gpu), table.gpu.name, power, energy)
+
+
+def kept_power_errors(validation: Sequence[PowerErrors], names: Names) -> dict[str, dict[str, FloatArray]]:
+    """Basis -> "power" and "energy" -> sorted absolute log errors of a variant, as many as intervals need."""
+    found: dict[str, dict[str, FloatArray]] = {}
+    for basis in BASES:
+        mine = [each for each in validation if (each.names, each.basis) == (names, basis)]
+        if mine:
+            found[basis] = {
+                "power": few(np.sort(np.abs(np.concatenate([each.power for each in mine])))),
+                "energy": few(np.sort(np.abs(np.concatenate([each.energy for each in mine])))),
+            }
+    return found
+
+
+def power_tables(validation: Sequence[PowerErrors]) -> dict[str, dict[str, tuple[int, float, float]]]:
+    """Family and variant -> basis and GPU -> number of operations, median and mean absolute error of power."""
+    found: dict[str, dict[str, tuple[int, float, float]]] = {}
+    for each in validation:
+        errors = np.abs(np.expm1(each.power))
+        row = (len(errors), float(np.median(errors)), float(errors.mean()))
+        found.setdefault(", ".join(each.names), {})[f"{each.basis}: {each.gpu}"] = row
+    return found

@@ -1,0 +1,170 @@
+"""Fused attention on tensor cores: of many queries, and of one query per sequence (a step of decoding)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ..physics.attention_sizes import AttentionSizes, attention_sizes
+from .attention_physics import (
+    CONTEXT_CONSTANTS,
+    DECODING_CONSTANTS,
+    TILE,
+    context_s,
+    decoding_s,
+    split_keys,
+)
+from .family import Family
+from .products import Machine
+
+# fp16 and bf16 are as wide, and tensor cores multiply both at one rate, so that one stands for the other.
+_VARIANTS: Mapping[tuple[str, str], str] = {
+    ("half", "half"): "half",
+    ("half", "fp8"): "half with fp8 cache",
+    ("fp8", "fp8"): "fp8",
+}
+_NEEDED: Mapping[str, str] = {"half": "bf16", "half with fp8 cache": "bf16", "fp8": "fp8"}
+_WIDTHS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8"}
+# What PyTorch reaches at best, sglang calls.
+_ENGINES: tuple[str, ...] = ("tensorrt_llm", "vllm")
+_TILES = (64, 128)
+# Kernels of attention differ more between generations than what trees of one say about another: with H100 and H200, or
+# B200 and GB200, left out, 0.3 to 0.5 erred least, and 1 more than physics alone.
+_SHRINKAGE = 0.4
+
+
+def _width(operation: Operation) -> str | None:
+    if operation.kind != "attention" or operation.mode != "inference":
+        return None
+    cache = operation.attributes["cache_precision"] or operation.precision
+    return _VARIANTS.get((_WIDTHS.get(operation.precision, ""), _WIDTHS.get(cache, "")))
+
+
+def _context(operation: Operation) -> str | None:
+    return None if _decodes(operation) else _width(operation)
+
+
+def _decoding(operation: Operation) -> str | None:
+    return _width(operation) if _decodes(operation) else None
+
+
+def _decodes(operation: Operation) -> bool:
+    if operation.kind != "attention":
+        return False
+    queries, keys, _ = operation.input_shapes
+    return queries[-2] == 1 and keys[-2] > 1
+
+
+def _heads(operation: Operation) -> Hashable:
+    queries, keys, values = operation.input_shapes
+    return queries[-3:-2], keys[-3:-2], queries[-1], values[-1]
+
+
+def _context_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+    return context_s(attention_sizes(operations), Machine.of(gpu, operations[0].precision), constants)
+
+
+def _decoding_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+    return decoding_s(attention_sizes(operations), Machine.of(gpu, operations[0].precision), constants)
+
+
+_SHARED_NAMES = (
+    "log_physics_cycles",
+    "log_bytes_over_l2",
+    "log_memory_cycles",
+    "log_cached_over_queries",
+    "log_key_size",
+    "log_group",
+    "log_cached_heads",
+    "log_keys",
+    "log_sequences",
+    "log_key_padding",
+    "log_window",
+    "has_window",
+    *(f"by_{engine}" for engine in _ENGINES),
+)
+_CONTEXT_NAMES = (
+    "log_queries",
+    "log_query_padding",
+    "causal",
+    "log_compute_over_memory",
+    *(f"log_{of}_{tile}_{what}" for tile in _TILES for of in ("heads", "groups") for what in ("waves", "wave_padding")),
+)
+_DECODING_NAMES = ("log_splits", "log_split_padding", "log_longest_split", "log_part_waves")
+
+
+def _shared(operations: OperationList, sizes: AttentionSizes, machine: Machine, physics_s: FloatArray) -> FloatArray:
+    moved = sizes.query_bytes + sizes.cached_bytes
+    logs = [
+        physics_s * machine.clock_hz,
+        moved / machine.l2_bytes,
+        moved / machine.bandwidth * machine.clock_hz,
+        sizes.cached_bytes / sizes.query_bytes,
+        sizes.key_size,
+        sizes.group,
+        sizes.cached_heads,
+        sizes.keys,
+        sizes.sequences,
+        np.ceil(sizes.keys / TILE) * TILE / sizes.keys,
+        sizes.window / sizes.keys,
+    ]
+    engines = [operation.attributes["implementation"] for operation in operations]
+    of_engine = np.array([[engine == name for engine in engines] for name in _ENGINES])
+    return np.vstack([np.log2(logs), sizes.window < sizes.keys, of_engine])
+
+
+def _context_features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
+    sizes, machine = attention_sizes(operations), Machine.of(gpu, operations[0].precision)
+    moved = sizes.query_bytes + sizes.cached_bytes
+    intensity = sizes.flops / machine.flops_per_cycle / machine.sms / (moved / machine.bandwidth * machine.clock_hz)
+    logs = [sizes.queries, np.ceil(sizes.queries / TILE) * TILE / sizes.queries]
+    waves = []
+    for tile in _TILES:
+        for heads, rows in ((sizes.heads, 1.0), (sizes.cached_heads, sizes.group)):
+            each = sizes.sequences * heads * np.ceil(sizes.queries * rows / tile) / machine.sms
+            waves += [each, np.ceil(each) / each]
+    shared = _shared(operations, sizes, machine, physics_s)
+    found = np.vstack([shared, np.log2(logs), sizes.causal, np.log2([intensity, *waves])])
+    return found.T.astype(np.float32)
+
+
+def _decoding_features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
+    sizes, machine = attention_sizes(operations), Machine.of(gpu, operations[0].precision)
+    split = split_keys(sizes, machine.sms)
+    parts = split.jobs * split.splits / machine.sms
+    padding = split.waves * split.longest * machine.sms / (split.jobs * split.blocks)
+    shared = _shared(operations, sizes, machine, physics_s)
+    return np.vstack([shared, np.log2([split.splits, padding, split.longest, parts])]).T.astype(np.float32)
+
+
+ATTENTION = Family(
+    name="attention",
+    constants=CONTEXT_CONSTANTS,
+    feature_names=(*_SHARED_NAMES, *_CONTEXT_NAMES),
+    variant_precisions=_NEEDED,
+    variant=_context,
+    physics_s=_context_s,
+    features=_context_features,
+    shrinkage=_SHRINKAGE,
+    unseen=_heads,
+)
+"""Of many queries, causal or not."""
+
+DECODING = Family(
+    name="decoding",
+    constants=DECODING_CONSTANTS,
+    feature_names=(*_SHARED_NAMES, *_DECODING_NAMES),
+    variant_precisions=_NEEDED,
+    variant=_decoding,
+    physics_s=_decoding_s,
+    features=_decoding_features,
+    shrinkage=_SHRINKAGE,
+    unseen=_heads,
+)
+"""Of one query per sequence, which reads a cache of keys and values."""

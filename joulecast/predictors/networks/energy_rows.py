@@ -1,0 +1,73 @@
+"""Predicted costs as rows of an energy tree: by module, forward and backward apart, static and dynamic energy apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...energy import Figure, Row, Share
+from ...operations.network import Entry
+from ...operations.operation import Operation
+from ..operation_predictions import Source
+
+DEVICE = "gpu"
+STATIC, DYNAMIC = "static", "dynamic"
+_STEP = "_step"  # What kinds of optimizer steps end in.
+_BACKWARD = "(backward)"  # Where extraction puts what belongs to no module: gradients that are added up.
+
+
+def energy_rows(
+    entry: Entry,
+    device_time_s: float | None,
+    static_energy_j: float | None,
+    dynamic_energy_j: float | None,
+    source: Source,
+    by_memory: bool,
+) -> Iterator[Row]:
+    """The rows of one operation with all its calls.
+
+    Args:
+        entry: The operation, and how often each module calls it.
+        device_time_s: Seconds of all calls; None where nothing covers it.
+        static_energy_j: Joules that the board would draw in that time in any case; None likewise.
+        dynamic_energy_j: Joules that the operation causes; None likewise.
+        source: Where these come from.
+        by_memory: Whether bytes decide its time rather than arithmetic.
+    """
+    whole = Share(
+        {DEVICE: Figure.of(device_time_s, source)},
+        {
+            (DEVICE, STATIC): Figure.of(static_energy_j, source),
+            (DEVICE, DYNAMIC): Figure.of(dynamic_energy_j, source),
+        },
+    )
+    operation = entry.operation
+    for path, calls in (entry.by_module or {"": entry.count}).items():
+        mine = whole.scaled_by(calls / entry.count)
+        if operation.kind.endswith(_STEP):
+            yield Row(path, mine, operation.kind, "optimizer", calls)
+        elif path == _BACKWARD:
+            yield Row("", mine, operation.kind, "backward", calls)
+        elif operation.mode == "inference":
+            yield Row(path, mine, operation.kind, "forward", calls)
+        else:
+            forward = forward_fraction(operation, by_memory)
+            yield Row(path, mine.scaled_by(forward), operation.kind, "forward", calls)
+            yield Row(path, mine.scaled_by(1 - forward), operation.kind, "backward", calls)
+
+
+def forward_fraction(operation: Operation, by_memory: bool) -> float:
+    """The part of a training operation that its forward is.
+
+    By the bytes or FLOPs of the same operation in inference, whichever decides its time: of a product with both
+    gradients a third, of a ReLU two of five passes over memory.
+
+    Args:
+        operation: Of training.
+        by_memory: Whether bytes decide its time rather than arithmetic.
+    """
+    forward = operation.replace(mode="inference")
+    if by_memory or not operation.flops:
+        part, whole = forward.bytes_read + forward.bytes_written, operation.bytes_read + operation.bytes_written
+    else:
+        part, whole = forward.flops, operation.flops
+    return min(1.0, part / whole) if whole else 1.0

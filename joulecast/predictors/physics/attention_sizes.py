@@ -1,0 +1,107 @@
+"""What attention is on any GPU, as numbers: sizes, the pairs of queries and keys that see each other, and bytes."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ...operations.precisions import ELEMENT_BYTES
+
+
+class AttentionSizes(NamedTuple):
+    """Attention operations as arrays, one value each.
+
+    Args:
+        sequences: Batch.
+        heads: Of queries.
+        cached_heads: Of keys and values; each serves heads / cached_heads heads of queries.
+        queries, keys: Of one sequence.
+        key_size, value_size: Elements of one key, and of one value, per head.
+        causal: 1 where a query sees no later key; the last query stands at the last key.
+        window: Keys that a query sees at most, its own among them.
+        element_bytes, cache_bytes: Of one element of queries, and of keys and values.
+    """
+
+    sequences: FloatArray
+    heads: FloatArray
+    cached_heads: FloatArray
+    queries: FloatArray
+    keys: FloatArray
+    key_size: FloatArray
+    value_size: FloatArray
+    causal: FloatArray
+    window: FloatArray
+    element_bytes: FloatArray
+    cache_bytes: FloatArray
+
+    @property
+    def group(self) -> FloatArray:
+        """Heads of queries for each head of keys and values."""
+        return self.heads / self.cached_heads
+
+    @property
+    def query_bytes(self) -> FloatArray:
+        """Queries and results; results are never narrower than 16 bits."""
+        written = np.maximum(self.element_bytes, ELEMENT_BYTES["bf16"]) * self.value_size
+        return self.sequences * self.heads * self.queries * (self.element_bytes * self.key_size + written)
+
+    @property
+    def cached_bytes(self) -> FloatArray:
+        """Keys and values that are read."""
+        seen = np.minimum(self.keys, self.window + self.queries - 1)
+        return self.sequences * self.cached_heads * seen * self.key_bytes
+
+    @property
+    def key_bytes(self) -> FloatArray:
+        """Of one key and its value."""
+        return self.cache_bytes * (self.key_size + self.value_size)
+
+    @property
+    def pairs(self) -> FloatArray:
+        """Pairs of a query and a key that it sees, of one head of one sequence."""
+        most = np.minimum(self.keys, self.window)
+        # The i-th query sees one key more than the one before it, until the window holds it back.
+        first = self.keys - self.queries + 1
+        growing = np.clip(most - first + 1, 0, None)
+        causal = growing * (first + most) / 2 + (self.queries - growing) * most
+        return np.where(self.causal > 0, causal, self.queries * most)
+
+    @property
+    def flops(self) -> FloatArray:
+        """What is computed for pairs that see each other; a multiply-add is two."""
+        return 2 * self.sequences * self.heads * self.pairs * (self.key_size + self.value_size)
+
+
+def attention_sizes(operations: OperationList) -> AttentionSizes:
+    """The sizes of operations of kind attention, to be read only."""
+    return operations.derived(_attention_sizes)
+
+
+def _attention_sizes(operations: OperationList) -> AttentionSizes:
+    columns = np.array([_sizes(operation) for operation in operations], dtype=float).T
+    columns.flags.writeable = False
+    return AttentionSizes(*columns)
+
+
+@lru_cache(maxsize=100_000)
+def _sizes(operation: Operation) -> tuple[float, ...]:
+    q, k, v = operation.input_shapes
+    return (
+        prod(q[:-3]),
+        q[-3] if len(q) > 2 else 1,
+        k[-3] if len(k) > 2 else 1,
+        q[-2],
+        k[-2],
+        q[-1],
+        v[-1],
+        operation.attributes["causal"] and 1 < q[-2] <= k[-2],
+        operation.attributes["window"] or k[-2],
+        ELEMENT_BYTES[operation.precision],
+        ELEMENT_BYTES[operation.attributes["cache_precision"] or operation.precision],
+    )

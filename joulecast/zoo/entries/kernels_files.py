@@ -1,0 +1,173 @@
+"""Variants of kernels at rest: facts as JSON, and each of their trees in a file of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...errors import ZooError, unknown_name
+from ...predictors.contract import Regressor
+from ...predictors.formats.numbers import errors_to_text, sorted_errors
+from ...predictors.kernels.basis import BASES
+from ...predictors.kernels.families import FAMILIES
+from ...predictors.kernels.family import Family, Names
+from ...predictors.kernels.learned import ALL, Variant
+from ...predictors.kernels.power import POWER_NAMES, PowerDemand
+from ...predictors.regressors.serving import StoredTrees, stored_trees
+from ...predictors.regressors.trees import trees_file
+from .files import EntryFiles
+
+_ELSEWHERE = "elsewhere"
+_POWER = "power-"
+
+
+@dataclass(frozen=True, eq=False)
+class LazyTrees:
+    """Trees of an entry that are read when they are first asked: one GPU needs those of one generation.
+
+    Args:
+        files: Of the entry.
+        name: Of the trees.
+        columns: How many inputs they want.
+    """
+
+    files: EntryFiles
+    name: str
+    columns: int
+
+    @cached_property
+    def _trees(self) -> StoredTrees:
+        return stored_trees(self.files, self.name, self.columns)
+
+    def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
+        """One value per row of inputs.
+
+        Raises:
+            ZooError: They are missing or damaged.
+        """
+        return self._trees(inputs)
+
+    def to_files(self, name: str) -> dict[str, bytes]:
+        """The file that they were read from, for an entry in which they stay as they are."""
+        return {trees_file(name): self.files[trees_file(self.name)]}
+
+
+def family_named(name: str) -> Family:
+    """The family of a name.
+
+    Raises:
+        UnknownNameError: There is none.
+    """
+    if name not in FAMILIES:
+        raise unknown_name("family of kernels in a zoo entry", name, FAMILIES)
+    return FAMILIES[name]
+
+
+def write_variant(names: Names, variant: Variant) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Facts and files of a variant; trees that were read from an entry are stored as they were.
+
+    Raises:
+        MissingDependencyError: The converter of fitted trees is not installed.
+    """
+    family, power = family_named(names[0]), variant.power
+    files = _trees_files(names, {**variant.generations, _ELSEWHERE: variant.elsewhere})
+    facts = {
+        "family": names[0],
+        "variant": names[1],
+        "gpus": sorted(variant.gpus),
+        "features": list(family.feature_names),
+        "constants": {name: values.tolist() for name, values in variant.constants.items()},
+        "generations": sorted(variant.generations),
+        "errors": errors_to_text(variant.errors),
+    }
+    if power is not None:
+        files |= _trees_files(names, {**power.generations, _ELSEWHERE: power.elsewhere}, _POWER)
+        facts["power"] = {
+            "inputs": [*family.feature_names, *POWER_NAMES],
+            "gpus": sorted(power.gpus),
+            "generations": sorted(power.generations),
+            "errors": {basis: errors_to_text(errors) for basis, errors in power.errors.items()},
+        }
+    return facts, files
+
+
+def read_variant(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> Variant:
+    """What `write_variant` wrote.
+
+    Raises:
+        ZooError, KeyError, TypeError, ValueError: The facts or files are not what it wrote.
+    """
+    family = family_named(names[0])
+    _require_inputs(facts["features"], list(family.feature_names))
+    generations = [str(name) for name in facts["generations"]]
+    constants = {name: np.array(values, dtype=float) for name, values in facts["constants"].items()}
+    if {ALL, *generations} - constants.keys() or any(
+        values.shape != (len(family.constants),) or not (np.isfinite(values) & (values > 0)).all()
+        for values in constants.values()
+    ):
+        raise ZooError("a zoo entry lacks constants of a family", given=names[0], hint="pull it again")
+    trees, elsewhere = _read_trees(names, generations, files, len(family.feature_names))
+    return Variant(
+        gpus=frozenset(str(name) for name in facts["gpus"]),
+        constants=constants,
+        generations=trees,
+        elsewhere=elsewhere,
+        errors={_known(name): sorted_errors(values) for name, values in facts["errors"].items()},
+        power=_read_power(names, facts["power"], files) if facts.get("power") else None,
+    )
+
+
+def _read_power(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> PowerDemand:
+    inputs = [*family_named(names[0]).feature_names, *POWER_NAMES]
+    _require_inputs(facts["inputs"], inputs)
+    generations = [str(name) for name in facts["generations"]]
+    trees, elsewhere = _read_trees(names, generations, files, len(inputs), _POWER)
+    return PowerDemand(
+        gpus=frozenset(str(name) for name in facts["gpus"]),
+        generations=trees,
+        elsewhere=elsewhere,
+        errors={
+            _known(basis): {quantity: sorted_errors(errors[quantity]) for quantity in ("power", "energy")}
+            for basis, errors in facts["errors"].items()
+        },
+    )
+
+
+def _trees_files(names: Names, regressors: Mapping[str, Regressor], prefix: str = "") -> dict[str, bytes]:
+    files = {}
+    for name, regressor in regressors.items():
+        # The native form is left out: there are many regressors, and nothing trains on from one or explains it.
+        trees = trees_file(_file(names, name, prefix))
+        files[trees] = regressor.to_files(_file(names, name, prefix))[trees]
+    return files
+
+
+def _read_trees(
+    names: Names, generations: list[str], files: EntryFiles, columns: int, prefix: str = ""
+) -> tuple[dict[str, Regressor], Regressor]:
+    """Trees of the generations, and of all others."""
+    trees: dict[str, Regressor] = {
+        name: LazyTrees(files, _file(names, name, prefix), columns) for name in [*generations, _ELSEWHERE]
+    }
+    return trees, trees.pop(_ELSEWHERE)
+
+
+def _file(names: Names, name: str, prefix: str) -> str:
+    return f"{prefix}{names[0]}-{names[1]}-{name}".replace(" ", "-")
+
+
+def _require_inputs(given: object, wanted: list[str]) -> None:
+    if given != wanted:
+        raise ZooError("this zoo entry was trained on other features", hint="train it again")
+
+
+def _known(basis: str) -> str:
+    if basis not in BASES:
+        raise ZooError("a zoo entry has errors of another basis", given=basis, allowed=", ".join(BASES))
+    return basis

@@ -1,0 +1,90 @@
+"""Layers of experts and collectives: sizes, FLOPs and bytes by hand, and what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from joulecast import predict_operations
+from joulecast.errors import InputError
+from joulecast.operations.operation import Operation
+from joulecast.operations.parallel import sent_elements, touched_experts
+
+MIXTRAL = {"intermediate": 14336, "top_k": 2, "experts": 8}
+
+
+def experts(tokens=64, hidden=4096, precision="bf16", **changes):
+    return Operation("experts", [(tokens, hidden)], {**MIXTRAL, **changes}, precision=precision)
+
+
+def test_a_layer_of_experts_by_hand():
+    one = 3 * 4096 * 14336  # Gate, up and down of an expert.
+    layer = experts()
+    assert layer.output_shape == (64, 4096)
+    assert layer.parameters == 8 * one
+    assert layer.flops == 2 * 64 * 2 * one
+    # 64 tokens that draw 2 of 8 experts leave none of them out; a single token needs two.
+    assert layer.bytes_read == pytest.approx(2 * (64 * 4096 + 8 * one), rel=1e-6)
+    assert experts(tokens=1).bytes_read == 2 * (4096 + 2 * one)
+    assert experts(precision="fp8").bytes_read == pytest.approx(64 * 4096 + 8 * one, rel=1e-6)
+    assert experts(precision="fp8").bytes_written == 2 * 64 * 4096
+
+
+def test_experts_are_divided_over_gpus():
+    assert experts(tensor_parallel=4).flops == experts().flops // 4
+    assert experts(expert_parallel=4).flops == experts().flops // 4
+    assert experts(expert_parallel=4).parameters == experts(tensor_parallel=4).parameters == experts().parameters // 4
+    # Each of two experts here is missed by a token with three chances in four.
+    assert touched_experts(3, experts(expert_parallel=4).attributes) == pytest.approx(2 * (1 - 0.75**3))
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"top_k": 9}, "more experts than there are"),
+        ({"expert_parallel": 3}, "experts do not divide"),
+        ({"tensor_parallel": 5}, "intermediate do not divide"),
+        ({"top_k": 0}, "out of its range"),
+        ({"distribution": "zipf"}, "out of its range"),
+    ],
+)
+def test_experts_that_cannot_be(changes, match):
+    with pytest.raises(InputError, match=match):
+        experts(**changes)
+
+
+def collective(kind, elements=1 << 20, gpus=8, **changes):
+    return Operation(kind, [(elements, 2)], {"gpus": gpus, **changes}, precision="fp16")
+
+
+@pytest.mark.parametrize(
+    ("kind", "output", "sent", "flops"),
+    [
+        ("all_reduce", (1 << 20, 2), 1 << 21, (1 << 21) * 7 // 8),
+        ("all_gather", (1 << 23, 2), 1 << 21, 0),
+        ("reduce_scatter", (1 << 17, 2), (1 << 21) * 7 / 8, (1 << 21) * 7 // 8),
+        ("all_to_all", (1 << 20, 2), (1 << 21) * 7 / 8, 0),
+    ],
+)
+def test_collectives_by_hand(kind, output, sent, flops):
+    operation = collective(kind)
+    assert operation.output_shape == output
+    assert operation.flops == flops
+    assert sent_elements(kind, operation.input_shapes, operation.attributes) == sent
+
+
+@pytest.mark.parametrize("kind", ["all_reduce", "all_gather", "reduce_scatter", "all_to_all"])
+def test_a_group_of_one_gpu_is_refused(kind):
+    with pytest.raises(InputError, match="needs a group of GPUs"):
+        collective(kind, gpus=1)
+
+
+def test_parts_must_divide():
+    with pytest.raises(InputError, match="does not divide"):
+        collective("reduce_scatter", elements=1001)
+
+
+@pytest.mark.parametrize("operation", [experts(), collective("all_reduce")], ids=lambda operation: operation.kind)
+@pytest.mark.parametrize("gpu", ["A30", "H100 SXM"])
+def test_what_was_not_measured_is_missing_and_nothing_stands_in(operation, gpu):
+    found = predict_operations([operation], gpu)
+    assert found.source == ("missing",)

@@ -1,0 +1,148 @@
+"""Attention on tensor cores: counts by hand, splits by hand, and laws."""
+
+import numpy as np
+import pytest
+
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation import Operation
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.kernels.attention import ATTENTION, DECODING
+from joulecast.predictors.kernels.attention_physics import (
+    CONTEXT_CONSTANTS,
+    context_s,
+    decoding_s,
+    split_keys,
+)
+from joulecast.predictors.kernels.products import Machine
+from joulecast.predictors.physics.attention_sizes import attention_sizes
+
+MACHINE = Machine(sms=1, clock_hz=1e9, flops_per_cycle=1024.0, bandwidth=1e12, l2_bytes=1e6)
+
+
+def attention(queries, keys, *, heads=1, cached_heads=1, size=64, sequences=1, precision="bf16", **attributes):
+    shapes = [(sequences, heads, queries, size), *[(sequences, cached_heads, keys, size)] * 2]
+    return Operation("attention", shapes, attributes, precision=precision)
+
+
+def sizes(*operations):
+    return attention_sizes(OperationList(operations))
+
+
+def starts(constants):
+    return np.array([constant.start for constant in constants])
+
+
+@pytest.mark.parametrize(
+    ("operation", "pairs"),
+    [
+        (attention(3, 5), 15),
+        (attention(4, 4, causal=True), 1 + 2 + 3 + 4),
+        (attention(2, 5, causal=True), 4 + 5),
+        (attention(4, 4, causal=True, window=2), 1 + 2 + 2 + 2),
+        (attention(2, 6, causal=True, window=3), 3 + 3),
+        (attention(1, 9), 9),
+        (attention(1, 9, window=4), 4),
+    ],
+    ids=str,
+)
+def test_pairs_of_queries_and_keys_that_see_each_other(operation, pairs):
+    assert sizes(operation).pairs == [pairs]
+
+
+def test_causal_attention_computes_its_own_half():
+    assert sizes(attention(4, 4, heads=3, size=8, causal=True)).flops == [2 * 3 * 10 * 16]
+
+
+def test_heads_that_share_keys_read_them_once():
+    operation = attention(1, 100, heads=32, cached_heads=4, sequences=2)
+    narrow = attention(1, 100, heads=32, cached_heads=4, sequences=2, cache_precision="fp8")
+    # 2 sequences x 4 heads x 100 keys x (64 + 64 elements)
+    assert sizes(operation, narrow).cached_bytes.tolist() == [102_400 * 2, 102_400]
+
+
+def test_a_window_leaves_keys_unread():
+    # The last 20 queries see the last 20 + 9 keys, each 10 of them.
+    assert sizes(attention(20, 100, causal=True, window=10)).cached_bytes == [29 * 128 * 2]
+
+
+def test_one_tile_takes_products_exponentials_and_its_start():
+    # 1.5 x 2 x (64 + 64) FLOPs of 1024 a cycle and 0.55 of an exponential of 16 a cycle, for 128 x 128 pairs.
+    cycles = 128 * 128 * (1.5 * 256 / 1024 + 0.55 / 16) + 5400
+    # 128 queries, results, keys and values of 64 elements from the L2, at 24 bytes a cycle.
+    cached = 4 * 128 * 64 * 2 / 24
+    expected = 8e-6 + (cycles**3 + cached**3) ** (1 / 3) / 1e9
+    found = context_s(sizes(attention(128, 128)), MACHINE, starts(CONTEXT_CONSTANTS))
+    assert found == pytest.approx([expected])
+
+
+def test_half_of_the_tiles_of_a_long_causal_attention_is_skipped():
+    constants = starts(CONTEXT_CONSTANTS)
+    causal, full = context_s(sizes(attention(65536, 65536, causal=True), attention(65536, 65536)), MACHINE, constants)
+    # 512 tiles see 1 to 512 blocks: 513 / 2 of 512 in the mean.
+    assert causal / full == pytest.approx(513 / 1024, rel=0.01)
+
+
+def test_keys_are_split_so_that_every_multiprocessor_has_work():
+    # 128 blocks of 8 heads: 1.1 x 1024 / 132 = 8.5, so 9 blocks each, in 15 parts, of which 120 fit into one wave.
+    split = split_keys(sizes(attention(1, 16384, heads=8, cached_heads=8)), 132)
+    assert [each[0] for each in split] == [128, 8, 15, 9, 1]
+
+
+def test_many_sequences_are_not_split():
+    split = split_keys(sizes(attention(1, 4096, heads=8, cached_heads=8, sequences=64)), 132)
+    assert [each[0] for each in split] == [32, 512, 1, 32, 4]
+
+
+def test_decoding_reads_its_cache_at_the_bandwidth_of_the_memory():
+    machine = Machine.of(find_gpu("H100 SXM"), "bf16")
+    constants = np.array([0.0, 0.0, 0.0, 1e9, 0.5, 1.0])
+    (time_s,) = decoding_s(
+        sizes(attention(1, 65536, heads=8, cached_heads=8, size=128, sequences=8)), machine, constants
+    )
+    assert time_s == pytest.approx(8 * 8 * 65536 * 256 * 2 / (3.352e12 * 0.5), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("operation", "family", "variant"),
+    [
+        (attention(64, 64), "attention", "half"),
+        (attention(64, 64, precision="fp16"), "attention", "half"),
+        (attention(64, 64, cache_precision="fp8"), "attention", "half with fp8 cache"),
+        (attention(64, 64, precision="fp8"), "attention", "fp8"),
+        (attention(1, 64), "decoding", "half"),
+        (attention(1, 1), "attention", "half"),
+        (attention(64, 64, precision="fp32"), None, None),
+        (attention(64, 64).replace(mode="training"), None, None),
+        (Operation("relu", [(1, 64)], precision="bf16"), None, None),
+    ],
+    ids=str,
+)
+def test_each_operation_has_one_variant_of_one_family(operation, family, variant):
+    assert ATTENTION.variant(operation) == (variant if family == "attention" else None)
+    assert DECODING.variant(operation) == (variant if family == "decoding" else None)
+
+
+@pytest.mark.parametrize("gpu", ["A100 SXM4 80GB", "L40S", "H100 SXM", "B200"])
+@pytest.mark.parametrize("family", [ATTENTION, DECODING], ids=lambda family: family.name)
+def test_more_sequences_keys_and_heads_never_take_less(family, gpu):
+    queries = 300 if family is ATTENTION else 1
+    steps = [
+        attention(queries, keys, heads=heads, cached_heads=heads, sequences=sequences)
+        for sequences, keys, heads in [(1, 300, 4), (4, 300, 4), (4, 3000, 4), (4, 3000, 16), (64, 3000, 16)]
+    ]
+    times = family.physics_s(OperationList(steps), find_gpu(gpu), starts(family.constants))
+    assert (np.diff(times) >= 0).all()
+
+
+@pytest.mark.parametrize("family", [ATTENTION, DECODING], ids=lambda family: family.name)
+def test_features_are_finite_and_have_names(family):
+    queries = 7 if family is ATTENTION else 1
+    operations = OperationList([attention(queries, 9), attention(queries, 9, window=3, implementation="vllm")])
+    gpu = find_gpu("L40S")
+    physics_s = family.physics_s(operations, gpu, starts(family.constants))
+    found = family.features(operations, gpu, physics_s)
+    assert found.shape == (2, len(family.feature_names))
+    assert np.isfinite(found).all()
+    values = dict(zip(family.feature_names, found[1].tolist(), strict=True))
+    assert values["has_window"] == values["by_vllm"] == 1
+    assert values["log_window"] == pytest.approx(np.log2(3 / 9))

@@ -1,0 +1,72 @@
+"""Power of kernels: what the cap takes off the clock, by hand, and what comes back from readings that were made up."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from joulecast.hardware import IdleCurve, VoltageCurve, find_gpu
+from joulecast.operations.operation import Operation
+from joulecast.predictors.kernels.fit_power import demand_w
+from joulecast.predictors.kernels.power import PowerDemand, as_pytorch, demand_at_cap_w
+
+# 100 W static; the voltage is 0.8 of that at 2000 MHz up to 1000 MHz, and rises in a straight line from there.
+GPU = replace(
+    find_gpu("H200"),
+    boost_clock_mhz=2000,
+    max_clock_mhz=2000,
+    base_clock_mhz=None,
+    power_limit_w=700.0,
+    power_range_w=None,
+    idle_curve=IdleCurve((2000.0,), (100.0,)),
+    voltage=VoltageCurve(flat_mv=800.0, knee_mhz=1000.0, top_mhz=2000.0, top_mv=1000.0, bend=1.0),
+)
+
+
+def test_what_the_cap_slows_down_would_draw_more_at_the_default_clock():
+    # Held at 1600 MHz: 0.92 of the voltage. 600 W of it are dynamic there: 600 x 1.25 / 0.92^2 at 2000 MHz.
+    static_w = demand_at_cap_w(GPU, np.array([1.0]))[0] - 600
+    assert static_w == pytest.approx(100, rel=0.01)
+    held_w = 700 - 600 / 0.92**2 * 1.25 * 0.92**2 / 1.25  # Static power at 1600 MHz, if it did not fall with the clock.
+    assert held_w == pytest.approx(100)
+    (found,) = demand_at_cap_w(GPU, np.array([1.25]))
+    assert 100 + 600 * 1.25 / 0.92**2 <= found <= 100 + 640 * 1.25 / 0.92**2  # It falls, by less than 40 W.
+
+
+def test_readings_below_the_cap_are_the_demand():
+    found = demand_w(GPU, np.array([300.0, 500.0]), np.array([1.0, 1.1]))
+    assert found.tolist() == [300, 500]
+
+
+def test_readings_at_the_cap_are_a_demand_of_more_where_they_took_longer():
+    burst, sustained = demand_w(GPU, np.array([690.0, 690.0]), np.array([1.0, 1.15]))
+    assert burst == pytest.approx(700, rel=0.01)
+    assert sustained > 1.2 * burst
+
+
+def test_an_engine_that_is_slower_below_the_cap_too_is_not_taken_for_throttled():
+    power_w, over_burst = np.array([400.0, 410.0, 420.0, 690.0]), np.array([1.3, 1.3, 1.3, 1.3])
+    assert demand_w(GPU, power_w, over_burst)[-1] == pytest.approx(700, rel=0.01)
+
+
+def test_demand_stays_above_static_power_and_below_twice_the_cap():
+    def learned(rows):
+        return rows[:, 0].astype(float)
+
+    demand = PowerDemand(frozenset(), {}, learned)
+    low, middle, high = demand.demand_w(np.array([[-9.0], [np.log(0.5)], [9.0]], dtype=np.float32), GPU)
+    assert 100 < low < 110
+    assert middle == pytest.approx(350)
+    assert high == 1400
+
+
+def test_generations_before_hopper_are_left_to_the_energies_of_networks():
+    demand = PowerDemand(frozenset(), {}, lambda rows: rows[:, 0])
+    assert demand.covers(find_gpu("B200"))
+    assert not demand.covers(find_gpu("A100 SXM4 80GB"))
+
+
+def test_an_engines_kernel_stands_for_that_of_pytorch():
+    shapes = [(1, 8, 16, 64)] * 3
+    of_engine = Operation("attention", shapes, {"implementation": "vllm", "causal": True}, precision="bf16")
+    assert as_pytorch(of_engine) == Operation("attention", shapes, {"causal": True}, precision="bf16")

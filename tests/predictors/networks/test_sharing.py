@@ -1,0 +1,84 @@
+"""What a network takes, shared among its operations: by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast import Network, Operation
+from joulecast.hardware import find_gpu
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.operation_predictions import OperationPredictions
+
+A30 = find_gpu("A30")
+OPERATIONS = [Operation("relu", [(8, 8)]), Operation("gelu", [(8, 8)])]
+
+
+class Told:
+    """A predictor that says what it is told of two operations, and knows no law of the clock."""
+
+    gpu, mode, coverage = A30, "inference", ("all",)
+
+    def __init__(self, device_s, dynamic_j, static_w=40.0):
+        self.told = device_s, dynamic_j, static_w
+
+    def predict(self, operations, clock_mhz=None, power_limit_w=None):
+        device_s, dynamic_j, static_w = self.told
+        device = np.array(device_s)
+        return OperationPredictions(
+            operations=tuple(operations),
+            time_s=device,
+            power_w=np.full(2, 100.0),
+            energy_j=device * 100.0,
+            device_time_s=device,
+            dynamic_energy_j=np.array(dynamic_j),
+            host_time_s=np.zeros(2),
+            source=("modelled", "modelled"),
+            static_power_w=static_w,
+            held_clock_mhz=np.full(2, 1440.0),
+        )
+
+    def predict_for_network(self, operations, power_limit_w):
+        return self.predict(operations)
+
+    def in_network(self, predictions, counts):
+        return predictions
+
+    def by_fallback(self, operations):
+        return ()
+
+    def remarks(self, operations):
+        return ()
+
+
+def costs(device_s, dynamic_j, counts=(1, 1), **more):
+    predictor = NetworkPredictor("told", Told(device_s, dynamic_j, **more), HostModel(0.0, learned=True))
+    network = Network.of(list(zip(OPERATIONS, counts, strict=True)))
+    return predictor.predict(network)
+
+
+def test_static_energy_is_shared_by_device_time():
+    """1 ms with 50 mJ and 3 ms with 90 mJ; the host takes 2 x 5 us, which is nothing beside. 40 W x 4 ms are 160 mJ."""
+    found = costs([1e-3, 3e-3], [0.05, 0.09])
+    assert found.time_s == pytest.approx(4e-3)
+    assert found.energy_j == pytest.approx(0.30)
+    assert [cost.energy_j for cost in found.operations] == pytest.approx([0.05 + 0.04, 0.09 + 0.12])
+    assert [cost.device_time_s for cost in found.operations] == pytest.approx([1e-3, 3e-3])
+    assert [cost.power_w for cost in found.operations] == pytest.approx([40 + 50, 40 + 30])
+
+
+def test_calls_are_counted():
+    found = costs([1e-3, 3e-3], [0.05, 0.09], counts=(2, 1))
+    assert [cost.energy_j for cost in found.operations] == pytest.approx([0.10 + 0.08, 0.09 + 0.12])
+    assert [cost.device_time_s for cost in found.operations] == pytest.approx([2e-3, 3e-3])
+
+
+def test_nothing_draws_more_than_the_cap():
+    """At 165 W 4 ms are 0.66 J; alone the operations would take 0.3 and 0.5 J, and draw 340 and 207 W."""
+    found = costs([1e-3, 3e-3], [0.3, 0.5])
+    assert found.energy_j == pytest.approx(0.66)
+    assert [cost.power_w for cost in found.operations] == pytest.approx([165.0, 165.0])
+    assert sum(cost.energy_j for cost in found.operations) == pytest.approx(0.66)
+    # Dynamic energies of 0.8 J in all shrink to 0.66 J, and nothing is left to share.
+    assert [cost.energy_j for cost in found.operations] == pytest.approx([0.3 * 0.66 / 0.8, 0.5 * 0.66 / 0.8])

@@ -1,0 +1,191 @@
+"""The clock law and the power cap against arithmetic by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from round_gpu import ROUND
+
+from joulecast.operations.operation import Operation
+from joulecast.predictors.physics.clock import Work, measured_work, throttled_mhz
+from joulecast.predictors.physics.energy import EnergyConstants
+from joulecast.predictors.physics.least_times import LeastTimes
+
+RELU = Operation("relu", [(1000, 1000)])
+
+
+def work(compute_s=0.0, memory_s=0.0, cache_s=0.0, switching_j=0.0, awake_j=0.0, memory_j=0.0, **more):
+    """One operation at the boost clock, 2000 MHz, where the voltage is 1."""
+    one = (np.array([value]) for value in (compute_s, memory_s, cache_s))
+    joules = (np.array([value]) for value in (switching_j, awake_j, memory_j))
+    return Work(ROUND, np.array([2000.0]), LeastTimes(*one), *joules, **more)
+
+
+@pytest.mark.parametrize(
+    ("clock", "milliseconds"),
+    [
+        # (3 f)^3 + (5 f)^3 + 4^3 with f = 1, 2, 4: 216, 8 x 152 + 64, 64 x 152 + 64.
+        (2000.0, 6.0),
+        (1000.0, 1280 ** (1 / 3)),
+        (500.0, 9792 ** (1 / 3)),
+    ],
+)
+def test_computing_and_caches_follow_the_clock_and_memory_does_not(clock, milliseconds):
+    device_s, _ = work(compute_s=3e-3, memory_s=4e-3, cache_s=5e-3).at(clock)
+    assert device_s == pytest.approx([1e-3 * milliseconds])
+
+
+@pytest.mark.parametrize(("clock", "volts"), [(500.0, 0.8), (1000.0, 0.8), (1500.0, 0.9), (2000.0, 1.0), (2500.0, 1.1)])
+def test_energy_of_computing_is_proportional_to_the_square_of_the_voltage(clock, volts):
+    _, dynamic_j = work(compute_s=1e-3, switching_j=5.0).at(clock)
+    assert dynamic_j == pytest.approx([5.0 * volts**2])
+
+
+@pytest.mark.parametrize("clock", [500.0, 1000.0, 1500.0, 2000.0, 2500.0])
+def test_energy_of_memory_is_the_same_at_all_clocks(clock):
+    _, dynamic_j = work(memory_s=1e-3, memory_j=7.0).at(clock)
+    assert dynamic_j == pytest.approx([7.0])
+
+
+def test_sms_that_are_awake_pay_for_clock_and_time():
+    """Half the clock, 0.8 of the voltage: computing takes twice as long, so 0.64 in all; memory as long, so half."""
+    assert work(compute_s=1e-3, awake_j=5.0).at(1000.0)[1] == pytest.approx([5.0 * 0.64])
+    assert work(memory_s=1e-3, awake_j=5.0).at(1000.0)[1] == pytest.approx([5.0 * 0.64 / 2])
+
+
+def test_a_clock_that_was_measured_is_the_highest():
+    held = work(compute_s=1e-3, switching_j=5.0, most_mhz=np.array([1000.0]))
+    for clock in (1000.0, 2000.0):
+        assert held.at(clock)[0] == pytest.approx([2e-3])
+        assert held.at(clock)[1] == pytest.approx([5.0 * 0.64])
+
+
+@pytest.mark.parametrize(
+    ("cap_w", "held_mhz"),
+    [
+        # Computing alone draws 300 W at 2000 MHz and static 50 W: 0.15 W for each MHz and squared volt.
+        (350.0, 2000.0),
+        # At 1500 MHz: 40 W, and 225 W x 0.81 = 182.25 W.
+        (222.25, 1500.0),
+        # At 1000 MHz: 30 W, and 150 W x 0.64 = 96 W.
+        (126.0, 1000.0),
+        # No clock is low enough: 20 W and 48 W at 500 MHz.
+        (60.0, 500.0),
+    ],
+)
+def test_the_clock_falls_until_the_power_is_within_the_cap(cap_w, held_mhz):
+    found = work(compute_s=1e-3, switching_j=0.3)
+    assert found.held_mhz(2000.0, cap_w) == pytest.approx([held_mhz], abs=1.0)
+    assert found.held_mhz(700.0, cap_w) == pytest.approx([min(held_mhz, 700.0)], abs=1.0)
+
+
+def test_a_loop_that_waits_for_the_host_is_not_throttled():
+    """The cap holds for mean power: 0.3 J in 3 ms are 100 W, and 50 W static."""
+    found = work(compute_s=1e-3, switching_j=0.3)
+    assert found.held_mhz(2000.0, 160.0, host_s=3e-3) == pytest.approx([2000.0])
+    assert found.held_mhz(2000.0, 120.0, host_s=3e-3)[0] < 1700.0
+
+
+def test_under_the_cap_that_was_measured_nothing_is_searched_for():
+    found = work(compute_s=1e-3, switching_j=0.3, most_mhz=np.array([1200.0]), cap_w=200.0)
+    assert found.held_mhz(2000.0, 200.0).tolist() == [1200.0]
+    assert found.held_mhz(2000.0, 126.0) == pytest.approx([1000.0], abs=1.0)
+
+
+def test_a_network_holds_one_clock_for_its_mean_power():
+    """Two operations of 1 ms at 2000 MHz: 0.4 J and 0.2 J of computing are 300 W on average, as above."""
+    both = Work(
+        ROUND,
+        np.array([2000.0, 2000.0]),
+        LeastTimes(np.array([1e-3, 1e-3]), np.zeros(2), np.zeros(2)),
+        *(np.array([0.4, 0.2]), np.zeros(2), np.zeros(2)),
+    )
+    counts = np.array([1.0, 1.0])
+    for cap_w, expected in ((222.25, 1500.0), (126.0, 1000.0), (400.0, 2000.0)):
+        held = both.held_together_mhz(counts, 2000.0, cap_w, 0.0, 1.0)
+        assert held == pytest.approx(expected, abs=1.0)
+    # Three calls of the first: 0.35 J each on average, 350 W.
+    assert both.held_together_mhz(np.array([3.0, 1.0]), 2000.0, 222.25, 0.0, 1.0) < 1450.0
+    # Another clock that is asked for, and several at once.
+    asked = np.array([800.0, 1400.0, 1900.0])
+    assert both.held_together_mhz(counts, asked, 222.25, 0.0, 1.0) == pytest.approx([800.0, 1400.0, 1500.0], abs=1.0)
+    # A host that takes as long halves nothing, but leaves pauses: 0.6 J in 2 ms x 2^0.25.
+    assert both.held_together_mhz(counts, 2000.0, 310.0, 2e-3, 1.0) == pytest.approx(2000.0)
+    # Twice the static power: 2 x 40 W at 1500 MHz.
+    assert both.held_together_mhz(counts, 2000.0, 262.25, 0.0, 2.0) == pytest.approx(1500.0, abs=1.0)
+
+
+def test_work_is_slower_than_physics_by_its_ratio():
+    """RELU moves 8 MB: at 0.91 of 100 GB/s, with 36 bytes per clock and SM on the way. Three times as long in all."""
+    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
+    found = Work.of([RELU], ROUND, 2000.0, np.array([3.0]), constants)
+    memory_s, cache_s, compute_s = 8e6 / 0.91e11, 8e6 / (36 * 10 * 2e9), 1e6 / 1e12
+    least_s = (memory_s**3 + cache_s**3 + compute_s**3) ** (1 / 3)
+    assert found.device_s == pytest.approx([3 * least_s])
+    assert found.switching_j == pytest.approx([1e6 * 1e-11])
+    assert found.memory_j == pytest.approx([8e6 * 5e-11])
+    assert found.awake_j == pytest.approx([0.5 * 10 * 2.0 * 3 * least_s])
+    # At another clock from the start: what scales takes 4 / 3, and logic costs 0.81.
+    slower = Work.of([RELU], ROUND, 1500.0, np.array([3.0]), constants)
+    least_s = (memory_s**3 + (4 / 3) ** 3 * (cache_s**3 + compute_s**3)) ** (1 / 3)
+    assert slower.device_s == pytest.approx([3 * least_s])
+    assert slower.switching_j == pytest.approx([0.81 * 1e6 * 1e-11])
+    assert slower.awake_j == pytest.approx([0.81 * 0.5 * 10 * 1.5 * 3 * least_s])
+
+
+def test_work_that_is_scaled():
+    found = work(3e-3, 4e-3, 5e-3, switching_j=1.0, awake_j=2.0, memory_j=5.0)
+    half = found.scaled_to(np.array([3e-3]), np.array([4.0]))
+    assert half.device_s == pytest.approx([3e-3])
+    assert [each[0] for each in (half.switching_j, half.awake_j, half.memory_j)] == pytest.approx([0.5, 1.0, 2.5])
+    assert half.at(2000.0)[1] == pytest.approx([4.0])
+    more = found.scaled_by(2.0, 3.0)
+    assert more.device_s == pytest.approx([12e-3])
+    assert more.at(2000.0)[1] == pytest.approx([24.0])
+
+
+def test_others_take_the_places_that_are_told():
+    first, second = work(compute_s=1e-3, switching_j=1.0), work(memory_s=2e-3, memory_j=3.0, cap_w=100.0)
+    both = first.scatter(np.array([True, False])).merge(second.scatter(np.array([False, True])))
+    assert both.device_s == pytest.approx([1e-3, 2e-3])
+    assert both.at(1000.0)[0] == pytest.approx([2e-3, 2e-3])
+    assert both.at(1000.0)[1] == pytest.approx([0.64, 3.0])
+    assert both.cap_w == np.inf
+    swapped = first.with_others(second, np.array([True]))
+    assert swapped.device_s == pytest.approx([2e-3])
+    assert first.with_others(second, np.array([False])).device_s == pytest.approx([1e-3])
+
+
+def test_a_loop_at_its_cap_held_the_clock_at_which_physics_draws_that_much():
+    """What it took, it took: only its power tells the clock. 8 MB and 1 MFLOP in 1 ms draw little, so nothing fell."""
+    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
+    device_s = np.array([1e-3])
+    assert throttled_mhz([RELU], ROUND, device_s, constants, 200.0).tolist() == [2000.0]
+    # SMs that are awake: 0.5 W x 10 x 2 GHz = 10 W; memory 0.4 W; computing 0.01 W; 50 W static.
+    assert throttled_mhz([RELU], ROUND, device_s, constants, 60.5).tolist() == [2000.0]
+    held = throttled_mhz([RELU], ROUND, device_s, constants, 50.0)[0]
+    volts = 0.8 + 0.2 * (held - 1000) / 1000
+    static_w = 20 + 30 * (held - 500) / 1500
+    assert static_w + 0.4 + volts**2 * (0.01 + 10 * held / 2000) == pytest.approx(50.0, abs=0.05)
+
+
+def test_measured_work_keeps_what_was_measured():
+    constants = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 0.5)
+    device_s, dynamic_j = np.array([1e-3, 1e-3]), np.array([0.05, 0.16])
+    power_w = np.array([100.0, 199.0])  # of a cap of 200 W
+    found = measured_work([RELU, RELU], ROUND, device_s, dynamic_j, power_w, constants)
+    assert found.device_s == pytest.approx([1e-3, 1e-3])
+    assert found.at(2000.0)[1] == pytest.approx([0.05, 0.16])
+    assert found.most_mhz[0] == 2000.0
+    assert found.cap_w == 200.0
+
+
+def test_a_power_near_the_cap_counts_as_throttled():
+    """At 0.97 of the cap and above, the clock is the one that physics draws the cap at; below, the default."""
+    hungry = EnergyConstants(1e-11, 2e-12, 5e-11, 1e-10, 20.0)  # SMs draw 20 x 10 x 2 = 400 W at 2000 MHz.
+    operations, device_s, dynamic_j = [RELU, RELU], np.array([1e-3, 1e-3]), np.array([0.15, 0.15])
+    found = measured_work(operations, ROUND, device_s, dynamic_j, np.array([193.0, 195.0]), hungry)
+    assert found.clock_mhz[0] == 2000.0
+    held = found.clock_mhz[1]
+    static_w, volts = 20 + 30 * (held - 500) / 1500, 0.8 + 0.2 * max(held - 1000, 0) / 1000
+    assert static_w + 0.4 + volts**2 * (0.01 + 400 * held / 2000) == pytest.approx(200.0, abs=0.1)

@@ -1,0 +1,142 @@
+"""Energy and static power against arithmetic by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from round_gpu import ROUND
+
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation import Operation
+from joulecast.predictors.physics.energy import (
+    ENERGY_SPREAD,
+    PRIOR_ENERGY,
+    EnergyConstants,
+    process_factor,
+    relative_voltage,
+    static_power_w,
+)
+
+LINEAR = Operation("linear", [(100, 1000)], {"out_features": 200, "bias": False})
+FLOPS = 2 * 100 * 1000 * 200
+BYTES = 4 * (100 * 1000 + 200 * 1000 + 100 * 200)
+CONSTANTS = EnergyConstants(
+    fp32_j_per_flop=1e-11,
+    tensor_j_per_flop=2e-12,
+    hbm_j_per_byte=5e-11,
+    gddr_j_per_byte=1e-10,
+    awake_w_per_sm_ghz=0.5,
+)
+SECONDS = 1e-3
+
+
+def energy_j(operation, gpu, clock_mhz):
+    return CONSTANTS.dynamic_energy_j([operation], np.array([SECONDS]), gpu, clock_mhz)[0]
+
+
+@pytest.mark.parametrize(("clock", "volts"), [(500, 0.8), (1000, 0.8), (1500, 0.9), (2000, 1.0), (2500, 1.1)])
+def test_voltage_over_that_at_the_boost_clock(clock, volts):
+    assert relative_voltage(ROUND, clock) == pytest.approx([volts])
+
+
+def test_voltage_is_the_a100s_where_none_is_known_at_the_same_share_of_the_boost_clock():
+    """A100: 694 mV up to about 1035 MHz, 894 mV at its boost clock of 1410 MHz (energaizer2026)."""
+    unknown = replace(ROUND, voltage=None)
+    assert relative_voltage(unknown, np.array([2000.0, 1000.0])) == pytest.approx([1.0, 694 / 894], rel=0.01)
+    assert relative_voltage(unknown, 1000.0) == pytest.approx(relative_voltage(find_gpu("A100 PCIe 40GB"), 705.0))
+
+
+def test_energy_at_the_boost_clock_is_the_sum_of_what_is_paid():
+    """10 SMs at 2 GHz for a millisecond, 0.5 W each per GHz."""
+    expected = FLOPS * 1e-11 + BYTES * 5e-11 + 0.5 * 10 * 2.0 * SECONDS
+    assert energy_j(LINEAR, ROUND, 2000.0) == pytest.approx(expected)
+
+
+def test_logic_is_paid_by_the_square_of_the_voltage_and_memory_is_not():
+    """At 1500 MHz the voltage is 0.9 of that at the boost clock: 0.81 of the energy, and SMs clock 1.5 GHz."""
+    expected = 0.81 * (FLOPS * 1e-11 + 0.5 * 10 * 1.5 * SECONDS) + BYTES * 5e-11
+    assert energy_j(LINEAR, ROUND, 1500.0) == pytest.approx(expected)
+
+
+def test_graphics_memory_costs_otherwise():
+    gddr = replace(ROUND, memory_type="GDDR6")
+    assert energy_j(LINEAR, gddr, 2000.0) - energy_j(LINEAR, ROUND, 2000.0) == pytest.approx(BYTES * 5e-11)
+    unknown = replace(ROUND, memory_type=None)
+    assert energy_j(LINEAR, unknown, 2000.0) == energy_j(LINEAR, ROUND, 2000.0)
+
+
+@pytest.mark.parametrize(
+    ("precision", "joules"),
+    [
+        ("fp32", FLOPS * 1e-11 + BYTES * 5e-11),
+        # TF32 multiplies numbers of twice the width.
+        ("tf32", 2 * FLOPS * 2e-12 + BYTES * 5e-11),
+        ("bf16", FLOPS * 2e-12 + BYTES / 2 * 5e-11),
+    ],
+)
+def test_tensor_cores_cost_less_for_each_flop(precision, joules):
+    expected = joules + 0.5 * 10 * 2.0 * SECONDS
+    assert energy_j(LINEAR.replace(precision=precision), ROUND, 2000.0) == pytest.approx(expected)
+
+
+def test_zeros_that_fill_a_tile_switch_nothing_on_tensor_cores_only():
+    """In fp32, products of 16 x 16 are computed in blocks of 128 x 128 with 32 steps more; else as they are."""
+    small = Operation("matmul", [(10, 16, 64), (10, 64, 16)])
+    awake_j = 0.5 * 10 * 2.0 * SECONDS
+    moved = 10 * (16 * 64 + 64 * 16 + 16 * 16)
+    computed = 10 * 2 * 128 * 128 * (64 + 32)
+    assert energy_j(small, ROUND, 2000.0) == pytest.approx(computed * 1e-11 + 4 * moved * 5e-11 + awake_j)
+    half = 10 * 2 * 16 * 16 * 64 * 2e-12 + 2 * moved * 5e-11 + awake_j
+    assert energy_j(small.replace(precision="fp16"), ROUND, 2000.0) == pytest.approx(half)
+
+
+@pytest.mark.parametrize(
+    ("process", "factor"),
+    [
+        *[("TSMC 16 nm", 2.2), ("TSMC 12FFN", 1.8), ("Samsung 8N", 1.5), ("TSMC 7N", 1.0), ("TSMC 4N", 0.75)],
+        *[(None, 1.0), ("unknown", 1.0), ("TSMC 99", 1.0)],
+    ],
+)
+def test_older_processes_cost_more(process, factor):
+    gpu = replace(ROUND, process=process)
+    assert process_factor(gpu) == factor
+    dynamic = factor * (FLOPS * 1e-11 + 0.5 * 10 * 2.0 * SECONDS) + BYTES * 5e-11
+    assert energy_j(LINEAR, gpu, 2000.0) == pytest.approx(dynamic)
+
+
+@pytest.mark.parametrize(("clock", "watts"), [(300, 20.0), (500, 20.0), (1500, 40.0), (2000, 50.0), (2500, 50.0)])
+def test_static_power_is_the_measured_curve(clock, watts):
+    assert static_power_w(ROUND, clock) == pytest.approx(watts)
+    assert static_power_w(ROUND, np.array([clock, clock])) == pytest.approx([watts, watts])
+
+
+def test_static_power_where_no_curve_is_known():
+    """0.18 of a cap of 200 W, at most 80 W, at least what the board draws with no process on it."""
+    unknown = replace(ROUND, idle_curve=None)
+    assert static_power_w(unknown, 2000.0) == pytest.approx(36.0)
+    assert static_power_w(replace(unknown, power_limit_w=1000.0), 2000.0) == pytest.approx(80.0)
+    assert static_power_w(replace(unknown, idle_power_w=60.0), 2000.0) == pytest.approx(60.0)
+    assert static_power_w(replace(unknown, idle_power_w=None), 2000.0) == pytest.approx(36.0)
+    # At lower clocks it falls as the A100's does, which is 55 to 65 W; but not below the board without a process.
+    low = float(static_power_w(unknown, 500.0))
+    a100 = find_gpu("A100 PCIe 40GB").idle_curve
+    assert low == pytest.approx(36.0 * a100.at(0.25 * 1410) / a100.at(1410.0))
+    assert static_power_w(replace(unknown, idle_power_w=35.5), 500.0) == pytest.approx(35.5)
+
+
+def test_one_point_of_a_curve_is_its_level():
+    one = replace(ROUND, idle_curve=type(ROUND.idle_curve)((2000.0,), (44.0,)))
+    assert static_power_w(one, 2000.0) == pytest.approx(44.0)
+
+
+def test_prior_energies_have_their_sources():
+    """8 pJ of an fp32 FLOP, a tenth of that on tensor cores; 62 pJ and 110 pJ of a byte of HBM and GDDR."""
+    assert PRIOR_ENERGY.values().tolist() == [8e-12, 0.7e-12, 62e-12, 110e-12, 0.4]
+    assert ENERGY_SPREAD == (1.6, 1.6, 1.4, 1.4, 2.0)
+
+
+def test_constants_survive_json():
+    assert EnergyConstants.from_json(CONSTANTS.to_json()) == CONSTANTS
+    assert CONSTANTS.to_json()["gddr_j_per_byte"] == 1e-10

@@ -1,0 +1,111 @@
+"""Power of kernels from readings to predictions, and entries whose other families stay as they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import simulated_kernels
+from joulecast import Operation
+from joulecast.datasets import Dataset, save
+from joulecast.hardware import find_gpu
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.any_gpu.roofline import Roofline
+from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
+from joulecast.zoo.entries.kernels_entry import load_kernels
+from joulecast.zoo.kernels_training import train_kernels
+
+pytest.importorskip("xgboost", reason="fits boosted trees")
+pytest.importorskip("scipy", reason="fits constants")
+
+TREES = KernelTrees(trees=20, depth=4, learning_rate=0.3, min_child_weight=5.0)
+RECIPE = KernelRecipe(generation=TREES, elsewhere=TREES, folds=4)
+H100, H200 = find_gpu("H100 SXM"), find_gpu("H200")
+
+
+def with_readings(data: Dataset) -> Dataset:
+    """Bursts, and the same in long runs: at 350 W, or where there is much to multiply at the cap and 12 % slower."""
+    runs = []
+    for m in data.measurements:
+        if m.sustained is None and m.operation.attributes["implementation"] == "pytorch":
+            capped = m.operation.input_shapes[0][0] >= 512
+            power_w, device_s = (700.0, m.device_time_s * 1.12) if capped else (350.0, m.device_time_s)
+            read = {"power_w": power_w, "energy_j": power_w * device_s, "device_time_s": device_s, "sustained": True}
+            runs.append(replace(m, time_s=device_s, **read))
+    return replace(data, measurements=(*data.measurements, *runs))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    datasets = [with_readings(simulated_kernels(name)) for name in (H100.name, H200.name)]
+    return train_kernels([(save(data, folder / data.card.gpu), data) for data in datasets], RECIPE)
+
+
+def linear(rows, columns=8192, reduction=8192):
+    return Operation("linear", [(rows, reduction)], {"out_features": columns, "bias": False}, precision="bf16")
+
+
+def predictor(kernels, gpu=H200):
+    return AnyGpuPredictor(gpu, "inference", Roofline(), kernels=kernels)
+
+
+def test_power_below_the_cap_is_what_was_read(trained):
+    (demand_w,) = trained.kernels.demand_w(OperationList([linear(64)]), H200)
+    assert demand_w == pytest.approx(350, rel=0.03)
+    assert predictor(trained.kernels).predict([linear(64)]).power_w[0] == pytest.approx(350, rel=0.03)
+
+
+def test_a_long_run_sits_at_the_cap_and_takes_longer_than_a_burst(trained):
+    predictions = predictor(trained.kernels).predict([linear(4096)])
+    assert predictions.power_w[0] == pytest.approx(H200.power_limit_w, rel=0.01)
+    assert predictions.held_clock_mhz[0] < 0.95 * H200.boost_clock_mhz
+    # One call after the other is a network of this one operation: what ran in 1.12 of the burst's time.
+    uncapped = predictor(trained.kernels).predict_for_network([linear(4096)], H200.power_limit_w)
+    settled = uncapped.together(np.ones(1), np.zeros(1), float(H200.boost_clock_mhz), H200.power_limit_w)
+    assert settled.device_time_s[0] / predictions.device_time_s[0] == pytest.approx(1.12, abs=0.03)
+
+
+def test_older_generations_keep_the_energies_of_physics(trained):
+    old = find_gpu("A100 SXM4 80GB")
+    assert np.isnan(trained.kernels.demand_w(OperationList([linear(64)]), old)).all()
+
+
+def test_what_is_stored_says_the_same_of_power(trained, tmp_path):
+    stored = load_kernels(trained.save(tmp_path)).kernels
+    operations = OperationList([linear(1), linear(64), linear(4096)])
+    for gpu in (H200, find_gpu("H100 PCIe"), find_gpu("B200")):
+        assert stored.demand_w(operations, gpu) == pytest.approx(trained.kernels.demand_w(operations, gpu), rel=1e-5)
+    assert "| linear, half | measured: NVIDIA H200 |" in (tmp_path / "any-gpu/kernels/README.md").read_text()
+    (calibration, _), *_ = stored.calibrations(operations, H200)
+    assert calibration.groups["GPU"][0].errors["power"].max() < 0.1
+
+
+def attention_dataset(gpu):
+    shapes = [(b, h, n, 64) for b in (1, 4, 16, 64) for h in (4, 16, 64) for n in range(64, 2049, 64)]
+    operations = [Operation("attention", [shape] * 3, {"causal": True}, precision="bf16") for shape in shapes]
+    data = simulated_kernels(gpu.name)
+    like = data.measurements[0]
+    rows = [replace(like, operation=operation, device_time_s=1e-4) for operation in operations]
+    return replace(data, measurements=tuple(rows))
+
+
+def test_families_that_are_not_trained_stay_as_they_were(trained, tmp_path):
+    entry = trained.save(tmp_path)
+    before = {path.name: path.read_bytes() for path in entry.glob("linear-*")}
+    data = attention_dataset(H200)
+    more = train_kernels(
+        [(save(data, tmp_path / "data"), data)], RECIPE, families=["attention"], kept=load_kernels(entry)
+    )
+    again = more.save(tmp_path)
+    assert {path.name: path.read_bytes() for path in again.glob("linear-*")} == before
+    kernels = load_kernels(again).kernels
+    assert set(kernels.variants) == {("linear", "half"), ("attention", "half")}
+    assert kernels.device_s(OperationList([data.measurements[0].operation]), H200) == pytest.approx(1e-4, rel=0.15)
+    assert kernels.demand_w(OperationList([linear(64)]), H200) == pytest.approx(350, rel=0.03)
+    card = (again / "README.md").read_text(encoding="utf-8")
+    assert "| linear, half | measured: NVIDIA H200 |" in card
+    assert more.card.kernels["attention, half"] == (H200.name,)
