@@ -134,7 +134,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operator = ""
         if inside_whole or plain in FREE:
             return result
-        if convert is None or _is_counter(args, result) or (plain in MAKES_MASKS and self.known.knows(result)):
+        if convert is None or _is_counter(args, result) or (plain in MAKES_MASKS and self.known.from_shapes(result)):
             self._drop(operator, func, args, kwargs, result)
             return result
         names = (argument.name for argument in func._schema.arguments)
@@ -201,7 +201,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         reason = "no operation kind"
         if _is_counter(args, result):
             reason = BOOKKEEPING
-        elif operator in EXEMPT or self.known.knows(result):
+        elif operator in EXEMPT or self.known.knows(result) or self.known.from_shapes(result):
             reason = SHAPE_ARITHMETIC
         exempt = is_exempt(operator, reason)
         self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))

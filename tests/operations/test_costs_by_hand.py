@@ -150,6 +150,27 @@ CASES: dict[str, list[Case]] = {
             Cost(6 * 8 * 5, 4 * 2 * (8 + 40 + 5), 4 * (5 + 8 + 40)),
         ),
     ],
+    # Gate, up and down of 4 x 6 for each expert; each of 3 tokens goes to both of two. Where each of 2 goes to one
+    # of two, an expert gets none with 1 / 4: of 2 x 72 weights 108 are read.
+    "experts": [
+        Case(
+            [(3, 4)],
+            {"intermediate": 6, "top_k": 2, "experts": 2},
+            Cost(6 * 3 * 2 * 24, 4 * (12 + 144), 4 * 12),
+            Cost(18 * 3 * 2 * 24, 4 * 2 * (12 + 144 + 12), 4 * (12 + 12 + 144)),
+        ),
+        Case(
+            [(2, 4)],
+            {"intermediate": 6, "top_k": 1, "experts": 2},
+            Cost(2 * 6 * 24, 4 * (8 + 108), 4 * 8),
+            Cost(2 * 18 * 24, 4 * 2 * (8 + 108 + 8), 4 * (8 + 8 + 108)),
+        ),
+    ],
+    # One of two GPUs: it adds up half of the 24 elements, one of the other's to each of its own.
+    "all_reduce": [Case([X], {"gpus": 2}, Cost(12, 96, 96), Cost(12, 96, 96))],
+    "reduce_scatter": [Case([X], {"gpus": 2}, Cost(12, 96, 48), Cost(12, 96, 48))],
+    "all_gather": [Case([X], {"gpus": 2}, Cost(0, 96, 192), Cost(0, 96, 192))],
+    "all_to_all": [Case([X], {"gpus": 2}, Cost(0, 96, 96), Cost(0, 96, 96))],
     # 5 steps of 2 x 3. First layer: 4 gates of 6 from 3 + 6; second: from 6 + 6. Products 2 x 4 x 6 x (9 + 12) = 1008
     # and gates 2 x 6 x 32 = 384 for each of 10 rows. Weights 4 x 6 x (9 + 2 biases) + 4 x 6 x (12 + 2) = 600. Gates of
     # all steps: 10 x 2 x 4 x 6 = 480, written and read; backward their gradients are written and read three times.
