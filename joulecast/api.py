@@ -7,30 +7,30 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import InputError
 from .extraction import WHITELIST, network_of
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
 from .operations.network import Network
-from .operations.operation import Operation, checked_operations
 from .predictors import operation_html
-from .predictors.explanation import Explanation, explain_operation
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
-from .predictors.operation_predictions import OperationPredictions
 from .queries import Choices, Question, Sweep, choice_html, sweep_plots
 from .queries import best as best_of
 from .queries import sweep as sweep_of
 from .queries.constraints import Constraints
 from .queries.memory import memory_need, shortage
 from .queries.objectives import Tariff
-from .zoo import find_background, find_predictor
+from .single_operations import explain, predict_operations, refuse_precisions
+from .zoo import find_predictor
 
 if TYPE_CHECKING:
+    from .extraction.assumptions import Assume
     from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
+
+__all__ = ["best", "explain", "extract", "predict", "predict_operations", "prepare", "sweep"]
 
 SHOWN_BY = (operation_html, prediction_html, choice_html, sweep_plots)
 """Modules that say how answers look in Jupyter. Importing them registers the classes that each knows."""
@@ -46,6 +46,8 @@ def extract(
     optimizer: str | None = None,
     whitelist: Collection[str] = WHITELIST,
     operators: CustomOperators | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, object] | None = None,
 ) -> Network:
     """List the operations of a model without running it: no weights, no activations, no GPU.
 
@@ -69,6 +71,9 @@ def extract(
         whitelist: Operation kinds to keep; what it drops is listed in `Network.dropped`.
         operators: Operators of your own: "namespace.name", as `Network.dropped` lists it, and its kind, or a function
             from its arguments by name to kind, input shapes and attributes.
+        assume: What stands in for values that only the input has: {"experts": "uniform"} gives each expert of a mixture
+            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates. Answers carry it.
+        model_options: Arguments of a model that is given by name, such as {"image_size": 384}.
 
     Raises:
         UnknownNameError: No such model, mode, precision or kind; close names are suggested.
@@ -90,6 +95,8 @@ def extract(
         operators=operators,
         cache_length=cache_length,
         optimizer=optimizer,
+        assume=assume,
+        model_options=model_options,
     )
 
 
@@ -108,6 +115,8 @@ def predict(
     strict: bool = False,
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, object] | None = None,
 ) -> Prediction:
     """Predict time, power and energy of one iteration of a model on a GPU.
 
@@ -126,6 +135,8 @@ def predict(
         execution: "eager", as PyTorch runs by itself, or "graph": recorded once and replayed as a CUDA graph.
         host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
             (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote.
+        assume: Stand-ins for values that only the input has, as in `extract`.
+        model_options: Arguments of a model that is given by name, as in `extract`.
 
     Returns:
         Totals in seconds, watts and joules, with each operation's share.
@@ -146,7 +157,15 @@ def predict(
     found.checked_clock_mhz(clock)
     found.checked_power_limit_w(power_limit_w)
     run = Execution.of(execution, find_host(host))
-    network = network_of(model, input_shape, mode=mode, precision=precision, cache_length=cache_length)
+    network = network_of(
+        model,
+        input_shape,
+        mode=mode,
+        precision=precision,
+        cache_length=cache_length,
+        assume=assume,
+        model_options=model_options,
+    )
     return prepare(network, found, power_limit_w, predictor, run).at(clock, composition=composition, strict=strict)
 
 
@@ -160,7 +179,7 @@ def prepare(
     """A network with everything found out that no clock changes; for who asks for many clocks, such as a service.
 
     Args:
-        network: As `extract` makes it.
+        network: A network, as `extract` returns it.
         gpu: The GPU to predict for.
         power_limit_w: Power cap in watts; None for the board's default.
         predictor: Name or folder of a predictor, as in `predict`.
@@ -170,43 +189,11 @@ def prepare(
         InputError, UnknownNameError, ZooError: See `predict`.
     """
     network_predictor = find_predictor(gpu, network.mode, predictor).under(execution)
-    _refuse_precisions(gpu, network.operations)
+    refuse_precisions(gpu, network.operations)
     prepared = network_predictor.prepared(network, power_limit_w)
     # (a list of operations is no job: nobody says that they are there together)
     lacking = shortage(memory_need(network), gpu) if network.input_shape is not None else None
     return replace(prepared, notes=(f"it would not fit: {lacking}",)) if lacking else prepared
-
-
-def predict_operations(
-    operations: Iterable[Operation],
-    gpu: str | GPU,
-    clock: float | None = None,
-    predictor: str | Path | None = None,
-    *,
-    power_limit_w: float | None = None,
-) -> OperationPredictions:
-    """Predict single operations, each running alone in a loop.
-
-    Args:
-        operations: All of one mode.
-        gpu: Name or alias from the catalogue.
-        clock: Graphics clock in MHz; None for the GPU's default.
-        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
-        power_limit_w: Power cap in watts; None for the board's default.
-
-    Returns:
-        Arrays with one value per operation, in their order; NaN where an operation is not covered.
-
-    Raises:
-        UnknownNameError, InputError, ZooError: See `predict`.
-    """
-    listed = checked_operations(operations)
-    modes = {operation.mode for operation in listed}
-    if len(modes) != 1:
-        raise InputError("operations to predict share one mode", given=", ".join(sorted(modes)) or "no operations")
-    found = find_gpu(gpu)
-    _refuse_precisions(found, listed)
-    return find_predictor(found, modes.pop(), predictor).operations.predict(listed, clock, power_limit_w)
 
 
 def best(
@@ -229,6 +216,8 @@ def best(
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, object] | None = None,
 ) -> Choices:
     """Choose the GPU and the clock for a job: the best clock of each GPU, precision and batch size, best first.
 
@@ -251,9 +240,11 @@ def best(
         host: The machine that launches operations; see `predict`.
         max_time_s: Deadline of an iteration.
         max_power_w: Mean board power over an iteration.
-        price_per_hour: Of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
-        price_per_kwh: Of electricity, in the same currency.
+        price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
+        price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+        assume: Stand-ins for values that only the input has, as in `extract`.
+        model_options: Arguments of a model that is given by name, as in `extract`.
 
     Raises:
         UnknownNameError: No such model, GPU, mode, precision, objective, country or predictor.
@@ -278,6 +269,8 @@ def best(
         power_limit_w=power_limit_w,
         predictor=predictor,
         execution=Execution.of(execution, find_host(host)),
+        assume=assume,
+        model_options=model_options,
     )
     return best_of(question, objective, tariff, Constraints(max_time_s, max_power_w))
 
@@ -300,6 +293,8 @@ def sweep(
     price_per_hour: float | Mapping[str, float] | None = None,
     price_per_kwh: float | None = None,
     carbon: float | str | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, object] | None = None,
 ) -> Sweep:
     """Predict a job on GPUs over their clocks: a table, its Pareto front, and plots.
 
@@ -317,9 +312,11 @@ def sweep(
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         execution: How it is run; see `predict`.
         host: The machine that launches operations; see `predict`.
-        price_per_hour: Of any GPU, or a mapping from GPU to price.
+        price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price.
         price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
+        assume: Stand-ins for values that only the input has, as in `extract`.
+        model_options: Arguments of a model that is given by name, as in `extract`.
 
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.
@@ -341,48 +338,7 @@ def sweep(
         power_limit_w=power_limit_w,
         predictor=predictor,
         execution=Execution.of(execution, find_host(host)),
+        assume=assume,
+        model_options=model_options,
     )
     return sweep_of(question, objective, tariff)
-
-
-def explain(
-    operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | Path | None = None
-) -> Explanation:
-    """Explain why an operation costs what it costs on a GPU.
-
-    Args:
-        operation: Which; its mode says whether backward is part of it.
-        gpu: Name or alias from the catalogue.
-        clock: Graphics clock in MHz; None for the GPU's default.
-        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default. "xgboost"
-            says what each input did, if xgboost is installed.
-
-    Returns:
-        What bounds it, with the times behind that; the nearest operations that were measured; its interval.
-
-    Raises:
-        UnknownNameError, InputError, ZooError: See `predict`.
-        MissingDependencyError: The predictor is boosted trees, and xgboost is not installed.
-
-    Example:
-        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by
-        'memory'
-    """
-    (operation,) = checked_operations([operation])
-    found = find_gpu(gpu)
-    _refuse_precisions(found, [operation])
-    network_predictor = find_predictor(found, operation.mode, predictor)
-    background = find_background(found, operation.mode, predictor)
-    return explain_operation(
-        network_predictor.operations,
-        network_predictor.name,
-        operation,
-        clock,
-        background.operations,
-        background.native,
-    )
-
-
-def _refuse_precisions(gpu: GPU, operations: Iterable[Operation]) -> None:
-    for precision in {operation.precision for operation in operations}:
-        gpu.running_precision(precision)

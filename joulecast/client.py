@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from .errors import ERRORS_BY_PROBLEM, PROBLEM_PREFIX, InputError, JoulecastError, ServiceError
 from .hardware import GPU, find_gpu
+from .hardware.host import Host, find_host, hosts
 from .operations.inputs import Inputs, InputShape, shape_to_json
 from .operations.network import Network
 from .operations.operation import Operation, checked_operations
@@ -16,7 +18,10 @@ from .predictors.networks.prediction import Prediction
 from .predictors.operation_predictions import OperationPredictions
 from .queries import Choices, Sweep
 
+_MOST_BYTES = 256 << 20  # of an answer; a batch with all its operations has a tenth
 _LOCAL = "http://127.0.0.1:8000"
+
+Answer = TypeVar("Answer")
 
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """What a service can be asked about: a name, a Network, or operations with their counts."""
@@ -28,9 +33,9 @@ class Client:
     Safe to use from several threads. Connections are not kept.
 
     Args:
-        url: Of the service, with the path that a proxy puts before it.
-        token: That the service knows; None where it asks for none.
-        timeout_s: For an answer.
+        url: URL of the service, with the path that a proxy puts before it.
+        token: Token that the service accepts; None where it asks for none.
+        timeout_s: For a whole answer.
 
     Raises:
         InputError: Not the URL of a service.
@@ -65,6 +70,8 @@ class Client:
         predictor: str | None = None,
         composition: str | None = None,
         strict: bool = False,
+        execution: str = "eager",
+        host: str | float | Path | Host | None = None,
     ) -> Prediction:
         """See `joulecast.predict`.
 
@@ -80,9 +87,9 @@ class Client:
             "predictor": predictor,
             "composition": composition,
             "strict": strict,
+            **_run(execution, host),
         }
-        found: Prediction = self._ask("predict", question)
-        return found
+        return self._ask("predict", question, Prediction)
 
     def predict_operations(
         self,
@@ -108,8 +115,7 @@ class Client:
             "power_limit_w": power_limit_w,
             "predictor": predictor,
         }
-        found: OperationPredictions = self._ask("predict_operations", question)
-        return found
+        return self._ask("predict_operations", question, OperationPredictions)
 
     def explain(
         self, operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | None = None
@@ -125,8 +131,7 @@ class Client:
             "clock_mhz": clock,
             "predictor": predictor,
         }
-        found: Explanation = self._ask("explain", question)
-        return found
+        return self._ask("explain", question, Explanation)
 
     def extract(
         self,
@@ -144,8 +149,7 @@ class Client:
             JoulecastError: What `joulecast.extract` would raise; or ServiceError.
         """
         subject = _subject(model, input_shape, mode, cache_length)
-        found: Network = self._ask("extract", {**subject, "precision": precision, "optimizer": optimizer})
-        return found
+        return self._ask("extract", {**subject, "precision": precision, "optimizer": optimizer}, Network)
 
     def best(
         self,
@@ -161,6 +165,8 @@ class Client:
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
         predictor: str | None = None,
+        execution: str = "eager",
+        host: str | float | Path | Host | None = None,
         max_time_s: float | None = None,
         max_power_w: float | None = None,
         price_per_hour: float | Mapping[str, float] | None = None,
@@ -178,14 +184,14 @@ class Client:
             **_choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
             "predictor": predictor,
+            **_run(execution, host),
             "max_time_s": max_time_s,
             "max_power_w": max_power_w,
             "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }
-        found: Choices = self._ask("best", question)
-        return found
+        return self._ask("best", question, Choices)
 
     def sweep(
         self,
@@ -201,6 +207,8 @@ class Client:
         batch_sizes: Iterable[int] | None = None,
         cache_length: int | None = None,
         predictor: str | None = None,
+        execution: str = "eager",
+        host: str | float | Path | Host | None = None,
         price_per_hour: float | Mapping[str, float] | None = None,
         price_per_kwh: float | None = None,
         carbon: float | str | None = None,
@@ -216,12 +224,12 @@ class Client:
             **_choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
             "predictor": predictor,
+            **_run(execution, host),
             "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }
-        found: Sweep = self._ask("sweep", question)
-        return found
+        return self._ask("sweep", question, Sweep)
 
     def gpus(self) -> list[dict[str, Any]]:
         """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
@@ -241,17 +249,26 @@ class Client:
         found: dict[str, str] = self._request("version", None, "application/json")
         return found
 
-    def _ask(self, path: str, question: Mapping[str, Any]) -> Any:
+    def _ask(self, path: str, question: Mapping[str, Any], kind: type[Answer]) -> Answer:
         from . import wire
 
         given = {name: value for name, value in question.items() if value is not None}
-        return wire.unpack(self._request(path, given, wire.MEDIA_TYPE))
+        answer = self._request(path, given, wire.MEDIA_TYPE)
+        try:
+            found = wire.unpack(answer)
+            if not isinstance(found, kind):
+                raise TypeError(f"{type(found).__name__}, where {kind.__name__} was asked for")
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+            hint = f"{type(error).__name__}: {error}"[:200]
+            raise ServiceError("this is no answer of a joulecast service", given=self.url, hint=hint) from error
+        return found
 
     def _request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
         # Slow to import, and who predicts locally needs none of it.
         from http.client import HTTPException
-        from urllib.error import HTTPError
-        from urllib.request import Request, urlopen
+        from urllib.request import Request
+
+        from .fetching import fetch
 
         headers = {"Accept": accept}
         if self._token is not None:
@@ -263,10 +280,10 @@ class Client:
         # The scheme was checked when the client was made.
         request = Request(f"{self.url}/v1/{path}", body, headers)  # noqa: S310
         try:
-            with urlopen(request, timeout=self._timeout_s) as response:  # noqa: S310
-                return json.load(response)
-        except HTTPError as error:
-            raise _refusal(error.code, error.read()) from None
+            # (a service redirects nobody, and the token is for it alone)
+            status, answer = fetch(request, seconds=self._timeout_s, most_bytes=_MOST_BYTES)
+            if status == 200:
+                return json.loads(answer)
         except (OSError, HTTPException) as error:
             reason = getattr(error, "reason", None) or error
             raise ServiceError(
@@ -274,8 +291,9 @@ class Client:
                 given=f"{self.url}: {reason}",
                 hint="is `joulecast serve` running there? GET /v1/ready says",
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ServiceError("this is no answer of a joulecast service", given=self.url, hint=str(error)) from error
+        raise _refusal(status, answer)
 
 
 def _refusal(status: int, body: bytes) -> JoulecastError:
@@ -295,6 +313,12 @@ def _gpu_name(gpu: str | GPU) -> str:
     if isinstance(gpu, str):
         return gpu
     return gpu.name
+
+
+def _run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:
+    """How a job is run. A profile is read here, and its factor is sent."""
+    found = find_host(host)
+    return {"execution": execution, "host": found.name if found.name in hosts() else found.factor}
 
 
 def _choices(
@@ -327,5 +351,5 @@ def _subject(model: Any, input_shape: Any, mode: str, cache_length: int | None) 
             )
         model = Network.of(model)
     content = model.to_json()
-    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped")}
+    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
     return {**described, "mode": mode}

@@ -11,7 +11,8 @@ from ..errors import InputError
 Model = Annotated[
     str,
     typer.Argument(
-        help="A model of torchvision, timm or transformers by name; or a file: network, config.json, .pt2, .onnx."
+        help="A model of torchvision, timm or transformers by name; a file: network, config.json, .pt2, .onnx; or a "
+        "class or function in a Python file of yours, which is run: FILE.py:NAME."
     ),
 ]
 Shapes = Annotated[

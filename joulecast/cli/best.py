@@ -10,6 +10,7 @@ import typer
 from ..operations.inputs import parse_shapes, titled
 from ..units import si
 from .arguments import AsJson, CacheLength, Execution, HostOption, Model, Predictor, Shapes, Training, table
+from .models import Assumed, ModelOptions, assumed, model_and_options
 from .queries import (
     BatchSizes,
     Carbon,
@@ -43,6 +44,8 @@ def best(
     precision: Precisions = None,
     batches: BatchSizes = None,
     cache_length: CacheLength = None,
+    model_option: ModelOptions = None,
+    assume: Assumed = None,
     max_time: Annotated[float | None, typer.Option(help="Deadline of an iteration in seconds.")] = None,
     max_power: Annotated[float | None, typer.Option(help="Mean board power over an iteration in watts.")] = None,
     price: PricePerHour = None,
@@ -63,8 +66,9 @@ def best(
     from ..queries.objectives import OBJECTIVES
 
     shapes = parse_shapes(input_shape)
+    network, options = model_and_options(model, model_option)
     choices = best_of(
-        model,
+        network,
         shapes,
         objective=objective,
         gpus=names(gpu),
@@ -74,6 +78,8 @@ def best(
         precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
+        assume=assumed(assume),
+        model_options=options,
         predictor=predictor,
         execution=execution,
         host=host,

@@ -23,6 +23,7 @@ from .arguments import (
     refuse_both,
     table,
 )
+from .models import Assumed, ModelOptions, assumed, model_and_options
 from .tree import tree_text
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def extract(
     training: Training = False,
     precision: Precision = "default",
     cache_length: CacheLength = None,
+    model_option: ModelOptions = None,
+    assume: Assumed = None,
     optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adamw: its step comes last.")] = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree of modules to show; 0 for all.")] = 3,
     operations: Annotated[bool, typer.Option("--operations", help="One row per operation instead of modules.")] = False,
@@ -51,15 +54,18 @@ def extract(
     refuse_both(as_json, as_csv)
     networks = [
         extract_network(
-            name,
+            found,
             parse_shapes(input_shape),
             mode="training" if training else "inference",
             precision=precision,
             cache_length=cache_length,
+            assume=assumed(assume),
+            model_options=options,
             optimizer=optimizer,
         )
         for name in (model, diff)
         if name is not None
+        for found, options in [model_and_options(name, model_option)]
     ]
     network = networks[0]
     if diff is not None:

@@ -27,6 +27,7 @@ from .arguments import (
     refuse_both,
     table,
 )
+from .models import Assumed, ModelOptions, assumed, model_and_options
 
 if TYPE_CHECKING:
     from ..predictors.networks.prediction import OperationCost, Prediction
@@ -47,6 +48,8 @@ def predict(
     training: Training = False,
     precision: Precision = "default",
     cache_length: CacheLength = None,
+    model_option: ModelOptions = None,
+    assume: Assumed = None,
     predictor: Predictor = None,
     execution: Execution = "eager",
     host: HostOption = None,
@@ -69,8 +72,9 @@ def predict(
             allowed="such as --gpu A30",
             hint="`joulecast gpus` lists them",
         )
+    network, options = model_and_options(model, model_option)
     prediction = predict_network(
-        model,
+        network,
         parse_shapes(input_shape),
         gpu,
         clock,
@@ -78,6 +82,8 @@ def predict(
         mode="training" if training else "inference",
         precision=precision,
         cache_length=cache_length,
+        assume=assumed(assume),
+        model_options=options,
         predictor=predictor,
         execution=execution,
         host=host,

@@ -22,6 +22,7 @@ from .arguments import (
     refuse_both,
     table,
 )
+from .models import Assumed, ModelOptions, assumed, model_and_options
 from .queries import (
     BatchSizes,
     Carbon,
@@ -55,6 +56,8 @@ def sweep(
     precision: Precisions = None,
     batches: BatchSizes = None,
     cache_length: CacheLength = None,
+    model_option: ModelOptions = None,
+    assume: Assumed = None,
     price: PricePerHour = None,
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
@@ -74,8 +77,9 @@ def sweep(
     from ..api import sweep as sweep_of
 
     refuse_both(as_json, as_csv)
+    network, options = model_and_options(model, model_option)
     found = sweep_of(
-        model,
+        network,
         parse_shapes(input_shape),
         objective=objective,
         gpus=names(gpu),
@@ -85,6 +89,8 @@ def sweep(
         precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
+        assume=assumed(assume),
+        model_options=options,
         predictor=predictor,
         execution=execution,
         host=host,

@@ -88,20 +88,27 @@ def show_entry(name: _Entry, as_json: AsJson = False) -> None:
 def pull_entries(
     source: Annotated[str, typer.Argument(help=f"{_PLACES}; or models:/NAME@ALIAS of an MLflow registry.")],
     names: Annotated[list[str] | None, typer.Argument(help="Which entries; all if left out.")] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Also under names that ship with joulecast, which then stand for these.")
+    ] = False,
 ) -> None:
-    """Bring predictors into the cache. Afterwards their names stand for them, before those that ship.
+    """Bring predictors into the cache. Afterwards their names stand for them.
 
     Each is checked: digests, limits, and its golden prediction, which is made in a process of its own.
     """
     from ..zoo.places.sources import index_of, open_source, pull
+    from ..zoo.store import pulled, ships
 
     if source.startswith("models:"):
         from ..zoo.mlflow.registry import pull_model
 
-        typer.echo(f"{pull_model(source)} from {source}")
+        typer.echo(f"{pull_model(source, replace=replace)} from {source}")
         return
     for name in names or sorted(index_of(open_source(source))):
-        typer.echo(f"{name}: {pull(source, name)}")
+        if not names and not replace and ships(name) and name not in pulled():
+            typer.echo(f"{name}: ships with joulecast; --replace takes the one from there instead")
+            continue
+        typer.echo(f"{name}: {pull(source, name, replace=replace)}")
 
 
 @app.command("push")

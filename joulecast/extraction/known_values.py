@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from .assumed_values import UNKNOWN, routed, selected, with_places
+from .assumptions import Assumptions
+
 _LARGEST = 2**20
 _MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scalar_tensor"})
 # These take the shape of a tensor, but not its values; those after them not even that.
@@ -19,11 +22,11 @@ _NEW = frozenset({"new_zeros", "new_ones", "new_full"})
 _SAFE = frozenset(
     """
     abs add all any bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min cos cumsum div eq exp
-    floor floor_divide ge gt isfinite isinf isnan le log logical_and logical_not logical_or logical_xor lt maximum
+    floor floor_divide ge gt isfinite isinf isnan le log log2 logical_and logical_not logical_or logical_xor lt maximum
     minimum mul ne neg pow reciprocal remainder round rsqrt rsub sign sin sqrt sub sum where masked_fill
     _local_scalar_dense _to_copy _unsafe_view alias cat clone copy_ detach detach_ expand fill_ flip index lift_fresh
     nonzero permute repeat reshape select slice split split_with_sizes squeeze stack t transpose tril triu unbind
-    unsqueeze view
+    unsqueeze view constant_pad_nd one_hot scatter sort argsort bincount histc gather index_add
     """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
 )
 """What is computed for real: arithmetic, comparisons and work on shapes. Their kernels check every value that they
@@ -35,11 +38,7 @@ _DEPENDS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 def decides(func: Any) -> bool:
     """Whether an operator gives a number, or a shape, that depends on values; `index` may, so it is one."""
-    return bool(_DEPENDS & set(func.tags))
-
-
-UNKNOWN: Any = object()
-"""Stands for a value that only the input has."""
+    return bool(_DEPENDS & set(func.tags)) or func.name() == "torchvision::nms"
 
 
 def _is_safe(func: Any, name: str) -> bool:
@@ -52,9 +51,10 @@ class NeedsValuesError(RuntimeError):
     """A model decides by values that nobody knows before it runs."""
 
 
-def know(tensor: torch.Tensor, value: torch.Tensor) -> None:
-    """Say what a meta tensor would hold."""
+def know(tensor: torch.Tensor, value: torch.Tensor, *, is_assumed: bool = False) -> None:
+    """Say what a meta tensor would hold, for sure or by an assumption."""
     tensor.known_value = value  # type: ignore[attr-defined]
+    tensor.is_assumed = is_assumed  # type: ignore[attr-defined]
 
 
 def without_memory(tensor: torch.Tensor) -> torch.Tensor:
@@ -66,9 +66,14 @@ def without_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class KnownValues:
-    """Keeps real values beside meta tensors."""
+    """Keeps real values beside meta tensors.
 
-    def __init__(self) -> None:
+    Args:
+        assumptions: What stands in for values that only the input has.
+    """
+
+    def __init__(self, assumptions: Assumptions) -> None:
+        self._assumptions = assumptions
         self._overwritten: set[int] = set()
         self._mixed: set[int] = set()
         self._storages: list[Any] = []
@@ -104,11 +109,15 @@ class KnownValues:
 
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         values = self._values(func, args, kwargs)
+        assumed = any(getattr(leaf, "is_assumed", False) for leaf in tree_leaves((args, kwargs)))
         if decides(func):
             real = UNKNOWN if values is UNKNOWN else func(*values[0], **values[1])
+            if real is UNKNOWN and self._assumptions.boxes is not None:
+                args = with_places(func, args, self._assumptions.boxes)
+                real, assumed = selected(func, args, self._assumptions.boxes), True
             self.decisions.append((func, real))
             if real is not UNKNOWN:
-                return tree_map(self._on_meta, real)
+                return tree_map(lambda value: self._on_meta(value, assumed), real)
         try:
             result = func(*args, **kwargs)
         except (NotImplementedError, RuntimeError) as error:
@@ -124,26 +133,41 @@ class KnownValues:
                 self._forget(func, args, kwargs)
                 return result
             for tensor, value in zip(made, tree_leaves(real), strict=True):
-                know(tensor, value)
+                know(tensor, value, is_assumed=assumed)
         else:
             self._forget(func, args, kwargs)
+            chosen = routed(func, args, kwargs, made) if self._assumptions.experts else None
+            if chosen is not None:
+                know(*chosen, is_assumed=True)
+            constant = self._constant(func, args)
+            if constant is not UNKNOWN:
+                know(made[0], constant.expand(made[0].shape), is_assumed=assumed)
         return result
 
+    def _constant(self, func: Any, args: Any) -> Any:
+        """The one value of a tensor that is the same everywhere, if places of it are read, wherever they are."""
+        if func.overloadpacket.__name__ not in ("index", "index_select", "gather"):
+            return UNKNOWN
+        value = self._value(args[0])
+        is_one = value is not UNKNOWN and value.ndim and value.numel() and not any(value.stride())
+        return value[(0,) * value.ndim] if is_one else UNKNOWN
+
     def knows(self, result: Any) -> bool:
-        """Whether the values of all tensors of a result are known: they depend on shapes and constants alone."""
+        """Whether the values of all tensors of a result depend on shapes and constants alone."""
         tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        return bool(tensors) and all(self._value(tensor) is not UNKNOWN for tensor in tensors)
+        sure = (self._value(tensor) is not UNKNOWN and not getattr(tensor, "is_assumed", False) for tensor in tensors)
+        return bool(tensors) and all(sure)
 
     def _value(self, tensor: torch.Tensor) -> Any:
         value: Any = getattr(tensor, "known_value", UNKNOWN)
         known = value is not UNKNOWN and value.untyped_storage()._cdata not in self._overwritten
         return value if known else UNKNOWN
 
-    def _on_meta(self, value: Any) -> Any:
+    def _on_meta(self, value: Any, is_assumed: bool) -> Any:
         if not isinstance(value, torch.Tensor):
             return value
         result = torch.empty_like(value, device="meta")
-        know(result, value)
+        know(result, value, is_assumed=is_assumed)
         return result
 
     def _values(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

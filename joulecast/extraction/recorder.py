@@ -17,10 +17,12 @@ from ..operations.dropped import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped,
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
+from .assumed_values import UNKNOWN
+from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
 from .calls import Bound, Converted, shape_of
 from .dropped_work import CallSizes
-from .known_values import UNKNOWN, KnownValues, decides, without_memory
+from .known_values import KnownValues, decides, without_memory
 from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, SAVES_INPUT
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
@@ -53,6 +55,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operators: Operators of the user's own, and how to convert them.
         learned: Parameters that need a gradient, as they are given to the forward.
         parameters: All parameters, as they are given to the forward.
+        assumptions: What stands in for values that only the input has.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         operators: CustomOperators | None = None,
         learned: Collection[torch.Tensor] = (),
         parameters: Collection[torch.Tensor] = (),
+        assumptions: Assumptions = NOTHING_ASSUMED,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._names = {id(child): name for name, child in module.named_modules()}
@@ -74,7 +78,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._stack: list[tuple[str, bool]] = []
         self._thread = threading.get_ident()
         self.autocast = Autocast()
-        self.known = KnownValues()
+        self.known = KnownValues(assumptions)
         self.operator = ""  # that runs now
         self.calls: list[tuple[Operation, str]] = []
         self._sizes, self._dropped = CallSizes(parameters), DroppedTally()

@@ -24,6 +24,7 @@ from .templates import Request, answer, refusal
 if TYPE_CHECKING:
     import torch
 
+    from .assumptions import Assume
     from .recorder import CustomOperators
 
     Shape = Sequence[int] | torch.Tensor
@@ -42,6 +43,8 @@ def network_of(
     operators: CustomOperators | None = None,
     cache_length: int | None = None,
     optimizer: str | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, Any] | None = None,
 ) -> Network:
     """List the operations of a model; see `joulecast.extract` for what everything means.
 
@@ -58,13 +61,20 @@ def network_of(
         "whitelist": whitelist,
         "operators": operators,
         "optimizer": optimizer,
+        "assume": assume,
     }
+    if model_options and not (isinstance(model, str) and not _is_file(Path(model))):
+        raise InputError(
+            "options make a model that is given by name",
+            given=f"{', '.join(model_options)} for a {type(model).__name__}",
+            hint="build the model with them, and give it without options",
+        )
     if isinstance(model, Network):
         return _as_asked(_unchanged(model, input_shape), mode, precision)
     if isinstance(model, str | Path) and _is_file(Path(model)):
         return _from_file(Path(model), input_shape, cache_length, options)
     if isinstance(model, str | Path):
-        return _named(str(model), Inputs.of(input_shape), cache_length, options)
+        return _named(str(model), Inputs.of(input_shape), cache_length, options, model_options=model_options)
     # Neither a module nor a configuration can exist without its library, so this does not import any.
     torch_module, transformers = sys.modules.get("torch"), sys.modules.get("transformers")
     if torch_module is not None and isinstance(model, torch_module.nn.Module):
@@ -251,11 +261,17 @@ def _pair(item: Any) -> tuple[Operation, int]:
 
 
 def _named(
-    name: str, inputs: Inputs, cache_length: int | None, options: dict[str, Any], may_trace: bool = True
+    name: str,
+    inputs: Inputs,
+    cache_length: int | None,
+    options: dict[str, Any],
+    may_trace: bool = True,
+    model_options: Mapping[str, Any] | None = None,
 ) -> Network:
     refuse_optimizer(options["optimizer"], options["mode"])
-    # What users add to the whitelist is in no cache and no template.
-    cached = options["whitelist"] is WHITELIST and not options["operators"]
+    # What users add to the whitelist, assume, or build otherwise is in no cache and no template.
+    own = options["operators"] or options.get("assume") or model_options
+    cached = options["whitelist"] is WHITELIST and not own
     key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
     if cached and (known := recall(name, key)) is not None:
         return known
@@ -268,7 +284,7 @@ def _named(
 
     run: set[str] = set()
     on_trace = {"on_trace": lambda recorder: run.update(recorder.operators_run)}
-    network = traced(build(name), inputs, cache_length, {**options, **on_trace}, name=name)
+    network = traced(build(name, model_options), inputs, cache_length, {**options, **on_trace}, name=name)
     if cached:
         remember(network, name, key, run)
     return network

@@ -21,6 +21,7 @@ from ..operations.inputs import Input, Inputs, shape_text
 from ..operations.kinds import KINDS
 from ..operations.network import Network
 from ..operations.operation import MODES, real_precision
+from .assumptions import EXPERTS, Assume, Assumptions
 from .exclusive import exclusive
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
@@ -32,12 +33,21 @@ Tensors = dict[str, torch.Tensor]
 
 
 class _OnOneDevice(TorchFunctionMode):
-    """Leaves tensors where they are when a forward sends them to a GPU: there they would be on it already."""
+    """Leaves tensors where they are when a forward sends them to a GPU: there they would be on it already.
+
+    Lists that a forward makes of known values are made number by number, as operators that a dispatch mode sees.
+    """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.cuda:
             return args[0]
+        if func is torch.Tensor.tolist and hasattr(args[0], "known_value"):
+            return _listed(args[0])
         return func(*map(_not_on_gpu, args), **{name: _not_on_gpu(value) for name, value in (kwargs or {}).items()})
+
+
+def _listed(tensor: torch.Tensor) -> Any:
+    return [_listed(part) for part in tensor] if tensor.ndim else tensor.item()
 
 
 def _not_on_gpu(value: Any) -> Any:
@@ -177,6 +187,7 @@ def trace(
     whitelist: Collection[str] = WHITELIST,
     operators: CustomOperators | None = None,
     optimizer: str | None = None,
+    assume: Assume | None = None,
     prepare: Callable[[Forward], None] | None = None,
     on_trace: Callable[[Recorder], None] | None = None,
 ) -> Network:
@@ -199,6 +210,7 @@ def trace(
         operators: Operators of your own: "namespace.name" and its kind, or a function from its arguments by name to
             kind, input shapes and attributes.
         optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
+        assume: What stands in for values that only the input has: {"experts": "uniform"}, {"boxes": 100}, or both.
         prepare: Called before the forward; adds arguments that are no inputs.
         on_trace: Receives the recorder at the end: every single call in order, where a Network keeps the order of first
             uses only, and the operators that the model runs.
@@ -221,8 +233,11 @@ def trace(
     refuse_optimizer(optimizer, mode)
     name = name or type(module).__name__
     refuse_module(module)
+    assumptions = Assumptions.of(assume)
     forward = Forward(module, inputs, precision)
-    recorder = Recorder(module, mode, precision, whitelist, operators, forward.learned(), forward.parameters())
+    recorder = Recorder(
+        module, mode, precision, whitelist, operators, forward.learned(), forward.parameters(), assumptions
+    )
     with _in_mode(module, mode), torch.random.fork_rng(devices=[]):
         try:
             if prepare is not None:
@@ -251,7 +266,14 @@ def trace(
         input_shape=inputs.shape,
         mode=mode,
         dropped=recorder.dropped,
+        assumptions=_stated(assumptions, recorder),
     )
+
+
+def _stated(assumptions: Assumptions, recorder: Recorder) -> tuple[str, ...]:
+    """Assumptions in words: those of the user, and that which the kind of grouped products makes in any case."""
+    grouped = any(operation.kind == "grouped_linear" for operation, _ in recorder.calls)
+    return tuple(dict.fromkeys([*assumptions, *([EXPERTS] if grouped else [])]))
 
 
 def _explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs) -> ExtractionError:
@@ -277,8 +299,8 @@ _HINTS: Mapping[str, str] = {
     "missing": "give every input: a list of shapes, or a dictionary of names and shapes",
     "positional argument": "give as many shapes as the model has inputs, or a dictionary of names and shapes",
     "unexpected keyword": "name the inputs as the model's forward does",
-    "values that only the input has": "the model cannot be known without running it; extract the part before, such as "
-    "its backbone",
+    "values that only the input has": "state what to assume, assume={'experts': 'uniform'} for a mixture of experts or "
+    "assume={'boxes': 100} for a detector; or extract the part before, such as its backbone",
     "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
     "Index": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
     "indices": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",

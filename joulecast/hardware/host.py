@@ -28,7 +28,7 @@ class Host:
     Args:
         name: How it is called.
         factor: Seconds that it needs to launch an operation over those of the reference host; below 1 is faster.
-        source: Where the factor comes from.
+        source: Source of the factor.
         note: What to keep in mind about it; empty where nothing speaks against it.
     """
 
@@ -94,7 +94,7 @@ def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
 
     Args:
         path: The file.
-        factor: How much longer launches take than on the A30's machine, see `Host`.
+        factor: Seconds of a launch over those of the reference host, see `Host`.
         facts: What was measured, and on what.
 
     Raises:

@@ -30,8 +30,8 @@ class Entry:
     Args:
         operation: What runs.
         count: How often, in all.
-        module_paths: In which modules.
-        module_counts: How often in each; left out where it is once each, or not known.
+        module_paths: Paths of the modules that call it.
+        module_counts: Calls in each of these modules; left out where each calls it once, or where that is not known.
     """
 
     operation: Operation
@@ -116,7 +116,7 @@ class NetworkDiff:
         removed: Operations that only the one has, with their counts.
         changed: Operations of both, with the count in the one and in the other.
         calls: Number of calls of each.
-        flops: Of each; a multiply-add is two.
+        flops: FLOPs of each; a multiply-add is two.
     """
 
     names: tuple[str, str]
@@ -172,6 +172,7 @@ class Network:
             operations.
         mode: inference or training; all operations share it.
         dropped: Work that no operation stands for.
+        assumptions: What was assumed of values that only the input has, in words.
     """
 
     entries: tuple[Entry, ...] = field(repr=False)
@@ -179,6 +180,7 @@ class Network:
     input_shape: InputShape | None = None
     mode: str = "inference"
     dropped: tuple[Dropped, ...] = ()
+    assumptions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.entries:
@@ -207,13 +209,14 @@ class Network:
         input_shape: InputShape | None,
         mode: str,
         dropped: tuple[Dropped, ...] = (),
+        assumptions: tuple[str, ...] = (),
     ) -> Self:
         """A network from its single calls in their order, each with the path of its module."""
         paths: dict[Operation, list[str]] = {}
         for operation, path in calls:
             paths.setdefault(operation, []).append(path)
         entries = tuple(Entry.at(operation, where) for operation, where in paths.items())
-        return cls(entries, name=name, input_shape=input_shape, mode=mode, dropped=dropped)
+        return cls(entries, name=name, input_shape=input_shape, mode=mode, dropped=dropped, assumptions=assumptions)
 
     def __iter__(self) -> Iterator[Entry]:
         return iter(self.entries)
@@ -249,9 +252,7 @@ class Network:
             operation = entry.operation.replace(mode=mode, precision=real)
             changed = replace(entry, operation=operation)
             entries[operation] = entries[operation].plus(changed) if operation in entries else changed
-        return Network(
-            tuple(entries.values()), name=self.name, input_shape=self.input_shape, mode=mode, dropped=self.dropped
-        )
+        return replace(self, entries=tuple(entries.values()), mode=mode)
 
     def diff(self, other: Network) -> NetworkDiff:
         """What another network has more, less, or another number of than this one."""
@@ -293,6 +294,7 @@ class Network:
             "mode": self.mode,
             "operations": [entry.to_json() for entry in self.entries],
             "dropped": [dropped.to_json() for dropped in self.dropped],
+            "assumptions": list(self.assumptions),
         }
 
     @classmethod
@@ -334,6 +336,7 @@ class Network:
             input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
             dropped=tuple(map(Dropped.from_json, value.get("dropped", ()))),
+            assumptions=tuple(map(short_text, value.get("assumptions", ()))),
         )
 
     def save(self, path: str | Path) -> None:

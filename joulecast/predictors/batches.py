@@ -1,8 +1,8 @@
-"""Many rows through regressors: like after like, and on all cores.
+"""Many rows through regressors: similar rows after one another, and on all cores.
 
-Trees decide by comparisons, and a processor guesses how each will come out: where neighbours take the same ways, it
-guesses right, and thousands of rows take half the time. ONNX Runtime and products of matrices let go of Python's lock,
-so that threads share what is left of it.
+Trees are sequences of comparisons, and a processor predicts the outcome of each. It predicts right where neighbouring
+rows take the same branches, so thousands of sorted rows take half the time. ONNX Runtime and matrix products release
+Python's global lock, so that threads help.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 
 _MANY = 512
-"""Rows from which an order pays."""
+"""Number of rows from which sorting them pays."""
 
 _PER_THREAD = 2048
-"""Rows below which a thread more costs what it gains."""
+"""Rows per thread below which another thread costs more than it gains."""
 
 _MOST_THREADS = 16
 
@@ -39,12 +39,12 @@ def cores() -> int:
 def in_batches(
     work: Callable[[NDArray[np.float32]], Sequence[FloatArray]], rows: NDArray[np.float32], likeness: Sequence[Any]
 ) -> list[FloatArray]:
-    """What `work` makes of rows, each for itself; in any order and number at once.
+    """Apply a function to rows, in an order and in pieces that suit the processor.
 
     Args:
-        work: Maps some rows to arrays of as many values; called from several threads where there are many rows.
-        rows: A matrix.
-        likeness: Arrays with a number for each row, the most important first: where they are close, rows are alike.
+        work: Maps rows to arrays with one value per row. It is called from several threads where there are many rows.
+        rows: Inputs, shape (rows, columns).
+        likeness: Sort keys, arrays of shape (rows,), the most important first: rows with close keys are similar.
     """
     if len(rows) < _MANY:
         return list(work(rows))
@@ -61,17 +61,17 @@ def in_batches(
 
 
 def over_cores(work: Callable[[Piece], Made], pieces: Sequence[Piece]) -> list[Made]:
-    """What `work` makes of each piece, on all cores."""
+    """Apply a function to each piece, on all cores."""
     if len(pieces) < 2 or cores() < 2:
         return [work(piece) for piece in pieces]
-    # Else numpy starts as many threads again in each of ours, and they wait for each other.
+    # Otherwise numpy would start as many threads again inside each of ours, and they would wait for each other.
     with _blas().limit(limits=1, user_api="blas"):
         return [*_threads().map(work, pieces)]
 
 
 @lru_cache(maxsize=1)
 def _blas() -> Any:
-    # Here, because it takes milliseconds to find the libraries, and few ask for that many.
+    # Imported here, because finding the libraries takes milliseconds and few questions have so many rows.
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

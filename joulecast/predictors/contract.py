@@ -1,8 +1,8 @@
-"""What predictors and recipes promise: `fit` makes a `Fitted`, and that predicts operations on a GPU in a mode.
+"""The interfaces of predictors and recipes: `fit` makes a `Fitted`, which predicts operations on a GPU in a mode.
 
-Predictors for any GPU share one way to seconds and joules (any_gpu/predictor.py): physics at the clock and under the
-power cap that are asked for, times the ratio that a `ResidualModel` has learned. Physics alone, trees, a transformer
-and an average of these differ in their residual model only.
+Predictors for any GPU compute seconds and joules in the same way (any_gpu/predictor.py): physics at the clock and under
+the power cap that are asked for, times the ratio that a `ResidualModel` has learned. Physics alone, trees, a
+transformer and an average of these differ only in their residual model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .physics.energy import EnergyConstants
 from .physics.operation_numbers import numbers_of
 
 Networks = Sequence[tuple[GPU, NetworkMeasurement, Network]]
-"""Measured networks: where, what came out, and their operations."""
+"""Measured networks: the GPU, the measurement, and the network's operations."""
 
 
 Files = Mapping[str, bytes]
@@ -54,7 +54,7 @@ class PredictsOperations(Protocol):
 
     @property
     def gpu(self) -> GPU:
-        """Where it predicts."""
+        """The GPU that it predicts for."""
         ...
 
     @property
@@ -64,7 +64,7 @@ class PredictsOperations(Protocol):
 
     @property
     def coverage(self) -> tuple[str, ...]:
-        """What it covers, in words."""
+        """What it can predict, in words that an error message lists."""
         ...
 
     def predict(
@@ -78,7 +78,7 @@ class PredictsOperations(Protocol):
         ...
 
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
-        """Predict operations at the default clock, to start from where they are to settle at one clock together.
+        """Predict operations at the default clock, as the start for a network that settles at one clock of its own.
 
         Args:
             operations: Operations of one network.
@@ -90,26 +90,26 @@ class PredictsOperations(Protocol):
         ...
 
     def in_network(self, predictions: OperationPredictions, counts: FloatArray) -> OperationPredictions:
-        """The same operations as parts of one network: what is known of it beyond its parts.
+        """Correct operations by what is known of the network that they are parts of.
 
         Args:
-            predictions: What `predict` said of all its operations.
+            predictions: Predictions of all operations of the network.
             counts: Calls of each operation in one iteration, shape (operations,).
         """
         ...
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """What to keep in mind about these operations here, one sentence each."""
+        """Warnings about predictions of these operations on this GPU, one sentence each."""
         ...
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """Which of these it leaves to another predictor, as kinds with their precision; none where it asks no other."""
+        """Kinds and precisions among these operations that it leaves to its fallback; none where it has no fallback."""
         ...
 
     def regressor_inputs(self, operation: Operation) -> NDArray[np.float32] | None:
         """What the regressors of a GPU's own predictor see of an operation, shape (1, inputs).
 
-        None where it is predicted in another way: by a predictor for any GPU, or by one that stands in.
+        None where the operation is predicted in another way: by a predictor for any GPU, or by the fallback.
         """
         ...
 
@@ -124,16 +124,16 @@ class PredictsOperations(Protocol):
 
     @property
     def residual_model(self) -> ResidualModel | None:
-        """What it shares with predictors of other GPUs, so that it can look at many of them at once; None: nothing."""
+        """The residual model that it shares with predictors of other GPUs; None where it has none."""
         ...
 
 
 class ResidualModel(Protocol):
-    """How far operations are from what physics says, learned over many GPUs. Nothing in it depends on the clock."""
+    """How far measured operations are from physics, learned over many GPUs. Nothing in it depends on the clock."""
 
     @property
     def energy(self) -> EnergyConstants:
-        """What work costs."""
+        """Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor."""
         ...
 
     @property
@@ -147,19 +147,19 @@ class ResidualModel(Protocol):
         """Device time over the least time of physics, and dynamic energy over what physics says; one value each.
 
         Args:
-            operations: What runs, each in a loop of its own.
+            operations: Operations that each run in a loop of their own.
             gpu: The GPU that they run on.
-            capped: With what the default power cap is known to cost in such a loop; without it, whoever asks lets the
-                clock fall for that.
+            capped: Whether the factors contain what the default power cap costs in such a loop. Whoever lowers the
+                clock for the cap asks without it.
         """
         ...
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """Have operations looked at for many GPUs at once, which takes less time than one GPU after the other.
+        """Compute `factors` for many GPUs at once, which takes less time than one GPU after the other.
 
         Args:
-            operations: In precisions that all these GPUs have; the list remembers for `factors`.
-            gpus: Where they will be asked for.
+            operations: Operations in precisions that all these GPUs have. The list caches the result for `factors`.
+            gpus: The GPUs that `factors` will be asked for.
         """
         ...
 
@@ -172,11 +172,11 @@ class ResidualModel(Protocol):
         ...
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """By which factors device times and dynamic energies of operations are off inside a network of them.
+        """Factors for device time and dynamic energy of all operations inside a network.
 
         Args:
-            operations: Of one network; of one mode, and in precisions of the GPU.
-            counts: Calls of each.
+            operations: Operations of one network, in one mode and in precisions of the GPU.
+            counts: Calls of each operation in one iteration, shape (operations,).
             gpu: The GPU that they run on.
         """
         ...
@@ -195,14 +195,14 @@ class Fitted(Protocol):
 
 
 Fit = Callable[[Sequence[Dataset], Networks, Any], Fitted]
-"""Learns from datasets and measured networks by a recipe."""
+"""Fits a recipe to datasets and measured networks."""
 
 
 def require_mode(operations: Sequence[Operation], mode: str) -> None:
     """Refuse operations of another mode.
 
     Raises:
-        InputError: There is one.
+        InputError: One of them is of another mode.
     """
     others = np.flatnonzero(numbers_of(operations).is_training != (mode == "training"))
     if len(others):
@@ -217,10 +217,10 @@ def launch_s(operations: Sequence[Operation], mode: str, host_s: Mapping[str, Ma
 
 
 def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """What `ResidualModel.host_s` is, out of a file.
+    """Read `ResidualModel.host_s` from a file's facts.
 
     Raises:
-        KeyError, TypeError: It is something else, or says nothing of kinds that were not measured.
+        KeyError, TypeError: The facts are something else, or have no time for kinds that were not measured.
     """
     found = {mode: numbers(value[mode]) for mode in MODES}
     missing = [mode for mode in MODES if "" not in found[mode]]

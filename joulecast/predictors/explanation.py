@@ -26,7 +26,7 @@ NEIGHBOURS = 5
 
 @dataclass(frozen=True)
 class Neighbour:
-    """An operation that was measured, and what the predictor says of it, which has seen its measurement.
+    """A measured operation, with what the predictor says of it. The predictor has seen its measurement.
 
     Args:
         operation: The operation that was measured.
@@ -56,9 +56,9 @@ class Contribution:
     """What one input did to a prediction.
 
     Args:
-        name: Of the input; "(mean)" is what the trees say without knowing any.
-        value: Of the input; NaN for the mean.
-        effect: On time, the factor that it multiplied it by; on power, the watts that it added.
+        name: Name of the input; "(mean)" is what the trees predict without knowing any input.
+        value: Value of the input; NaN for the mean.
+        effect: The factor by which it changed time, or the watts that it added to power.
     """
 
     name: str
@@ -76,17 +76,17 @@ class Explanation:
 
     Args:
         operation: The operation that is explained.
-        gpu: Full name.
-        clock_mhz: Asked for.
-        predictor: Which zoo entry answered.
+        gpu: Full name of the GPU.
+        clock_mhz: Graphics clock that was asked for.
+        predictor: Name of the zoo entry that answered.
         source: measured, modelled or missing.
         bound_by: compute or memory, whichever the data sheet gives longer for; launch, where the host takes longer.
         compute_s: Least time of its arithmetic by the data sheet.
         memory_s: Least time of its memory traffic by the data sheet.
-        device_time_s: Predicted, of the GPU.
-        host_time_s: Predicted, of the launch in a loop.
-        time_s, power_w, energy_j: Predicted, of its loop.
-        interval: 90 % interval of those; None where no errors are known.
+        device_time_s: Predicted seconds that the GPU works.
+        host_time_s: Predicted seconds of its launch in a loop.
+        time_s, power_w, energy_j: Predicted seconds, watts and joules of its loop.
+        interval: 90 % interval of time, power and energy; None where no errors are known.
         far_outside: Whether it is far from all that were measured.
         nearest: The nearest operations that were measured; empty where they are not stored.
         remarks: What the device time rests on, where that is known apart from the predictor; empty elsewhere.
@@ -121,7 +121,7 @@ class Explanation:
         return as_html(self)
 
     def plot(self) -> Picture:
-        """The times behind what bounds it, as a picture that Jupyter shows and `save` writes."""
+        """The times that decide what bounds it, as a picture that Jupyter shows and `save` writes."""
         return as_picture(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -174,12 +174,12 @@ def explain_operation(
     """Explain one operation.
 
     Args:
-        predictor: Of a GPU and mode.
-        name: Of its zoo entry.
+        predictor: The predictor of a GPU and mode.
+        name: Name of its zoo entry.
         operation: The operation, in the mode of the predictor.
         clock_mhz: Graphics clock; None for the GPU's default.
         trained_on: Operations that the predictor was trained on.
-        native: "time" and "power" -> boosted trees as XGBoost stores them (UBJ); None where it is no XGBoost.
+        native: "time" and "power" -> boosted trees as XGBoost stores them (UBJ); None for other predictors.
 
     Raises:
         InputError: Another mode, a clock that the GPU cannot hold, or nothing covers the operation.

@@ -1,9 +1,9 @@
 """A GPU's own predictor, with the one for any GPU as its fallback.
 
-What was never measured of a kind and precision on a GPU (half precision on the A30) is predicted from its data sheet by
-what other GPUs showed, instead of being left out of the totals. Launching an operation takes the host as long in any
-precision, so the host time is the GPU's own where the kind was measured at all. Device times are taken as they are:
-the predictor for any GPU has learned from this GPU's other measurements, too.
+Kinds and precisions that were never measured on a GPU (half precision on the A30) are predicted from its data sheet and
+from what other GPUs showed, instead of being left out of the totals. Launching an operation takes the host as long in
+any precision, so the host time is the GPU's own where the kind was measured at all. Device times are used unchanged,
+because the predictor for any GPU has learned from this GPU's other measurements, too.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _CAUSES = 8
 
 @as_html.register(OperationPredictions)
 def predictions_html(predictions: OperationPredictions) -> str:
-    """A line for each operation, in their order."""
+    """A table with a row for each operation."""
     columns = (predictions.time_s, predictions.power_w, predictions.energy_j)
     rows = []
     for operation, source, *values in zip(predictions.operations, predictions.source, *columns, strict=True):
@@ -33,7 +33,7 @@ def predictions_html(predictions: OperationPredictions) -> str:
 
 @as_picture.register(OperationPredictions)
 def predictions_plot(predictions: OperationPredictions) -> Picture:
-    """The energy of each operation that is known, in their order."""
+    """Bars: the energy of each operation that is known."""
     items = [
         Bar(short(operation_text(operation)), energy, si(energy, "J"))
         for operation, energy in zip(predictions.operations, predictions.energy_j.tolist(), strict=True)
@@ -80,7 +80,7 @@ def explanation_html(explanation: Explanation) -> str:
 
 @as_picture.register(Explanation)
 def explanation_plot(explanation: Explanation) -> Picture:
-    """The times behind what bounds it: the least by the data sheet, and those that are predicted."""
+    """Bars: the least times by the data sheet beside the predicted times."""
     return Picture(bars([*_times(explanation)], f"Times of {operation_text(explanation.operation)}"))
 
 

@@ -1,4 +1,4 @@
-"""OperationPredictions: what single operations take, as arrays."""
+"""OperationPredictions: time, power and energy of single operations, as arrays."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class OperationPredictions:
     """Times and energies of operations as arrays, one value per operation; NaN where missing.
 
     Args:
-        operations: What was predicted.
+        operations: The operations, in the order of the arrays.
         time_s: Seconds per call when the operation runs alone in a loop, as `torch.utils.benchmark` shows it.
         power_w: Mean board power of that loop.
         energy_j: Joules per call of that loop.
@@ -35,9 +35,10 @@ class OperationPredictions:
         source: measured (the predictor was trained on this very operation, at this clock), modelled, or missing.
         static_power_w: Board power while the GPU waits with its clocks up.
         held_clock_mhz: The clock that each runs at: the one asked for, or less where the power cap bites.
-        work: What takes them to other clocks and caps, NaN where missing; None where the predictor knows no such law.
+        work: Their work, from which the clock law computes other clocks and caps; None where the predictor has no such
+            law.
         spread: What is known of their errors; None where nothing is.
-        power_range_w: Least and most that the board can draw.
+        power_range_w: Least and most watts that the board can draw.
     """
 
     operations: tuple[Operation, ...]
@@ -55,11 +56,11 @@ class OperationPredictions:
     power_range_w: tuple[float, float] = (0.0, math.inf)
 
     def interval(self, level: float = 0.9) -> OperationIntervals | None:
-        """Intervals of time, power and energy from errors on operations that were held out; None if none are known.
+        """Intervals of time, power and energy, from errors on operations that were held out; None if none are known.
 
-        Those errors are of the same family of operations, bound by the same (host or GPU) and about as far from the
-        operations that were measured. At another clock than the one that was measured intervals are wider, by what
-        another GPU's networks showed.
+        The errors are those of operations of the same family that are bound by the same (host or GPU) and about as far
+        from measured operations. At clocks that were not measured intervals are wider, by what networks on the A100
+        showed.
 
         Args:
             level: Share of such operations that should lie within, above 0 and below 1.
@@ -78,14 +79,14 @@ class OperationPredictions:
 
     @property
     def far_outside(self) -> NDArray[np.bool_]:
-        """Operations so far from all that were measured that hardly any error is known; False where nobody can tell."""
+        """Which operations are farther from all measured ones than 99 % of those that errors are known on."""
         if self.spread is None:
             return np.zeros(len(self.operations), dtype=bool)
         return self.spread.far_outside(self.operations)
 
     @property
     def host_bound(self) -> NDArray[np.bool_]:
-        """Where launching takes longer than the GPU's work."""
+        """Which operations take longer to launch than to run on the GPU."""
         return self.device_time_s < self.host_time_s
 
     def _repr_html_(self) -> str:
@@ -96,11 +97,11 @@ class OperationPredictions:
         return as_picture(self)
 
     def times(self, device: float | FloatArray, energy: float | FloatArray) -> OperationPredictions:
-        """The same with device times and dynamic energies times factors; loops stay as they are.
+        """Scale device times and dynamic energies; times and energies of loops stay as they are.
 
         Args:
-            device: Of device times, one factor for all operations or one for each.
-            energy: The same of dynamic energies.
+            device: Factor for device times, one for all operations or one for each.
+            energy: Factor for dynamic energies, one for all operations or one for each.
         """
         if np.all(device == 1.0) and np.all(energy == 1.0):
             return self
@@ -111,13 +112,13 @@ class OperationPredictions:
     def together(
         self, counts: FloatArray, host_s: float, clock_mhz: float, power_limit_w: float
     ) -> OperationPredictions:
-        """The same operations in one network: at the one clock that the power cap allows for their mix.
+        """Run the operations in one network, at the one clock that the power cap allows for all of them together.
 
         Args:
             counts: Calls of each.
             host_s: Seconds that the host needs for the network.
             clock_mhz: The clock that is asked for.
-            power_limit_w: The cap.
+            power_limit_w: Power cap in watts.
         """
         if self.work is None:
             return self

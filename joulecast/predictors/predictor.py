@@ -30,7 +30,7 @@ from .physics.operation_numbers import numbers_of
 from .physics.roofline import Roofline
 
 INPUT_NAMES: tuple[str, ...] = (*FEATURE_NAMES, "log_baseline", "log_baseline_over_host")
-"""What a regressor gets: the features, and the baseline's loop time alone and over its host time."""
+"""Inputs of a regressor: the features, the log of the baseline's loop time, and the log of that over its host time."""
 
 
 _LEAST_S = 1e-15
@@ -38,7 +38,7 @@ Found = TypeVar("Found")
 
 
 def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found]) -> list[Found]:
-    """A value for each operation that follows from its kind and precision; asked for those that occur."""
+    """A value for each operation that depends on its kind and precision alone, computed once for each pair."""
     n = numbers_of(operations)
     _, firsts, places = np.unique(n.kind * len(PRECISIONS) + n.precision, return_index=True, return_inverse=True)
     known = [value(operations[first]) for first in firsts.tolist()]
@@ -46,7 +46,7 @@ def _by_kind(operations: Sequence[Operation], value: Callable[[Operation], Found
 
 
 def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray) -> NDArray[np.float32]:
-    """Put features and baseline together as a regressor wants them."""
+    """Put features and baseline together as the inputs of a regressor, shape (operations, len(INPUT_NAMES))."""
     inputs = np.empty((len(matrix), matrix.shape[1] + 2), np.float32)
     inputs[:, :-2], inputs[:, -2], inputs[:, -1] = matrix, np.log(loop_s), np.log(loop_s / host_s)
     return inputs
@@ -57,13 +57,13 @@ class OperationPredictor:
     """Physics with constants per group, corrected by two regressors.
 
     Args:
-        gpu: What it was trained for.
+        gpu: The GPU that it was trained for.
         mode: inference or training.
-        baseline: Constants and physics.
+        baseline: Physics with constants that were fitted to this GPU's loops.
         time: Predicts the logarithm of loop time over the baseline's.
         power: Predicts loop power over the board's cap.
         measured: Digests of the operations that it was trained on.
-        transferred: Kinds whose large operations were not measured in this mode, but transferred from the other.
+        transferred: Kinds whose large operations were measured in the other mode only, and transferred to this one.
         calibration: Errors on operations that were held out; None where they are not known.
     """
 
@@ -78,7 +78,7 @@ class OperationPredictor:
 
     @property
     def spread(self) -> OperationSpread | None:
-        """Where predictions find their errors."""
+        """Errors on held-out operations, as predictions look them up; None where they are not known."""
         if self.calibration is None:
             return None
         return OperationSpread(self.calibration, self.measured, float(self.gpu.boost_clock_mhz))
@@ -94,7 +94,7 @@ class OperationPredictor:
         """Predict operations on this predictor's GPU.
 
         Args:
-            operations: Of this predictor's mode.
+            operations: Operations of this predictor's mode.
             clock_mhz: Graphics clock; None for the GPU's default.
             power_limit_w: Power cap; None for the board's default, under which everything was measured.
 
@@ -136,7 +136,7 @@ class OperationPredictor:
         )
 
     def covers(self, operation: Operation) -> bool:
-        """Whether it, or a kind like it, was measured in its precision."""
+        """Whether the kind, or another that stands in for it, was measured in this precision."""
         return self._group(operation) is not None
 
     def _static_power_w(self, clock_mhz: Any) -> Any:
@@ -169,7 +169,7 @@ class OperationPredictor:
                 (costs.dynamic_energy_j, learned_costs.dynamic_energy_j),
             ):
                 whole[own] = part
-        # (what the board would draw beyond its cap, or below what it draws without work, nothing can)
+        # No board draws more than its cap, or less than it draws without work.
         static_w, default_cap_w = self.baseline.static_power_w, self.gpu.power_limit_w
         loops = replace(loops, power_w=np.clip(loops.power_w, static_w, default_cap_w))
         active_w = self.baseline.static_power_w + costs.dynamic_energy_j / np.maximum(costs.time_s, _LEAST_S)
@@ -185,7 +185,7 @@ class OperationPredictor:
         return np.array(values), work
 
     def _by_constants(self, groups: Sequence[str], line: Roofline) -> tuple[Loops, DeviceCosts]:
-        """What the baseline alone says."""
+        """Loops and device costs by the baseline alone."""
         static_w = self.baseline.static_power_w
         device_s = self.baseline.device_s(groups, line.time_s)
         dynamic_j = device_s * np.maximum(self.baseline.active_power_w(groups) - static_w, 0.0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,8 @@ class Variant:
     """The job in one precision and batch size.
 
     Args:
-        network: Its operations.
-        precision: As it was asked for.
+        network: Operations of the job.
+        precision: Precision that was asked for.
         batch_size: Samples per iteration; None where the input does not tell.
     """
 
@@ -48,7 +48,7 @@ class Question:
 
     Args:
         variants: The job in each precision and batch size.
-        gpus: Where it could run.
+        gpus: GPUs that it could run on.
         named: Whether the GPUs were asked for by name; then one that cannot do it is an error, not left out.
         clocks: MHz to look at; None for a grid of each GPU's own.
         power_limit_w: Power cap of each GPU; None for its default.
@@ -80,15 +80,26 @@ class Question:
         predictor: str | Path | None = None,
         execution: Execution = EAGER,
         extract: Callable[..., Network] = network_of,
+        **extraction: Any,
     ) -> Question:
-        """Read what `joulecast.best` and `joulecast.sweep` take; `extract` lists the operations of a model.
+        """Read what `joulecast.best` and `joulecast.sweep` take.
+
+        `extract` lists the operations of a model; `extraction` is handed on to it.
 
         Raises:
             InputError, UnknownNameError, ExtractionError, MissingDependencyError: See `joulecast.best`.
         """
         chosen, named = _gpus(gpus)
         return cls(
-            variants=tuple(_variants(extract, model, input_shape, mode, precision, batch_sizes, cache_length)),
+            variants=tuple(
+                _variants(
+                    partial(extract, mode=mode, cache_length=cache_length, **extraction),
+                    model,
+                    input_shape,
+                    precision,
+                    batch_sizes,
+                )
+            ),
             gpus=chosen,
             named=named,
             clocks=_clocks(clocks),
@@ -133,10 +144,8 @@ def _variants(
     extract: Callable[..., Network],
     model: Model,
     input_shape: Any,
-    mode: str,
     precision: str | Sequence[str],
     batch_sizes: Iterable[int] | None,
-    cache_length: int | None,
 ) -> Iterable[Variant]:
     precisions = [precision] if isinstance(precision, str) else list(dict.fromkeys(precision))
     if not precisions:
@@ -146,7 +155,7 @@ def _variants(
     shapes = [input_shape] if batch_sizes is None else [_with_batch(input_shape, n) for n in _batches(batch_sizes)]
     for shape in shapes:
         for each in precisions:
-            network = extract(model, shape, mode=mode, precision=each, cache_length=cache_length)
+            network = extract(model, shape, precision=each)
             yield Variant(network, each, batch_size_of(network.input_shape))
 
 

@@ -12,14 +12,16 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from ..api import explain, predict_operations, prepare
-from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError
+from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError, unknown_name
 from ..extraction import named_network, network_of
 from ..extraction.isolation import IsolatedExtraction, Limits
 from ..hardware import GPU, gpus
+from ..hardware.host import find_host, hosts
 from ..operations.dropped import Dropped
 from ..operations.inputs import Inputs, InputShape, shape_from_json, shape_to_json
 from ..operations.network import Entry, Network
 from ..predictors.explanation import Explanation
+from ..predictors.networks.execution import Execution
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
@@ -40,6 +42,7 @@ from .questions import (
     OperationItem,
     OperationsQuestion,
     PredictQuestion,
+    Run,
     Subject,
     SweepQuestion,
 )
@@ -124,7 +127,7 @@ class Answers:
             gpu.checked_power_limit_w(question.power_limit_w)
             network = self._network(question, question.precision)
             predictor = checked_predictor(question.predictor, gpu, network.mode)
-            known = prepare(network, gpu, question.power_limit_w, predictor)
+            known = prepare(network, gpu, question.power_limit_w, predictor, _execution(question))
             self.known.put(key, known)
         return known
 
@@ -197,6 +200,7 @@ class Answers:
             cache_length=question.cache_length,
             power_limit_w=question.power_limit_w,
             predictor=checked_predictor_anywhere(question.predictor),
+            execution=_execution(question),
             extract=self._extract,
         )
         return asked, question.objective, tariff
@@ -261,6 +265,7 @@ class Answers:
             input_shape=shape_from_json(subject.input_shape),
             mode=items[0].mode,
             dropped=tuple(Dropped.from_json(item.model_dump()) for item in subject.dropped or ()),
+            assumptions=tuple(subject.assumptions),
         )
         return network_of(network, None, mode=subject.mode, precision=precision)
 
@@ -272,6 +277,18 @@ class Answers:
 def _clock(clock_mhz: float | None) -> float | None:
     """As a user would have written it, and an error repeats it: 900, not 900.0."""
     return int(clock_mhz) if clock_mhz is not None and clock_mhz.is_integer() else clock_mhz
+
+
+def _execution(question: Run) -> Execution:
+    """How the job is run; a text is the name of a host, and never the path of a profile.
+
+    Raises:
+        UnknownNameError, InputError: No such execution or host.
+    """
+    wanted = question.host
+    if isinstance(wanted, str) and wanted not in hosts():
+        raise unknown_name("host", wanted, hosts(), hint="or a factor such as 0.5")
+    return Execution.of(question.execution, find_host(wanted))
 
 
 def _entry(item: OperationItem) -> Entry:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSche
 from ..operations.inputs import parse_shapes
 from ..operations.operation import MODES
 from ..operations.precisions import PRECISIONS, RequestedPrecision
+from ..predictors.networks.execution import EXECUTIONS
 from ..queries.objectives import OBJECTIVES
 
 _LARGEST = 2**31 - 1
@@ -29,6 +30,8 @@ Mode = Annotated[str, WithJsonSchema({"type": "string", "enum": list(MODES)})]
 Precision = Annotated[str, WithJsonSchema({"type": "string", "enum": list(get_args(RequestedPrecision))})]
 OperationPrecision = Annotated[str, WithJsonSchema({"type": "string", "enum": list(PRECISIONS)})]
 Composition = Annotated[str, WithJsonSchema({"type": "string", "enum": ["overlap", "sum"]})]
+HostFactor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+HowRun = Annotated[str, WithJsonSchema({"type": "string", "enum": list(EXECUTIONS)})]
 Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECTIVES)})]
 Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
@@ -90,6 +93,9 @@ class Subject(_Strict):
     dropped: Annotated[list[DroppedItem], Field(max_length=1000)] | None = Field(
         None, description="What the extraction of the operations left out."
     )
+    assumptions: Annotated[list[Name], Field(max_length=10)] = Field(
+        [], description="What the extraction of the operations assumed, to be repeated in the answer."
+    )
     input_shape: InputShape | None = Field(
         None,
         description="Shape of the input of a model, batch first; a list of shapes; or shapes by name. Beside "
@@ -106,13 +112,24 @@ class Subject(_Strict):
         return self
 
 
+class Run(Subject):
+    """A subject with how it is run, and on which host."""
+
+    execution: HowRun = Field("eager", description="eager, or graph: replayed as a CUDA graph.")
+    host: HostFactor | Name | None = Field(
+        None,
+        description="What launches operations: a factor of the seconds that the reference host takes, or a name.",
+        examples=[0.5],
+    )
+
+
 class OnePrecision(Subject):
     """A subject in one precision."""
 
     precision: Precision = "default"
 
 
-class PredictQuestion(OnePrecision):
+class PredictQuestion(OnePrecision, Run):
     """What one iteration costs on a GPU; see `joulecast.predict`."""
 
     gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
@@ -145,7 +162,7 @@ class PredictQuestion(OnePrecision):
     )
 
 
-class SweepQuestion(Subject):
+class SweepQuestion(Run):
     """Where, at which clock and in which precision a job could run; see `joulecast.sweep`."""
 
     objective: Objective = "energy"
@@ -240,6 +257,7 @@ _WORDS: Mapping[str, Sequence[str | None]] = {
     "mode": MODES,
     "precision": get_args(RequestedPrecision),
     "composition": (None, "overlap", "sum"),
+    "execution": EXECUTIONS,
 }
 _OPERATION_WORDS: Mapping[str, Sequence[str | None]] = {"mode": MODES, "precision": PRECISIONS}
 
@@ -321,6 +339,8 @@ class PredictQuery(_Query):
     clock_mhz: Clock | None = None
     power_limit_w: Positive | None = None
     predictor: Name | None = None
+    execution: HowRun = "eager"
+    host: HostFactor | Name | None = None
     composition: Composition | None = None
     strict: bool = False
 
@@ -337,6 +357,8 @@ class SweepQuery(_Query):
         Annotated[list[Annotated[int, Field(ge=1, le=_LARGEST)]], Field(min_length=1, max_length=100)] | None
     ) = None
     predictor: Name | None = None
+    execution: HowRun = "eager"
+    host: HostFactor | Name | None = None
     price_per_hour: Price | None = None
     price_per_kwh: Price | None = None
     carbon: Price | Name | None = None

@@ -65,7 +65,7 @@ async def follow(settings: Settings) -> None:
 
 async def _pull(source: str) -> None:
     # A process of its own: mlflow takes seconds to import, holds 200 MB, and knows one server at a time.
-    command = (sys.executable, "-m", "joulecast.cli", "zoo", "pull", source)
+    command = (sys.executable, "-m", "joulecast.cli", "zoo", "pull", "--replace", source)
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )

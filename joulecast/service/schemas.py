@@ -66,6 +66,8 @@ class SummaryAnswer(_Open):
     power_limit_w: float
     predictor: str
     composition: str
+    execution: str
+    host: str
     time_s: float
     power_w: float
     energy_j: float

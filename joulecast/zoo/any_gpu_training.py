@@ -58,7 +58,7 @@ def train_any_gpu(
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Args:
-        datasets: With the folders that they were loaded from.
+        datasets: Datasets with the folders that they were loaded from.
         networks: The operations of each measured network.
         recipe: Settings.
         quick: Whether to test on one fold and few chips only, see `validate_any_gpu`.
@@ -75,7 +75,7 @@ def train_any_gpu(
         name=f"any-gpu/{predictor_of(recipe)}",
         predictor=predictor_of(recipe),
         recipe=recipe.to_json(),
-        data=tuple(_described(folder, dataset) for folder, dataset in datasets),
+        data=tuple(described(folder, dataset) for folder, dataset in datasets),
         splits=f"{SPLITS} {QUICKLY}" if quick else SPLITS,
         operation_errors=operation_errors(validation),
         network_errors=errors_of_networks(validation),
@@ -90,7 +90,8 @@ def train_any_gpu(
     return TrainedAnyGpu(learned, validation, card, _golden_operations(rows))
 
 
-def _described(folder: Path, dataset: Dataset) -> dict[str, Any]:
+def described(folder: Path, dataset: Dataset) -> dict[str, Any]:
+    """What a card says of a dataset that was learned from."""
     card = dataset.card
     return {
         "gpu": card.gpu,

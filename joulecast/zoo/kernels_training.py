@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..datasets import Dataset, fingerprint
+from ..datasets import Dataset
 from ..errors import DatasetError
 from ..predictors.evaluation.kernel_power import PowerErrors, kept_power_errors, power_tables, validate_power
 from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, kept_errors, tables, validate_kernels
@@ -20,6 +20,7 @@ from ..predictors.kernels.learned import Kernels
 from ..predictors.kernels.power import PowerDemand
 from ..predictors.measured.device_rows import power_rows
 from ..predictors.recipes.kernels import KernelRecipe
+from .any_gpu_training import described
 from .catalogue import KERNELS_ENTRY
 from .entries.golden import GOLDEN_OPERATIONS, golden_sample
 from .entries.kernels_entry import Golden, KernelsCard, KernelsEntry, save_kernels
@@ -59,7 +60,7 @@ def train_kernels(
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Args:
-        datasets: With the folders that they were loaded from; what they say of no family of kernels is left out.
+        datasets: Datasets with the folders that they were loaded from; operations of no family of kernels are ignored.
         recipe: Settings.
         families: Whose device times are learned. Power is learned of all that the datasets have readings of.
         kept: An entry whose other families stay as they are; None: there are no others.
@@ -93,7 +94,7 @@ def train_kernels(
         name=KERNELS_ENTRY,
         kernels={", ".join(names): tuple(sorted(variant.gpus)) for names, variant in variants.items()},
         recipe=recipe.to_json(),
-        data=_united(old.get("data", ()), [_described(folder, dataset) for folder, dataset in datasets]),
+        data=_united(old.get("data", ()), [described(folder, dataset) for folder, dataset in datasets]),
         splits=SPLITS,
         errors=_with_old(old.get("errors", {}), stays, tables(validation)),
         coverage=_with_old(old.get("coverage", {}), stays, coverage(validation)),
@@ -126,15 +127,4 @@ def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:
     return {
         names: (tables[0].gpu.name, golden_sample(set(tables[0].operations))[:GOLDEN_OPERATIONS])
         for names, tables in measured.items()
-    }
-
-
-def _described(folder: Path, dataset: Dataset) -> dict[str, Any]:
-    card = dataset.card
-    return {
-        "gpu": card.gpu,
-        "source": card.source,
-        "licence": card.licence,
-        "operations": len({m.operation for m in dataset.measurements}),
-        "sha256": fingerprint(folder),
     }

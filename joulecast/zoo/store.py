@@ -19,13 +19,19 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from ..errors import ZooError
+from ..errors import InputError, ZooError
 from ..extraction.cache import cache_folder
+from ..hardware import find_gpu
+from ..operations.operation import MODES
+from ..predictors.fitting.recipes import RECIPES
+from ..resources import shipped
 from .entries.files import (
     MANIFEST,
     json_bytes,
     parsed_json,
+    predictor_of,
     put_in_place,
     read_manifest,
     read_plain,
@@ -101,20 +107,35 @@ def pulled_folder(name: str) -> Path | None:
     return folder
 
 
-def admit(files: Mapping[str, bytes], name: str, source: str) -> Path:
+def ships(name: str) -> bool:
+    """Whether an entry of this name came with joulecast."""
+    return NAME.fullmatch(name) is not None and (shipped("zoo") / name / MANIFEST).is_file()
+
+
+def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool = False) -> Path:
     """Check an entry that came from elsewhere, and put it into the cache under a name.
 
     Args:
-        files: Its files as they are stored, the manifest among them.
-        name: As `predictor=` will take it.
-        source: Where it came from.
+        files: Files of the entry as they are stored, with the manifest.
+        name: Name that `predictor=` will take.
+        source: The place that it came from.
+        replace: Whether it may stand for a name that ships with joulecast.
 
     Raises:
-        ZooError: It is damaged, takes more time or memory than any entry, or predicts otherwise than it says.
+        ZooError: It is damaged, takes more time or memory than any entry, predicts otherwise than it says, or is for
+            another GPU or mode than its name says; or its name ships with joulecast.
     """
+    if ships(name) and not replace and name not in pulled():
+        raise ZooError(
+            "an entry of this name ships with joulecast",
+            given=f"{name} from {source}",
+            hint="with --replace this one stands for the name, until `joulecast zoo remove`",
+        )
     digest = sha256_of(files[MANIFEST])
     folder = object_folder(digest)
-    read_manifest(files[MANIFEST], source)
+    manifest = read_manifest(files[MANIFEST], source)
+    if NAME.fullmatch(name):
+        _refuse_other_name(name, manifest, files)
     if not (folder / MANIFEST).is_file():
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder.parent) as scratch:
@@ -125,6 +146,31 @@ def admit(files: Mapping[str, bytes], name: str, source: str) -> Path:
     with _locked():
         _write_names({**pulled(), name: Pulled(digest, source)})
     return folder
+
+
+def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+    """Refuse a name that says another GPU, mode or predictor than the entry: predictors are found by their names."""
+    try:
+        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        gpu, mode = facts.get("gpu"), facts.get("mode")
+        room = "any-gpu" if gpu is None else find_gpu(gpu).slug
+    except (AttributeError, KeyError, TypeError, InputError) as error:
+        raise ZooError(
+            "the predictor of this zoo entry is damaged", given=name, hint="pull it again, or ask"
+        ) from error
+    predictor = predictor_of(manifest)
+    room_named, _, rest = name.partition("/")
+    named_mode = next((each for each in MODES if rest.endswith(f"-{each}")), None)
+    kind = rest if named_mode is None else rest.removesuffix(f"-{named_mode}")
+    other_kind = kind in RECIPES and kind != predictor
+    if room_named != room or other_kind or (gpu is not None and named_mode not in (None, mode)):
+        said = f"{room}/{predictor}" + (f"-{mode}" if gpu is not None else "")
+        raise ZooError(
+            "the name of this zoo entry says another GPU, mode or predictor than it holds",
+            given=name,
+            allowed=f"such as {said}",
+            hint="whoever pushed it gave it a wrong name: ask",
+        )
 
 
 def forget(name: str) -> None:

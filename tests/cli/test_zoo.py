@@ -21,6 +21,9 @@ def test_push_list_show_pull_verify_remove(call, small_entry, tmp_path):
     assert list(json.loads(call("zoo", "list", there, "--json")[1])) == [ENTRY_NAME]
 
     code, out, _ = call("zoo", "pull", there)
+    assert (code, out) == (0, f"{ENTRY_NAME}: ships with joulecast; --replace takes the one from there instead\n")
+    assert call("zoo", "pull", there, ENTRY_NAME)[0] == 5
+    code, out, _ = call("zoo", "pull", "--replace", there)
     assert code == 0
     assert out.startswith(f"{ENTRY_NAME}: ")
     (row,) = [line for line in call("zoo", "list")[1].splitlines() if line.startswith(ENTRY_NAME)]

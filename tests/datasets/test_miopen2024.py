@@ -11,6 +11,7 @@ import pytest
 from joulecast import Operation
 from joulecast.datasets import import_miopen2024, load, save
 from joulecast.errors import DatasetError, InputError
+from joulecast.predictors.measured.splits import variants
 
 
 def row(direction="F", **changes):
@@ -60,6 +61,13 @@ def test_directions_have_their_sides(tmp_path, letter, direction, read, written)
     assert (m.device_time_s, m.kernel, m.engine) == (pytest.approx(50e-6), "ConvAsm", "MIOpen")
     assert dataset.card.gpu == "AMD Instinct MI210"
     assert load(save(dataset, tmp_path / "saved")) == dataset
+
+
+def test_a_gradient_is_held_out_with_its_other_precisions():
+    attributes = {"out_channels": 32, "kernel_size": 3, "direction": "weight_gradient"}
+    gradient = Operation("conv2d", [(4, 16, 56, 56)], attributes, precision="bf16")
+    expected = {gradient.replace(precision=precision) for precision in ("fp32", "tf32", "fp16", "bf16")}
+    assert variants([gradient]) == expected
 
 
 def test_a_direction_is_no_training_operation():

@@ -15,9 +15,12 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import Roofline
 from joulecast.predictors.evaluation.kernels import coverage, kept_errors, tables, validate_kernels
+from joulecast.predictors.kernels.convolution import CONVOLUTION
+from joulecast.predictors.kernels.experts import EXPERTS
 from joulecast.predictors.kernels.families import FAMILIES
 from joulecast.predictors.kernels.fit import by_variant, fit_kernels
 from joulecast.predictors.kernels.linear import LINEAR
+from joulecast.predictors.kernels.pointwise import POINTWISE
 from joulecast.predictors.kernels.products import CONSTANTS, Machine, Products, product_s
 from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees, load_kernel_recipe
 from joulecast.resources import shipped
@@ -194,3 +197,79 @@ def test_features_have_their_names():
             matrix = family.features(operations, H100, physics_s)
             assert matrix.shape == (2, len(family.feature_names))
             assert np.isfinite(matrix).all()
+
+
+def experts(tokens, **attributes):
+    attributes = {"intermediate": 2048, "top_k": 8, "experts": 256, **attributes}
+    return Operation("experts", [(tokens, 7168)], attributes, precision="bf16")
+
+
+@pytest.mark.parametrize(("tokens", "busy", "each"), [(1, 8, 1), (65_536, 256, 2048)])
+def test_few_tokens_keep_few_experts_busy(tokens, busy, each):
+    features = EXPERTS.features(OperationList([experts(tokens)]), H100, np.array([1e-3]))[0]
+    names = EXPERTS.feature_names
+    assert 2 ** features[names.index("log_busy_experts")] == pytest.approx(busy, rel=1e-3)
+    assert 2 ** features[names.index("log_tokens_each")] == pytest.approx(each, rel=1e-3)
+
+
+def test_experts_pass_the_memory_once():
+    # Of one token, eight experts of three matrices each are read, and next to nothing is computed.
+    constants = np.array([500.0, 50.0, 1e-9, 1e12, 1.0, 1.0, 8.0, 1e12, 1e9])
+    seconds = EXPERTS.physics_s(OperationList([experts(1)]), H100, constants)[0]
+    assert seconds == pytest.approx(8 * 3 * 2048 * 7168 * 2 / H100.memory_bandwidth, rel=0.05)
+
+
+MI210 = find_gpu("MI210")
+
+
+def convolution(direction="forward", precision="fp16", stride=1, groups=1):
+    attributes = {"out_channels": 128, "kernel_size": 3, "stride": stride, "padding": 1, "bias": False}
+    return Operation(
+        "conv2d", [(8, 64, 56, 56)], {**attributes, "groups": groups, "direction": direction}, precision=precision
+    )
+
+
+@pytest.mark.parametrize(
+    ("direction", "rows", "columns", "reduction"),
+    [
+        ("forward", 8 * 56 * 56, 128, 64 * 9),
+        ("input_gradient", 8 * 56 * 56, 64, 128 * 9),
+        ("weight_gradient", 128, 64 * 9, 8 * 56 * 56),
+    ],
+)
+def test_each_direction_of_a_convolution_is_a_product(direction, rows, columns, reduction):
+    names = CONVOLUTION.feature_names
+    features = CONVOLUTION.features(OperationList([convolution(direction)]), MI210, np.array([1e-3]))[0]
+    found = [2 ** features[names.index(name)] for name in ("log_rows", "log_columns", "log_reduction")]
+    assert found == pytest.approx([rows, columns, reduction], rel=1e-4)
+    assert features[names.index(direction)] == 1
+
+
+def test_all_directions_of_a_convolution_multiply_as_often():
+    at = CONVOLUTION.feature_names.index("log_compute_cycles")
+    found = [
+        CONVOLUTION.features(OperationList([convolution(direction, groups=2)]), MI210, np.array([1e-3]))[0, at]
+        for direction in ("forward", "input_gradient", "weight_gradient")
+    ]
+    # FLOPs of the forward by torch's count: 2 x outputs x window x channels of a group
+    cycles = 2 * 8 * 128 * 56 * 56 * 9 * 32 / (MI210.peak_flops["fp16"] / (MI210.boost_clock_mhz * 1e6))
+    assert found == pytest.approx([np.log2(cycles)] * 3, rel=1e-4)
+
+
+def test_amd_and_nvidia_do_not_tell_of_each_other(kernels):
+    assert not CONVOLUTION.covers(H100)
+    assert not LINEAR.covers(MI210)
+    assert np.isnan(kernels.device_s(OperationList([linear(64, 512, 512)]), MI210)).all()
+    assert kernels.coverage(MI210) == ()
+
+
+def test_point_wise_operations_pass_the_memory():
+    constants = np.array([3000.0, 1.0, 1e9, 1e9])  # nothing is cached
+    operation = Operation("add", [(8192, 4096)] * 2, precision="bf16")
+    seconds = POINTWISE.physics_s(OperationList([operation]), A100, constants)
+    # two inputs and one output of two bytes each
+    moved = 3 * 2 * 8192 * 4096
+    assert seconds == pytest.approx(moved / A100.memory_bandwidth + 3000 / (A100.boost_clock_mhz * 1e6))
+    assert POINTWISE.variant(Operation("relu", [(8, 8)])) is None
+    assert POINTWISE.variant(Operation("softmax", [(8, 8)], precision="bf16")) is None
+    assert POINTWISE.variant(Operation("dropout", [(8, 8)], precision="bf16")) is None

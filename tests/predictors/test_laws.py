@@ -57,7 +57,7 @@ def test_laws_hold(laws, name, mode):
     )
     allowed = (*LEARNED, "company") if name in OWN else LEARNED
     assert not [text for text in broken if not text.startswith(allowed)]
-    assert sum(found[law] for law in LEARNED) <= 10
+    assert sum(found[law] for law in LEARNED) <= 25  # of 300
 
 
 def test_a_broken_law_is_found(laws):

@@ -12,6 +12,7 @@ import pytest
 import joulecast
 from joulecast import wire
 from joulecast.errors import InputError, JoulecastError, ServiceError, UncoveredError, UnknownNameError
+from joulecast.hardware.host import write_profile
 
 RELU = joulecast.Operation("relu", [(32, 64, 56, 56)])
 ODD = joulecast.Operation("softmax", [(8, 128)], {"dim": -1})
@@ -28,6 +29,8 @@ QUESTIONS = {
     "another GPU": (("bert_base", {"input_ids": (2, 16)}, "H100 SXM"), {"precision": "bf16"}),
     "decoding": (("gpt2", (4, 1), "T4"), {"cache_length": 100}),
     "operations": (([(RELU, 3), (ODD, 2)], None, "A30"), {}),
+    "another host": (("resnet18", (8, 3, 64, 64), "A30"), {"host": 0.5}),
+    "a CUDA graph": (("resnet18", (8, 3, 64, 64), "A30"), {"execution": "graph", "host": "h100-server"}),
     "plain sum": (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "sum"}),
 }
 
@@ -141,6 +144,16 @@ def test_only_known_classes_come_over_the_wire():
     for hostile in ({"$": "Path", "x": 1}, {"$": "Interval"}, {"$": "map", "items": 3}, {"x": 1}, {"$": []}):
         with pytest.raises(InputError):
             wire.unpack(hostile)
+
+
+def test_a_profile_is_read_here_and_never_there(client, service, tmp_path):
+    write_profile(tmp_path / "host.json", 0.5, {})
+    job = ("resnet18", (8, 3, 64, 64), "A30")
+    assert client.predict(*job, host=tmp_path / "host.json").time_s == joulecast.predict(*job, host=0.5).time_s
+    body = {"model": "resnet18", "input_shape": [8, 3, 64, 64], "gpu": "A30", "host": str(tmp_path / "host.json")}
+    answer = service.ask("/v1/predict", body)
+    assert answer.status == 422
+    assert "unknown host" in answer.text
 
 
 COMPARED = {

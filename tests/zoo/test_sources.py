@@ -144,7 +144,7 @@ def source(request, folder, small_entry, tmp_path):
 
 def test_pull_from_anywhere(source, small):
     assert list(index_of(open_source(source))) == [NAME]
-    where = pull(source, NAME)
+    where = pull(source, NAME, replace=True)
     assert where == object_folder(pulled()[NAME].sha256) == pulled_folder(NAME)
     found = find_predictor("A30", "inference", "forest")
     assert found.operations.measured == small.predictor.measured
@@ -159,7 +159,7 @@ def test_pull_from_anywhere(source, small):
 
 def test_predicting_from_the_cache_is_light(folder):
     """What was pulled, and a version of a registry that was fetched before, need no mlflow."""
-    where = pull(str(folder), NAME)
+    where = pull(str(folder), NAME, replace=True)
     files = {path.name: path.read_bytes() for path in where.iterdir()}
     admit(files, "models:/joulecast-a30-inference/1", "http://registry")
     code = (
@@ -193,7 +193,7 @@ def test_push_replaces_the_same_name(folder, small_entry):
 
 
 def test_a_cached_entry_that_was_changed_is_not_used(folder):
-    where = pull(str(folder), NAME)
+    where = pull(str(folder), NAME, replace=True)
     manifest = where / MANIFEST
     manifest.write_text(manifest.read_text().replace("numpy", "numbyte"))
     with pytest.raises(ZooError, match="a pulled zoo entry was changed"):
@@ -216,7 +216,7 @@ def test_changes_are_noticed(folder, what):
         facts["libraries"] = {}
         manifest.write_text(json.dumps(facts))
     with pytest.raises(ZooError, match="changed" if what == "a file" else "another than the index says"):
-        pull(str(folder), NAME)
+        pull(str(folder), NAME, replace=True)
     assert pulled() == {}
 
 
@@ -227,7 +227,7 @@ def test_an_entry_that_predicts_otherwise_is_not_taken(folder):
     facts["golden"]["time_s"][0] *= 2
     manifest.write_text(json.dumps(facts))
     with pytest.raises(ZooError, match="cannot be loaded, and was not taken"):
-        pull(str(folder), NAME)
+        pull(str(folder), NAME, replace=True)
     assert pulled() == {}
 
 
@@ -253,7 +253,7 @@ def test_links_in_an_archive_are_refused(tmp_path):
 def test_a_zip_bomb_is_read_no_further_than_it_may(folder, tmp_path):
     (folder / NAME / "card.json").write_bytes(bytes(20 << 20))
     with pytest.raises(ZooError, match="larger than it may be"):
-        pull(str(zipped(folder, tmp_path / "z.zip")), NAME)
+        pull(str(zipped(folder, tmp_path / "z.zip")), NAME, replace=True)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x05\x06", b"no zip at all"])
@@ -267,7 +267,7 @@ def test_links_in_a_folder_are_not_followed(folder, tmp_path):
     (folder / NAME).rename(tmp_path / "elsewhere")
     (folder / NAME).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ZooError, match="is a link"):
-        pull(str(folder), NAME)
+        pull(str(folder), NAME, replace=True)
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_places_that_are_none():
 
 def test_a_server_that_is_down_or_refuses():
     with pytest.raises(ZooError, match="cannot be reached") as caught:
-        pull("http://127.0.0.1:9", NAME)
+        pull("http://127.0.0.1:9", NAME, replace=True)
     assert "needs no network" in caught.value.hint
 
     class Refusing(QuietHandler):
@@ -310,7 +310,7 @@ def test_a_server_that_is_down_or_refuses():
 
     server, address = serving(Refusing)
     with pytest.raises(ZooError, match="refuses you"):
-        pull(address, NAME)
+        pull(address, NAME, replace=True)
     server.shutdown()
     server.server_close()
 
@@ -324,14 +324,14 @@ def test_redirects_do_not_lead_to_files():
 
     server, address = serving(Redirecting)
     with pytest.raises(ZooError, match=r"cannot be reached|does not answer"):
-        pull(address, NAME)
+        pull(address, NAME, replace=True)
     server.shutdown()
     server.server_close()
 
 
 def test_s3_that_refuses(bucket):
     with pytest.raises(ZooError, match="refuses you"):
-        pull("s3://bucket/secret", NAME)
+        pull("s3://bucket/secret", NAME, replace=True)
 
 
 def test_s3_without_boto3(monkeypatch):
@@ -343,3 +343,34 @@ def test_s3_without_boto3(monkeypatch):
 def test_a_read_only_place():
     with pytest.raises(InputError, match="read only"):
         open_source("https://example.org").write({})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "any-gpu/boosting",
+        "any-gpu/forest-inference",
+        "t4/forest-inference",
+        "a30/forest-training",
+        "a30/blend-inference",
+    ],
+)
+def test_a_name_means_what_it_holds(small_entry, tmp_path, fresh_cache, name):
+    """Under such a name it would answer for other GPUs, or make their predictions fail."""
+    folder = tmp_path / "zoo"
+    push(small_entry, name, str(folder))
+    with pytest.raises(ZooError, match="says another GPU, mode or predictor"):
+        pull(str(folder), name, replace=True)
+    assert pulled() == {}
+
+
+def test_what_ships_is_replaced_only_when_asked(small_entry, tmp_path, fresh_cache):
+    folder = tmp_path / "zoo"
+    push(small_entry, NAME, str(folder))
+    push(small_entry, "a30/mine-inference", str(folder))
+    with pytest.raises(ZooError, match="ships with joulecast"):
+        pull(str(folder), NAME)
+    assert pulled() == {}
+    assert pull(str(folder), "a30/mine-inference") == pull(str(folder), NAME, replace=True)
+    # A name that was taken over is renewed from there on.
+    assert pull(str(folder), NAME)

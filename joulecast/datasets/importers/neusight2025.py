@@ -1,6 +1,6 @@
 """Importer for the measurements of github.com/sitar-lab/NeuSight (Lee et al., ASPLOS 2025).
 
-Reads `operations.parquet` and, for plausibility, `device_specs.json`. Three things to know, found in the data:
+Reads `operations.parquet` and, for plausibility, `device_specs.json`. Things to know, found in the data:
 
 - Sizes. A product is [B, M, N] x [B, N, K] (in linear the weight is [K, N]): of 119,847 launches every tile of a
   known size covers M x K in all linear and 99.86 % of the bmm rows; M x N would in 1 % and 24 %.
@@ -8,6 +8,8 @@ Reads `operations.parquet` and, for plausibility, `device_specs.json`. Three thi
   the GPU has to do. `launches` takes it off; where the kernel is hidden behind it, there is no device time.
 - AMD. `amd_operations.parquet`, where it is there, has point-wise operations, softmax and layer norm of MI100 and
   MI210, timed in the same way; the catalogue has their data sheets.
+- Throttling. Long linear layers of the P4 reach half of what its batched products reach, and a third of what their
+  short ones would let expect (throttling.py): the board was throttled. They are marked unusable.
 - Limits. No row beats the data sheet, but for convolutions of 3 x 3, which Winograd's F(2 x 2, 3 x 3) may do with
   2.25 times fewer multiplications (the fastest reach 2.24). A row that does is marked unusable.
 """
@@ -30,6 +32,7 @@ from ...operations.operation import Operation
 from ..measurement import Card, Dataset, Measurement, refuse_lines
 from .launches import Launches, Values, after_s, beside_s, floor_s
 from .parquet_columns import read_columns
+from .throttling import LONG_S, throttled_kinds
 
 _SOURCE = (
     "github.com/sitar-lab/NeuSight; S. Lee, A. Phanishayee, D. Mahajan, Forecasting GPU Performance for Deep Learning "
@@ -41,6 +44,8 @@ _WINOGRAD = 2.25
 _TOLERANCE = 1.05  # Boost clocks of boards exceed their data sheets' by a little.
 _HIDDEN = "the kernel is hidden behind its launch: no device time"
 _IMPOSSIBLE = "faster than the data sheet allows"
+_THROTTLED = "far slower than other products of that length: the GPU was throttled"
+_PRODUCTS = ("linear", "bmm")
 _AMD_LIMITS = (
     "no power",
     "fp32; point-wise operations, softmax and layer norm only, of 4100 and more rows",
@@ -113,7 +118,7 @@ def import_neusight2025(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset per GPU, at its default clock.
 
     Args:
-        folder: Where operations.parquet, device_specs.json and, maybe, amd_operations.parquet lie.
+        folder: The folder with operations.parquet, device_specs.json and, optionally, amd_operations.parquet.
 
     Raises:
         DatasetError: A file is missing or damaged, or rows are impossible or of unknown operations; names the rows.
@@ -227,11 +232,14 @@ def _dataset(
     software: Mapping[str, str],
     limits: tuple[str, ...],
 ) -> Dataset:
+    products = {name: (by_name[name].time_s, by_name[name].least_s) for name in _PRODUCTS if name in by_name}
+    throttled = throttled_kinds(products)
     measurements = []
     for name, rows in by_name.items():
+        too_slow = (rows.least_s > LONG_S) & (name in throttled)
         least = rows.least_s / (_WINOGRAD if name == "conv" else 1.0) / _TOLERANCE
-        for line, operation, time_s, least_s in zip(
-            rows.lines, rows.operations, rows.time_s.tolist(), least.tolist(), strict=True
+        for line, operation, time_s, least_s, is_throttled in zip(
+            rows.lines, rows.operations, rows.time_s.tolist(), least.tolist(), too_slow.tolist(), strict=True
         ):
             device_time_s = launches.device_time_s(name, time_s)
             possible = time_s >= least_s
@@ -245,12 +253,20 @@ def _dataset(
                     campaign="neusight2025",
                     method=_METHOD,
                     line=line,
-                    usable=possible,
-                    remark=_IMPOSSIBLE if not possible else _HIDDEN if device_time_s is None else "",
+                    usable=possible and not is_throttled,
+                    remark=_remark(possible, is_throttled, device_time_s),
                 )
             )
     measurements.sort(key=lambda m: m.line or 0)
     return Dataset(_card(gpu, launches, software, limits), tuple(measurements))
+
+
+def _remark(is_possible: bool, is_throttled: bool, device_time_s: float | None) -> str:
+    if not is_possible:
+        return _IMPOSSIBLE
+    if is_throttled:
+        return _THROTTLED
+    return _HIDDEN if device_time_s is None else ""
 
 
 def _card(gpu: str, launches: Launches, software: Mapping[str, str], limits: tuple[str, ...]) -> Card:

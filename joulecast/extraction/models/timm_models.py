@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -36,11 +37,12 @@ def is_known(name: str) -> bool:
     return bool(import_timm().is_model(name))
 
 
-def build(name: str) -> torch.nn.Module:
+def build(name: str, **options: Any) -> torch.nn.Module:
     """Build a model by name on the meta device.
 
     Args:
         name: As `timm.list_models` lists it, with or without "timm/" before it.
+        options: Arguments of `timm.create_model`.
 
     Raises:
         UnknownNameError: timm has no such model.
@@ -51,7 +53,7 @@ def build(name: str) -> torch.nn.Module:
         raise unknown_name("model of timm", bare, import_timm().list_models())
     try:
         with WithoutMemory(), torch.random.fork_rng(devices=[]):
-            model: torch.nn.Module = import_timm().create_model(bare, pretrained=False)
+            model: torch.nn.Module = import_timm().create_model(bare, pretrained=False, **options)
     except RuntimeError as error:  # the tag behind the dot names none of its weights
         raise unknown_name("model of timm", bare, import_timm().list_models(pretrained=True)) from error
     return model

@@ -16,11 +16,13 @@ from torch.overrides import TorchFunctionMode
 from ...errors import MissingDependencyError, unknown_name
 from ..exclusive import exclusive
 
-# Schemas of the operators that torchvision refers to while it is imported (torchvision/csrc/ops/nms.cpp and
-# quantized/cpu/qnms_kernel.cpp).
+# Schemas of the operators that torchvision refers to while it is imported, and of one that detectors run
+# (torchvision/csrc/ops/nms.cpp, quantized/cpu/qnms_kernel.cpp and roi_align.cpp).
 _SCHEMAS = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "roi_align(Tensor input, Tensor rois, float spatial_scale, int pooled_height, int pooled_width, "
+    "int sampling_ratio, bool aligned) -> Tensor",
 )
 _declared: list[torch.library.Library] = []
 
@@ -42,8 +44,18 @@ def import_torchvision() -> ModuleType:
         library = torch.library.Library("torchvision", "DEF")  # type: ignore[no-untyped-call]
         for schema in _SCHEMAS:
             library.define(schema)  # type: ignore[no-untyped-call]
+        torch.library.register_fake("torchvision::roi_align", _pooled_rois, lib=library)
         _declared.append(library)  # a library that is collected takes its operators along
+        torchvision = importlib.import_module("torchvision")
+        # It asks this before it calls an operator, and would run in Python what a GPU runs as one kernel.
+        for name in ("torchvision.extension", "torchvision.ops.roi_align"):
+            importlib.import_module(name)._has_ops = lambda: True  # type: ignore[attr-defined]
+        return torchvision
     return importlib.import_module("torchvision")
+
+
+def _pooled_rois(x: torch.Tensor, rois: torch.Tensor, scale: float, height: int, width: int, *_: Any) -> torch.Tensor:
+    return x.new_empty((rois.shape[0], x.shape[1], height, width))
 
 
 def _native_operators_load(folder: Path) -> bool:
@@ -84,7 +96,7 @@ def all_names() -> list[str]:
     return list(import_torchvision().models.list_models())
 
 
-def build(name: str, *, weights: bool = False) -> torch.nn.Module:
+def build(name: str, *, weights: bool = False, **options: Any) -> torch.nn.Module:
     """Build a model by name.
 
     A quantized_ model is what torchvision builds where nothing is quantized yet: a float model with stubs.
@@ -92,6 +104,7 @@ def build(name: str, *, weights: bool = False) -> torch.nn.Module:
     Args:
         name: As `all_names` lists it.
         weights: Whether to allocate its weights, with random values; without, it is on the meta device.
+        options: Arguments of the function that builds it, such as image_size.
 
     Raises:
         UnknownNameError: torchvision has no such model.
@@ -106,7 +119,7 @@ def build(name: str, *, weights: bool = False) -> torch.nn.Module:
     if "weights_backbone" in inspect.signature(models.get_model_builder(name)).parameters:
         settings["weights_backbone"] = None  # or it is downloaded
     with nullcontext() if weights else WithoutMemory(), torch.random.fork_rng(devices=[]):
-        model: torch.nn.Module = models.get_model(name, weights=None, **settings)
+        model: torch.nn.Module = models.get_model(name, weights=None, **{**settings, **options})
     return model
 
 

@@ -17,7 +17,7 @@ from ..exclusive import exclusive
 from ..known_values import know
 from ..recorder import Recorder
 from .torchvision_models import import_torchvision
-from .transformers_configs import ARCHITECTURES
+from .transformers_configs import ARCHITECTURES, Architecture
 
 if TYPE_CHECKING:
     from ..tracing import Forward
@@ -48,8 +48,12 @@ def offline() -> Iterator[None]:
         hub.HF_HUB_OFFLINE = before
 
 
-def build(name: str) -> torch.nn.Module:
+def build(name: str, **options: Any) -> torch.nn.Module:
     """Build a model of the table of architectures on the meta device.
+
+    Args:
+        name: Name of the architecture.
+        options: Sizes of its configuration that differ from the table's.
 
     Raises:
         UnknownNameError: The table has no such name.
@@ -57,9 +61,22 @@ def build(name: str) -> torch.nn.Module:
     """
     if name not in ARCHITECTURES:
         raise unknown_name("transformer", name, ARCHITECTURES)
-    row = ARCHITECTURES[name]
+    return without_weights(ARCHITECTURES[name], **options)
+
+
+def without_weights(row: Architecture, **settings: Any) -> torch.nn.Module:
+    """Build what a row of the table says on the meta device.
+
+    Args:
+        row: Class and sizes.
+        settings: Further settings of the configuration.
+
+    Raises:
+        ExtractionError: They do not make a model.
+        MissingDependencyError: transformers is not installed.
+    """
     model_class = _class(row.class_name)
-    return _without_weights(model_class, model_class.config_class(**row.sizes))
+    return _without_weights(model_class, model_class.config_class(**{**row.sizes, **settings}))
 
 
 @exclusive
@@ -159,6 +176,8 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
         if name.endswith("_mask"):
             # (one element in memory, however large the mask)
             know(tensor, torch.ones((), dtype=tensor.dtype).expand(tensor.shape))
+        if name.endswith("input_ids"):
+            know(tensor, torch.tensor(_no_padding(module), dtype=tensor.dtype).expand(tensor.shape), is_assumed=True)
     ids = forward.kwargs.get("input_ids")
     if ids is not None and ids.ndim == 2:
         _refuse_long(module, ids.shape[1] + (cache_length or 0))
@@ -170,6 +189,11 @@ def prepare(forward: Forward, mode: str, cache_length: int | None) -> None:
                 "a cache of keys and values is for inference", given=f"cache_length={cache_length}, training"
             )
         forward.kwargs["past_key_values"] = _cache(forward, cache_length)
+
+
+def _no_padding(module: Any) -> int:
+    """Some token that is not padding: models warn, or decide, by those that are."""
+    return 1 if getattr(module.config, "pad_token_id", None) != 1 else 2
 
 
 def _refuse_long(module: Any, length: int) -> None:

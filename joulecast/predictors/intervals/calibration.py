@@ -1,7 +1,7 @@
 """Half widths of operations' intervals, from the errors on operations that were held out.
 
-An interval covers new cases like those that its errors were found on (conformal.py). "Like those" is what the groups
-are for: operations of one family, bound by the same (host or GPU), about as far from those that were measured.
+An interval covers new cases that are like those its errors were found on (conformal.py). Groups make them alike:
+operations of one family, bound by the same (host or GPU), and about as far from measured operations.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .conformal import conformal_error, conformal_rank
 
 QUANTITIES: tuple[str, ...] = ("time", "power", "energy")
 SCALED_POWER = "scaled power"
-"""Errors of power over what is usual for powers like it (`PowerUnits`); only where such units are known."""
+"""Errors of power in units of what is typical for such a power (`PowerUnits`), where such units are known."""
 
 MEASURED, STAND_IN = "measured", "kind never measured"
 """Groups beside the families: operations of the training data, and kinds that another one stands in for."""
@@ -32,10 +32,10 @@ _ONE_SIGMA = 0.6827
 
 @dataclass(frozen=True)
 class ErrorGroup:
-    """What was found on operations that are alike.
+    """Errors of operations that are alike.
 
     Args:
-        farthest: Distances up to this one, from where the group before ends.
+        farthest: Largest distance of the group's operations from measured ones; the group before ends at the smallest.
         errors: Quantity -> sorted absolute log errors.
     """
 
@@ -45,21 +45,21 @@ class ErrorGroup:
 
 @dataclass(frozen=True, eq=False)
 class PowerUnits:
-    """How far powers usually are off, by how large they were predicted.
+    """Typical errors of power, by the predicted power.
 
-    A loop that draws all that the cap allows draws just that, and one that waits for the host little more than the idle
-    board, whatever the operation; in between, power tells how busy the GPU is, which is hard to know.
+    A loop at the cap draws just what the cap allows, and one that waits for the host little more than the idle board,
+    whatever the operation. Between the two, power depends on how busy the GPU is, which is harder to predict.
 
     Args:
-        watts: Predicted powers, ascending.
-        units: Errors of the logarithm that are usual there.
+        watts: Predicted powers in watts, ascending.
+        units: Typical absolute log error at each of these powers.
     """
 
     watts: FloatArray
     units: FloatArray
 
     def of(self, power_w: FloatArray) -> FloatArray:
-        """The unit at each predicted power; between those that are known, along a straight line of its logarithm."""
+        """The unit at each predicted power, interpolated linearly in the logarithm of power."""
         return np.exp(np.interp(power_w, self.watts, np.log(self.units)))
 
     def to_json(self) -> dict[str, list[float]]:
@@ -81,13 +81,13 @@ class PowerUnits:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What the errors of a predictor say about those of new operations.
+    """Errors of a predictor on operations that were held out, to predict its errors on new ones.
 
     Args:
-        closeness: The operations that it was trained on; without any, distance plays no part.
-        groups: Name -> errors, nearest first. Names are "family host" and "family GPU"; coarser ones ("family", "host",
-            "GPU", "") are there for what has no group of its own.
-        power_units: What errors of power are counted in; None where they count as they are.
+        closeness: The operations that it was trained on; where it remembers none, distance plays no part.
+        groups: Name of a group -> its errors, nearest operations first. Names are "family host" and "family GPU";
+            coarser groups ("family", "host", "GPU", "") serve operations without a group of their own.
+        power_units: Units that errors of power are counted in; None where they are counted as they are.
     """
 
     closeness: Closeness
@@ -98,11 +98,11 @@ class Calibration:
     def of_device_errors(
         cls, errors: Mapping[str, Sequence[float]], of_power: Mapping[str, Mapping[str, Sequence[float]]] | None = None
     ) -> Self:
-        """From errors on chips that were left out, wherever the operations lie.
+        """Make a calibration from errors on chips that were left out, which do not depend on distance.
 
         Args:
             errors: Family ("" for all) -> sorted absolute log errors of time.
-            of_power: "power" and "energy" -> the same; of loops that are bound by the GPU, and known for no others.
+            of_power: "power" and "energy" -> family -> sorted absolute log errors of loops that are bound by the GPU.
         """
         time = {family: {"time": sorted_errors(values)} for family, values in errors.items()}
         groups = {family: (ErrorGroup(math.inf, known),) for family, known in time.items()}
@@ -132,7 +132,7 @@ class Calibration:
             operations: The operations whose errors are asked for.
             host_bound: Whether launching takes longer than the GPU's work.
             measured: Whether the predictor was trained on this very operation, at this clock.
-            distances: From those that it was trained on; see `Closeness`.
+            distances: Distances from the operations that it was trained on, see `Closeness`.
 
         Returns:
             NaN where no error of the quantity is known.
@@ -158,7 +158,7 @@ class Calibration:
         return found
 
     def _errors(self, quantity: str, name: str, place: int) -> FloatArray:
-        """Of a group, or of all together; none where the quantity is known in other groups only."""
+        """Errors of a group, or of all groups together; empty where the quantity is known in other groups only."""
         bins = self.groups[name]
         nothing: FloatArray = np.empty(0)
         known: FloatArray = bins[place].errors.get(quantity, self.groups[""][-1].errors.get(quantity, nothing))
@@ -201,7 +201,7 @@ class Calibration:
     def sigma(
         self, quantity: str, operations: Sequence[Operation], measured: NDArray[np.bool_], distances: FloatArray
     ) -> FloatArray:
-        """A standard deviation of the log error of each operation's work on the GPU."""
+        """Standard deviation of the log error of each operation's device time or energy."""
         on_gpu = np.zeros(len(operations), dtype=bool)
         return self.log_errors(quantity, _ONE_SIGMA, operations, on_gpu, measured, distances)
 
@@ -246,10 +246,10 @@ class Calibration:
 
 
 def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:
-    """Groups out of a file, if there is one for whatever has none of its own, and none is empty.
+    """Read groups from a file, and refuse them where the group for all others is missing or one is empty.
 
     Raises:
-        ValueError: There is none, or one is.
+        ValueError: The group for all others is missing, or a group is empty.
     """
     if "" not in groups or not all(groups.values()):
         raise ValueError("errors of operations without a group for all, or with an empty group")

@@ -1,7 +1,7 @@
-"""What a clock that was not measured adds to errors.
+"""How much a clock that was not measured adds to the errors.
 
-From the A100's networks that were measured at several clocks (energaizer2026), predicted without any measurement of
-that chip: by how much the log error at a clock differs from that at the highest clock of the same network, per octave
+Networks on the A100 were measured at several clocks (energaizer2026) and predicted without any measurement of that
+chip. The lists hold how much the log error at a clock differs from that at the network's highest clock, per octave
 between the two. 92 pairs of clocks; the lists are their quantiles, in steps of 1/40, made by `python
 benchmarks/clock_errors.py`. Other GPUs' clocks were never swept in any data at hand, so this stands for all.
 """
@@ -188,6 +188,6 @@ CLOCK_ERRORS: Mapping[str, FloatArray] = {quantity: np.array(values) for quantit
 
 
 def octaves(held_mhz: FloatArray | float, measured_mhz: float) -> FloatArray:
-    """How far clocks are from the one that was measured, whichever way."""
+    """Distance of clocks from the measured one in octaves, upwards or downwards."""
     found: FloatArray = np.abs(np.log2(np.asarray(held_mhz, dtype=float) / measured_mhz))
     return found

@@ -1,4 +1,4 @@
-"""How far an operation is from those that were measured."""
+"""Distance of an operation from those that were measured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COORDINATES: tuple[str, ...] = (
     "reduction",
     "half_or_tf32",
 )
-"""What tells the operations of a kind apart: logarithms to base 2, so that 1 is one size doubled."""
+"""Coordinates of an operation: sizes as logarithms to base 2, so that one size doubled is a distance of 1."""
 
 # Another precision runs another kernel: as far away as four sizes doubled.
 _OTHER_PRECISION = 2.0
@@ -38,7 +38,7 @@ _ROWS_AT_ONCE = 4096
 
 
 def coordinates(operations: Sequence[Operation]) -> NDArray[np.float32]:
-    """A row of len(COORDINATES) numbers for each operation."""
+    """Coordinates of operations, shape (operations, len(COORDINATES))."""
     n = numbers_of(operations)
     sizes = [
         n.flops + 1,

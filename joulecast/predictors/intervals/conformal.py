@@ -1,7 +1,7 @@
 """Split conformal prediction (Lei et al., JASA 2018).
 
-If the k-th smallest of n absolute errors is taken for the half width, k = ceil((n + 1) x level), then a share `level`
-of new cases like those lies within.
+Take the k-th smallest of n absolute errors as the half width, with k = ceil((n + 1) x level). Then a share `level` of
+new cases like those lies within.
 """
 
 from __future__ import annotations

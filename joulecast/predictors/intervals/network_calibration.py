@@ -21,11 +21,11 @@ NETWORK_QUANTITIES: tuple[str, ...] = ("time", "power", "energy", "edp")
 
 @dataclass(frozen=True)
 class Parts:
-    """The operations of a network as its difficulty wants them: one value per unique operation.
+    """The operations of a network, as its difficulty is computed from them: one value per unique operation.
 
     Args:
-        operations: Which; those that are missing are left out.
-        shares: Of the network's device time; they sum up to 1.
+        operations: The operations; those that are missing are left out.
+        shares: Share of each operation in the network's device time; they sum up to 1.
         measured: Whether the predictor was trained on this very operation.
         distances: How far each is from what was measured, see `Calibration.log_errors`.
     """
@@ -43,12 +43,12 @@ class Parts:
         measured: NDArray[np.bool_],
         distances: FloatArray,
     ) -> Self:
-        """Look at a network.
+        """Collect what the difficulty of a network depends on.
 
         Args:
             counts: Calls of each operation.
             predictions: What was predicted of its operations.
-            measured: Of each operation; see `Calibration.log_errors`.
+            measured: Whether the predictor was trained on each operation, shape (operations,).
             distances: How far each operation is from what was measured, see `Calibration.log_errors`.
         """
         shares, known = shares_of(counts, predictions)
@@ -60,7 +60,7 @@ class Parts:
 
 
 def shares_of(counts: FloatArray, predictions: PredictedOperations) -> tuple[FloatArray, NDArray[np.bool_]]:
-    """Shares of a network's device time of the operations that are known, and which those are."""
+    """Shares of the known operations in a network's device time, and a mask of the operations that are known."""
     known = ~np.isnan(predictions.device_time_s)
     device_s = counts[known] * predictions.device_time_s[known]
     return device_s / max(float(device_s.sum()), 1e-30), known
@@ -71,8 +71,9 @@ class Difficulty:
     """How the errors of operations add up to that of a network: a standard deviation of its log error.
 
     Args:
-        floor: What remains if every operation is certain: composition, host, and work that no operation shows.
-        correlation: Of the errors of a network's operations, from 0 (they average out) to 1 (they all err alike).
+        floor: What is left if every operation is certain: errors of composition, of the host, and of work not listed.
+        correlation: Correlation of the errors of a network's operations, from 0 (they average out) to 1 (all err
+            alike).
     """
 
     floor: float
@@ -86,7 +87,7 @@ class Difficulty:
 
 
 def variances(shares: FloatArray, sigma: FloatArray) -> FloatArray:
-    """Variance of a sum with these shares and standard deviations: if all err alike, and if each errs for itself."""
+    """Variance of a network's error: if all operations err alike, and if each errs independently. Shape (2,)."""
     return np.array([float((shares * sigma).sum()) ** 2, float(((shares * sigma) ** 2).sum())])
 
 
@@ -98,7 +99,7 @@ class NetworkCalibration:
         difficulties: time, power and energy -> how it follows from the operations; that of the energy-delay product is
             the sum of those of time and energy, which err together. None: errors count as they are.
         scores: Composition -> quantity -> sorted absolute log errors over difficulty.
-        basis: What networks these were, in a few words.
+        basis: The networks that the errors come from, in a few words.
     """
 
     difficulties: Mapping[str, Difficulty]
@@ -107,7 +108,7 @@ class NetworkCalibration:
 
     @classmethod
     def of_errors(cls, errors: Mapping[str, Sequence[float]], basis: str) -> Self:
-        """From quantity -> sorted absolute log errors, whatever the networks' difficulty."""
+        """Make a calibration from quantity -> sorted absolute log errors, counted as they are, without difficulty."""
         return cls({}, {"overlap": _of_networks(errors)}, basis)
 
     def difficulty(self, calibration: Calibration, parts: Parts) -> dict[str, float]:
@@ -120,11 +121,11 @@ class NetworkCalibration:
     def difficulty_of(
         self, shares: FloatArray, known: NDArray[np.bool_], sigmas: Mapping[str, FloatArray]
     ) -> dict[str, float]:
-        """The same of operations whose standard deviations were looked up.
+        """The difficulty of a network whose operations' standard deviations were looked up.
 
         Args:
-            shares: Of the network's device time, of the operations that are known.
-            known: Which of all operations those are.
+            shares: Shares of the operations that are known in the network's device time.
+            known: Mask of the operations that are known, shape (operations,).
             sigmas: Quantity -> see `Calibration.sigma`, of all operations.
         """
         if not self.difficulties:

@@ -17,17 +17,17 @@ from .operation_spread import OperationSpread, clock_error, looked_up
 from .predicted import PredictedOperations
 
 FAR_SHARE = 0.2
-"""Share of a network's device time in operations far outside the training data, from where the network is, too."""
+"""A network is far outside the training data if this share of its device time is in operations that are."""
 
 
 @dataclass(frozen=True)
 class NetworkSpread:
-    """What the errors on networks that were left out say about one prediction.
+    """Errors on networks that were left out, scaled for one prediction.
 
     Args:
-        networks: Those errors.
+        networks: Errors on networks that were left out.
         composition: How the prediction was composed.
-        operations: Where the errors of its operations are; None where the networks' need no difficulty.
+        operations: Errors of its operations; None where the networks' errors are counted without difficulty.
         counts: Calls of each operation.
         predictions: What was predicted of its operations.
         missing_share: Share of the network's FLOPs, or bytes if that is more, that is in no total.
@@ -89,7 +89,7 @@ class NetworkSpread:
         return _low_high(quantity, value, half, self.missing_share)
 
     def as_sent(self) -> SentNetworkSpread:
-        """The same with everything looked up."""
+        """Everything looked up, to be sent to a client."""
         scores = {name: tuple(map(float, each)) for name, each in self.networks.scores[self.composition].items()}
         units = {name: float(unit) for name, unit in self.units.items()}
         return SentNetworkSpread(scores, units, self.missing_share, self.far_outside, self.basis, self.measured_mhz)
@@ -97,15 +97,15 @@ class NetworkSpread:
 
 @dataclass(frozen=True)
 class SentNetworkSpread:
-    """A NetworkSpread with everything looked up: what intervals take and nothing else, so that it can travel.
+    """A NetworkSpread with everything looked up, small enough to be sent to a client.
 
     Args:
         scores: Sorted absolute log errors on networks by quantity, in units of their difficulty.
         units: The difficulty by quantity.
-        missing_share: See NetworkSpread, as for the others.
-        far_outside: Whether the network is.
-        basis: Where the errors come from.
-        measured_mhz: The clock that was measured, if that is another.
+        missing_share: Share of the network's FLOPs or bytes that is in no total, see `NetworkSpread`.
+        far_outside: Whether the network is far outside the training data.
+        basis: What the errors come from, in words.
+        measured_mhz: The clock that was measured, if another was asked for; None otherwise.
     """
 
     scores: Mapping[str, tuple[float, ...]]

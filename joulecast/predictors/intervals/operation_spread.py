@@ -37,7 +37,7 @@ class OperationIntervals:
 
 @dataclass(frozen=True)
 class OperationSpread:
-    """Where to look the errors of operations up.
+    """Errors of operations, to be looked up for one request.
 
     Args:
         calibration: Errors of the predictor on what was held out.
@@ -80,7 +80,7 @@ class OperationSpread:
         return found
 
     def as_sent(self, predictions: PredictedOperations) -> SentOperationSpread:
-        """The same with everything looked up, at the usual levels."""
+        """Everything looked up at the usual levels, to be sent to a client."""
         levels = {}
         for level in SentOperationSpread.LEVELS:
             with contextlib.suppress(InputError):
@@ -94,11 +94,11 @@ class OperationSpread:
 
 @dataclass(frozen=True)
 class SentOperationSpread:
-    """An OperationSpread with everything looked up for certain operations, so that it can travel.
+    """An OperationSpread with everything looked up for certain operations, small enough to be sent to a client.
 
     Args:
         half_widths: Level -> quantity -> half widths of the logarithms.
-        far: Which operations are far outside the training data.
+        far: Mask of the operations that are far outside the training data.
     """
 
     LEVELS: ClassVar[tuple[float, ...]] = (0.5, 0.68, 0.8, 0.9, 0.95)
@@ -124,13 +124,13 @@ class SentOperationSpread:
 
 @dataclass(frozen=True, eq=False)
 class LookedUp:
-    """What a calibration says of some operations whatever the clock.
+    """What a calibration says about some operations at any clock.
 
     Args:
         calibration: The errors that were looked up.
         operations: The operations that they were looked up for.
-        measured: Which of them were measured.
-        distances: How far each is from those that were.
+        measured: Mask of the operations that were measured, shape (operations,).
+        distances: Distance of each operation from the measured ones, shape (operations,).
     """
 
     calibration: Calibration
@@ -150,16 +150,16 @@ class LookedUp:
         return {quantity: self.calibration.sigma(quantity, *known) for quantity in QUANTITIES}
 
 
-# A network is asked about at one clock after the other.
+# Cached, because a network is asked for at one clock after the other.
 @lru_cache(maxsize=256)
 def looked_up(calibration: Calibration, trained_on: frozenset[str], operations: tuple[Operation, ...]) -> LookedUp:
-    """What a calibration says of operations, kept for the next request; see `OperationSpread` for the arguments."""
+    """Look operations up in a calibration, and cache the result; see `OperationSpread` for the arguments."""
     measured = np.array([operation.digest in trained_on for operation in operations], dtype=bool)
     return LookedUp(calibration, operations, measured, calibration.closeness.distances(operations))
 
 
 def clock_error(quantity: str, level: float, octaves_away: FloatArray) -> FloatArray:
-    """Half width of a logarithm that a clock so far from the one that was measured adds; none at that clock.
+    """Half width that is added for clocks that were not measured; 0 at the measured clock.
 
     Raises:
         InputError: The level is higher than the errors support.

@@ -1,4 +1,4 @@
-"""What a board can draw at all: no interval of power goes beyond that."""
+"""The range of power that a board can draw. No interval of power goes beyond it."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def power_range_w(gpu: GPU, power_limit_w: float) -> tuple[float, float]:
 
 
 def within_range(low: Any, value: Any, high: Any, power_range_w: tuple[float, float]) -> tuple[Any, Any]:
-    """An interval of power around a value, without what the board cannot draw."""
+    """An interval of power, cut off at what the board can draw."""
     least, most = power_range_w
     return np.minimum(np.maximum(low, least), value), np.maximum(np.minimum(high, most), value)

@@ -64,8 +64,8 @@ def context_s(sizes: AttentionSizes, machine: Machine, constants: FloatArray) ->
     """Seconds that attention of many queries takes.
 
     Args:
-        sizes: Of the operations.
-        machine: Where.
+        sizes: Sizes of the operations.
+        machine: The GPU that they run on, as numbers.
         constants: Values of CONTEXT_CONSTANTS.
     """
     call_s, products, exposed, tile_cycles, bandwidth, l2_bytes = constants
@@ -91,7 +91,7 @@ def _tile_cycles(
     """Clock cycles until the multiprocessors are through with their tiles.
 
     Args:
-        sizes: Of the operations.
+        sizes: Sizes of the operations.
         sms: Multiprocessors.
         pair_cycles: For one query and one key.
         tile_cycles: For each tile beside that.
@@ -146,8 +146,8 @@ def decoding_s(sizes: AttentionSizes, machine: Machine, constants: FloatArray) -
     """Seconds that attention of one query per sequence takes.
 
     Args:
-        sizes: Of the operations.
-        machine: Where.
+        sizes: Sizes of the operations.
+        machine: The GPU that they run on, as numbers.
         constants: Values of DECODING_CONSTANTS.
     """
     call_s, merge_s, part_cycles, sm_bytes, bandwidth, l2_bytes = constants

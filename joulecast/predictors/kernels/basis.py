@@ -17,7 +17,7 @@ def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> B
     """What predictions for a GPU rest on.
 
     Args:
-        gpu: Where.
+        gpu: The GPU that they run on.
         gpus: Names of those that were measured.
         generations: Their compute capabilities.
     """

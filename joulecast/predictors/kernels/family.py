@@ -50,6 +50,7 @@ class Family:
             shape (operations, len(feature_names)). Sizes are relative to the GPU, so that they say the same elsewhere.
         unseen: What is left out together when errors are found, such as the sizes of a layer's weights.
         learns_from: Whether measurements of an operation are to be learned from.
+        covers: Whether the family knows anything about a GPU.
         shrinkage: How far trees are trusted on other generations than those that were measured, from 0 (physics alone)
             to 1.
     """
@@ -63,4 +64,5 @@ class Family:
     features: Callable[[OperationList, GPU, FloatArray], NDArray[np.float32]]
     unseen: Callable[[Operation], Hashable]
     learns_from: Callable[[Operation], bool] = lambda operation: True
+    covers: Callable[[GPU], bool] = lambda gpu: True
     shrinkage: float = 1.0

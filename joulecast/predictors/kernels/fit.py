@@ -22,9 +22,9 @@ from .families import FAMILIES
 from .family import Family, Names
 from .learned import ALL, Kernels, Variant, variant_parts
 
-_CONSTANTS_ROWS = 1500  # Of each GPU; more change the constants by less than they differ between GPUs.
+_CONSTANTS_ROWS = 1000  # Of each GPU; more change the constants by less than they differ between GPUs.
 _USUAL_ERROR = 0.1  # Log errors beyond this count less and less, so that outliers do not draw the constants.
-_EVALUATIONS = 25
+_EVALUATIONS = 15
 LEAST_ROWS = 300
 """Measurements of a variant below which it is not learned."""
 

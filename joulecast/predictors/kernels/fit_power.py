@@ -34,7 +34,7 @@ class Readings(NamedTuple):
     """Readings of a variant on one GPU, one value each.
 
     Args:
-        gpu: Where.
+        gpu: The GPU that was measured.
         operations: What ran, as PyTorch would compute it.
         inputs: What trees see.
         log_demand: Log ratio of what the board would have drawn without a cap to the cap.
@@ -98,7 +98,7 @@ def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArra
     """What boards would have drawn without a cap.
 
     Args:
-        gpu: Where.
+        gpu: The GPU that was measured.
         power_w: Readings.
         over_burst: Times that the readings were taken over, over those in a burst. An engine's kernel may be quicker or
             slower than PyTorch's for other reasons than the cap: what the readings below the cap show of that is taken

@@ -159,7 +159,9 @@ class Kernels:
         return [
             (part, self.variants[part[:2]])
             for part in variant_parts(operations)
-            if part[:2] in self.variants and part.operations[0].precision in gpu.peak_flops
+            if part[:2] in self.variants
+            and part.operations[0].precision in gpu.peak_flops
+            and FAMILIES[part.family].covers(gpu)
         ]
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
@@ -195,7 +197,7 @@ class Kernels:
         return tuple(
             f"{family} in {variant}"
             for family, variant in self.variants
-            if FAMILIES[family].variant_precisions[variant] in gpu.peak_flops
+            if FAMILIES[family].variant_precisions[variant] in gpu.peak_flops and FAMILIES[family].covers(gpu)
         )
 
 

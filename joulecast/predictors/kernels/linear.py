@@ -15,21 +15,25 @@ from ...operations.precisions import ELEMENT_BYTES
 from .family import Family
 from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
 
-# fp16 and bf16 are as wide, and tensor cores multiply both at one rate, so that one stands for the other.
+# fp16 and bf16 are as wide, and tensor cores multiply both at one rate: who knows one knows the other.
 _VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
-_ENGINES: tuple[str, ...] = ("sglang", "tensorrt_llm", "vllm")
 
 
 def _variant(operation: Operation) -> str | None:
     if operation.kind != "linear" or operation.mode != "inference":
         return None
     name = _VARIANTS.get(operation.precision)
-    return f"{name} in blocks" if name and operation.attributes.get("block_scaled") else name
+    return f"{name} in blocks" if name and operation.attributes["block_scaled"] else name
+
+
+def _covers(gpu: GPU) -> bool:
+    """All that was measured is NVIDIA's; the libraries of AMD's GPUs are others."""
+    return not gpu.compute_capability.startswith("gfx")
 
 
 def _is_trusted(operation: Operation) -> bool:
     """VLLM leaves bf16 weights uninitialized. If they are zero, a GPU draws less power and holds a higher clock."""
-    return _VARIANTS[operation.precision] != "half" or operation.attributes.get("implementation") != "vllm"
+    return _VARIANTS[operation.precision] != "half" or operation.attributes["implementation"] != "vllm"
 
 
 def _sizes(operations: OperationList) -> FloatArray:
@@ -56,20 +60,23 @@ def _physics_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> Fl
 def _features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
     machine = Machine.of(gpu, operations[0].precision)
     found = product_features(_products(operations), machine, physics_s)
-    engines = [operation.attributes.get("implementation") for operation in operations]
-    of_engine = np.array([[engine == name for name in _ENGINES] for engine in engines])
-    return np.hstack([found, of_engine]).astype(np.float32)
+    # In half precision all engines call cuBLAS, TensorRT-LLM in its own way. Quantized layers were learned from SGLang
+    # and TensorRT-LLM; those of other engines, PyTorch's among them, are taken to be SGLang's.
+    other = [operation.attributes["implementation"] == "tensorrt_llm" for operation in operations]
+    in_fp16 = [operation.precision == "fp16" for operation in operations]
+    return np.column_stack([found, other, in_fp16]).astype(np.float32)
 
 
 LINEAR = Family(
     name="linear",
     constants=CONSTANTS,
-    feature_names=(*FEATURE_NAMES, *(f"by_{engine}" for engine in _ENGINES)),
+    feature_names=(*FEATURE_NAMES, "by_tensorrt_llm", "fp16"),
     variant_precisions={"half": "bf16", "fp8": "fp8", "fp8 in blocks": "fp8", "nvfp4": "nvfp4"},
     variant=_variant,
     physics_s=_physics_s,
     features=_features,
     unseen=_weights_of,
     learns_from=_is_trusted,
+    covers=_covers,
 )
 """Of bf16, what PyTorch calls was measured; of fp8 and nvfp4, the kernels of engines for language models."""

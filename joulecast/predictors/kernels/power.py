@@ -74,9 +74,9 @@ def power_inputs(
     """What trees of power see.
 
     Args:
-        family: Of the operations.
+        family: The family that the operations belong to.
         operations: Of one variant, as PyTorch computes them.
-        gpu: Where.
+        gpu: The GPU that they run on.
         physics_s: What physics says that they take.
         device_s: What they are predicted to take in a burst.
 
@@ -104,7 +104,7 @@ def demand_at_cap_w(gpu: GPU, slower: FloatArray) -> FloatArray:
     E proportional to the square of the voltage and t to 1 / f, both at the default clock follow (physics/clock.py).
 
     Args:
-        gpu: Where.
+        gpu: The GPU that they run on.
         slower: Time under the cap over that in a burst, at least 1.
     """
     default = float(gpu.boost_clock_mhz)

@@ -58,6 +58,8 @@ class Products:
         rows, columns, reduction: Shape (products,).
         input_bytes: Of an element of either factor.
         output_bytes: Of an element of the result.
+        batch: Products of these sizes that are computed at once.
+        moved_bytes: What passes the memory, where that is not both factors and the result; shape (products,).
     """
 
     rows: FloatArray
@@ -65,17 +67,21 @@ class Products:
     reduction: FloatArray
     input_bytes: float = 2.0
     output_bytes: float = 2.0
+    batch: FloatArray | float = 1.0
+    moved_bytes: FloatArray | None = None
 
     @property
     def flops(self) -> FloatArray:
         """A multiply-add is two."""
-        return 2.0 * self.rows * self.columns * self.reduction
+        return 2.0 * self.batch * self.rows * self.columns * self.reduction
 
     @property
     def bytes(self) -> FloatArray:
-        """What passes the memory once: both factors and the result."""
+        """What passes the memory once."""
+        if self.moved_bytes is not None:
+            return self.moved_bytes
         factors = self.reduction * (self.rows + self.columns) * self.input_bytes
-        return factors + self.rows * self.columns * self.output_bytes
+        return self.batch * (factors + self.rows * self.columns * self.output_bytes)
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ def product_s(products: Products, machine: Machine, constants: FloatArray) -> Fl
     rows, columns = _TILES[:, 0, None, None], _TILES[:, 1, None, None]
     splits = _SPLITS[:, None]
     steps = np.maximum(products.reduction / splits, _FEWEST_STEPS)
-    parts = np.ceil(products.rows / rows) * np.ceil(products.columns / columns) * splits
+    parts = np.ceil(products.rows / rows) * np.ceil(products.columns / columns) * splits * products.batch
     loads = (rows + columns) * products.input_bytes * steps * per_byte / machine.flops_per_cycle
     each = np.maximum(2.0 * rows * columns * steps / rate, loads) + tile
     sums = split + parts * rows * columns * _PARTIAL_BYTES / (l2_bytes * machine.sms)
@@ -175,8 +181,9 @@ def product_features(products: Products, machine: Machine, physics_s: FloatArray
     compute = products.flops / (machine.flops_per_cycle * machine.sms)
     memory = products.bytes / machine.bandwidth * machine.clock_hz
     cycles = physics_s * machine.clock_hz
-    waves = np.ceil(rows / _TILES[:, :1]) * np.ceil(columns / _TILES[:, 1:]) / machine.sms
-    filled = np.ceil(waves[: len(_LARGE)]) * machine.sms * _LARGE.prod(axis=1)[:, None] / (rows * columns)
+    waves = np.ceil(rows / _TILES[:, :1]) * np.ceil(columns / _TILES[:, 1:]) * products.batch / machine.sms
+    outputs = products.batch * rows * columns
+    filled = np.ceil(waves[: len(_LARGE)]) * machine.sms * _LARGE.prod(axis=1)[:, None] / outputs
     logs = [
         rows,
         columns,

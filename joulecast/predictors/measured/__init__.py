@@ -1,4 +1,4 @@
 """Measurements as predictors learn from them: one row per operation, and what is held out together.
 
-How repeats are put together, and which operations count as alike, changes here. The room physics may be imported.
+How repeats are combined, and which operations are held out together, changes here. It may import the room physics.
 """

@@ -1,4 +1,4 @@
-"""An operation as predictors for any GPU learn from it, and what datasets say of such."""
+"""Device times of operations, as predictors for any GPU learn from them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ..physics.baseline import group_of
 from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 
 LEAST_ROWS = 100
-"""Device times below which nothing is fitted."""
+"""Number of device times below which nothing is fitted."""
 
 AT_CAP = 0.97
-"""Share of the power cap from where a power reading says "at least"."""
+"""Share of the power cap above which a power reading only says "at least this much"."""
 
-_CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop without a device time of its own shows the device.
-# Seconds that launching takes where no loop tells: A30's machine.
+_CLEARLY_DEVICE = 3.0  # A loop that takes this many times its host time shows the device time.
+# Seconds that a launch takes on the A30's machine; used where no loop of the kind was measured.
 _USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
 
 
 class DeviceRow(NamedTuple):
-    """An operation that was measured on a GPU: what the GPU took, and what the board drew meanwhile, if known."""
+    """An operation that was measured on a GPU: seconds of GPU work, and watts of the board where known."""
 
     gpu: GPU
     operation: Operation
@@ -34,7 +34,7 @@ class DeviceRow(NamedTuple):
 
 
 def device_rows(dataset: Dataset) -> list[DeviceRow]:
-    """What a dataset says of device times: those measured as such, and loops that are clearly bound by the device."""
+    """Device times of a dataset: those that were measured as such, and loops that are clearly bound by the device."""
     gpu = find_gpu(dataset.card.gpu)
     measured: dict[Operation, list[float]] = defaultdict(list)
     powers: dict[Operation, list[float]] = defaultdict(list)

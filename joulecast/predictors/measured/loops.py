@@ -1,4 +1,4 @@
-"""Measured loops as predictors learn from them: one row per operation, repeats put together."""
+"""Measured loops as a GPU's own predictor learns from them: one row per operation, with the median of its repeats."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class MeasuredLoop:
 
 
 def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
-    """The usable loops of a mode; what was timed without the host is none.
+    """The usable loops of a mode. Timings without the host are not loops.
 
-    One per operation, or one per method for operations that the most used method left out: another method has
-    another host cost, and is of no use where the main one was there.
+    There is one per operation, or one per method for operations that the most used method left out. Another method has
+    another host cost, so it is ignored where the main method measured the operation.
 
     Args:
         dataset: Measurements of one GPU.
@@ -62,8 +62,8 @@ def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients:
     """Read the constants of each kind off measured loops.
 
     Args:
-        loops: At least one, at least one of them with power.
-        gpu: Where they were measured, at its default clock.
+        loops: Measured loops, at least one of them with power.
+        gpu: The GPU that they were measured on, at its default clock.
         accumulates_gradients: Methods whose loop accumulates gradients.
     """
     operations = [loop.operation for loop in loops]

@@ -14,7 +14,7 @@ _FAMILIES: Mapping[str, str] = {
     "wide_resnet": "resnet",
     "googlenet": "inception",
 }
-"""Beginning of a network's name -> the family whose blocks it has, where that is not how the name begins."""
+"""Beginning of a network's name -> its family, where the family's name is not that beginning."""
 
 
 def network_family(name: str) -> str:
@@ -32,7 +32,7 @@ def network_family(name: str) -> str:
 
 
 def alike(operation: Operation) -> Operation:
-    """What an operation has in common with itself in the other mode and in other precisions."""
+    """A key that an operation shares with itself in the other mode and in other precisions."""
     return operation.replace(mode="inference", precision="fp32")
 
 
@@ -41,7 +41,7 @@ def variants(operations: Collection[Operation]) -> frozenset[Operation]:
     return frozenset(
         operation.replace(mode=mode, precision=precision)
         for operation in {alike(operation) for operation in operations}
-        for mode in MODES
+        for mode in (MODES if operation.attributes.get("direction", "forward") == "forward" else ("inference",))
         for precision in operation.row.precisions
     )
 
@@ -55,7 +55,7 @@ def fold_of(operations: Collection[Operation], folds: int, seed: int) -> dict[Op
 
 
 def only_in(mine: Sequence[Collection[Operation]], others: Sequence[Collection[Operation]]) -> frozenset[Operation]:
-    """The operations, in all their variants, that only some networks have: what goes when these are left out."""
+    """All variants of the operations that only the given networks have: what is left out together with them."""
     elsewhere = {alike(operation) for network in others for operation in network}
     only = {alike(operation) for network in mine for operation in network} - elsewhere
     return variants(only)

@@ -1,9 +1,9 @@
 """Training loops of kinds that were hardly measured in training, from their inference loops.
 
-A GPU whose training campaign holds only tiny convolutions says nothing about large ones, and a predictor that has
-seen one unusual large convolution says something wrong. Where inference was measured in full, it tells more: the
-same convolution, with the work of forward and backward instead of forward only, and slower by as much as the kinds
-that were measured in both modes.
+A training campaign with only tiny convolutions says nothing about large ones, and a predictor that has seen a single
+unusual large convolution is wrong about the others. Where inference was measured in full, a training loop is made from
+it: the same convolution with the work of forward and backward, slower by the ratio of the kinds that were measured in
+both modes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..physics.roofline import tiled_roofline
 from .loops import MeasuredLoop, fit_baseline
 
 ENOUGH = 3
-"""Loops of a group that show the device, from where on the group speaks for itself."""
+"""Number of loops bound by the device from which a group needs no transfer."""
 
 _SLOWER = 1.4  # Training over inference, both over their rooflines; the median of the A30's kinds is 1.5.
 
@@ -36,9 +36,9 @@ def transferred_loops(
     Args:
         training: Loops measured in training; kinds that never ran in them are not made up.
         inference: Loops measured in inference.
-        gpu: Where they were measured.
+        gpu: The GPU that they were measured on.
         accumulates_gradients: Methods whose loop accumulates gradients.
-        without: Training operations to make none of.
+        without: Training operations that are held out, so that no loop of them is made.
     """
     if not any(loop.power_w is not None for loop in inference):
         return []

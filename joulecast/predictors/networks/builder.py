@@ -54,11 +54,11 @@ def build_prediction(
     """Put a prediction together.
 
     Args:
-        knowledge: Who predicts.
+        knowledge: The predictor, and what it knows about networks.
         network: The network.
         conditions: Clock, power cap and composition.
-        predictions: Of its operations, at the clock that the GPU holds.
-        totals: What the operations come to.
+        predictions: Predictions of its operations, at the clock that the GPU holds.
+        totals: Time and energy of all operations together.
         notes: Warnings about this network on this GPU; those that follow from the prediction come before them.
     """
     gpu, cap_w = knowledge.operations.gpu, conditions.power_limit_w
@@ -104,7 +104,7 @@ def spread_of(
 ) -> NetworkSpread | None:
     """What is known of errors on networks like this one; None where nothing is."""
     if coverage.share is None:
-        return None  # Nobody knows how much longer the whole takes than what is counted.
+        return None  # How much longer the whole takes than what is counted is not known.
     # A GPU's own errors come from networks whose operations were all measured there.
     by_fallback = bool(knowledge.operations.by_fallback(network.operations))
     errors = knowledge.find_fallback_errors() if by_fallback else knowledge.network_errors
@@ -135,6 +135,7 @@ def notes_of(
     """Warnings that a prediction carries: what is in none of its numbers, and where they come from."""
     if coverage:
         yield str(coverage)
+    yield from (f"assumed: {assumption}" for assumption in network.assumptions)
     gpu = knowledge.operations.gpu
     if knowledge.any_gpu:
         yield f"{gpu.name} has no predictor of its own: predicted from its data sheet by what other GPUs showed"
@@ -164,7 +165,7 @@ def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float)
     """Warnings about how the network is run: whether the host decides its time, and what is assumed.
 
     Args:
-        knowledge: Who predicts.
+        knowledge: The predictor, and what it knows about networks.
         device_s: Seconds of the device per iteration.
         host_s: Seconds of the host per iteration.
     """
@@ -193,9 +194,9 @@ def refuse_uncovered(
     """Refuse a network of which too much is not covered; in strict mode, one of which anything is not.
 
     Args:
-        knowledge: Who predicts.
+        knowledge: The predictor, and what it knows about networks.
         network: The network.
-        predictions: Of the network's operations.
+        predictions: Predictions of the network's operations.
         strict: Whether a single operation that is not covered is too many.
 
     Raises:

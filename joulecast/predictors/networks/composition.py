@@ -1,12 +1,12 @@
 """From operations to a network.
 
-Single operations were timed in loops that wait for the host; in a network the host runs ahead of the device, so
-their times do not add up. What adds up is device time and dynamic energy:
+Single operations were timed in loops that may wait for the host. In a network the host runs ahead of the device, so
+the times of loops do not add up. Device times and dynamic energies do:
 
     T = max(sum of device times, sum of host times),    E = sum of dynamic energies + static power x T
 
-The maximum is a smooth one, as for a single operation: where device and host take about the same time, each waits
-for the other now and then.
+The maximum is smooth, as for a single operation: where device and host take about the same time, each waits for the
+other now and then.
 
 A call costs the host another time inside a network than in a loop: in inference a little more (modules call
 modules), in training about 0.13 ms less, because a loop starts the autograd engine for every single operation. That
@@ -29,7 +29,7 @@ from ..physics.norms import smooth_max
 from .execution import EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN_TRAINING, Execution
 
 LEAST_HOST_S = 5e-6
-"""What a kernel launch alone takes, about; no call inside a network costs the host less."""
+"""About what a kernel launch alone takes. No call inside a network costs the host less."""
 
 # A30, inference and training; also the prior where a GPU has no measured networks.
 _PRIOR_OFFSET_S = {"inference": 5e-6, "training": -125e-6}
@@ -61,7 +61,7 @@ class HostModel:
 
         Args:
             networks: Counts, predictions and measured seconds of each.
-            mode: For the prior, which stays where every network is bound by the device.
+            mode: Inference or training. Its prior is used where every network is bound by the device.
         """
         errors = np.zeros(len(_OFFSETS_S))
         for counts, predictions, measured_s in networks:
@@ -70,7 +70,7 @@ class HostModel:
             errors += abs(np.log(smooth_max(device_s, np.nansum(counts * calls_s, axis=1)) / measured_s))
         if not len(networks) or np.ptp(errors) < 1e-9:
             return cls.prior(mode)
-        # The error is flat where the host decides nothing; the middle of the flat part is the least daring choice.
+        # The error is flat where the host decides nothing; the middle of the flat part is the most cautious choice.
         best = np.flatnonzero(errors <= errors.min() + 1e-9)
         return cls(float(_OFFSETS_S[best].mean()), learned=True)
 
@@ -116,9 +116,9 @@ class Totals:
     """A network as the sum of its operations: seconds and joules per iteration.
 
     Args:
-        time_s: Per iteration.
-        energy_j: Per iteration.
-        device_time_s, host_time_s: What the device and the host need; in an overlap the larger one decides.
+        time_s: Seconds per iteration.
+        energy_j: Joules per iteration.
+        device_time_s, host_time_s: Seconds that device and host need; in an overlap the larger decides.
     """
 
     time_s: float

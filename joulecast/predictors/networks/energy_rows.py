@@ -11,7 +11,7 @@ from ..operation_predictions import Source
 
 DEVICE = "gpu"
 STATIC, DYNAMIC = "static", "dynamic"
-_STEP = "_step"  # What kinds of optimizer steps end in.
+_STEP = "_step"  # Ending of the kinds that are steps of an optimizer.
 _BACKWARD = "(backward)"  # Where extraction puts what belongs to no module: gradients that are added up.
 
 
@@ -28,9 +28,9 @@ def energy_rows(
     Args:
         entry: The operation, and how often each module calls it.
         device_time_s: Seconds of all calls; None where nothing covers it.
-        static_energy_j: Joules that the board would draw in that time in any case; None likewise.
-        dynamic_energy_j: Joules that the operation causes; None likewise.
-        source: Where these come from.
+        static_energy_j: Joules that the board would draw in that time in any case; None where nothing covers it.
+        dynamic_energy_j: Joules that the operation causes; None where nothing covers it.
+        source: How time and energy are known: measured, modelled or missing.
         by_memory: Whether bytes decide its time rather than arithmetic.
     """
     whole = Share(
@@ -62,7 +62,7 @@ def forward_fraction(operation: Operation, by_memory: bool) -> float:
     gradients a third, of a ReLU two of five passes over memory.
 
     Args:
-        operation: Of training.
+        operation: An operation in training mode.
         by_memory: Whether bytes decide its time rather than arithmetic.
     """
     forward = operation.replace(mode="inference")

@@ -1,9 +1,9 @@
-"""What the first layer of a model does not do in training: nobody needs the gradient of the model's input.
+"""In training the first layer of a model does less: the gradient of the model's input is not needed.
 
-A training operation stands for what loops measure: the forward, the gradient of its input and that of its weights. In
-a convolution and in a linear layer these are three products of the same size. Whatever stands first in a model is
-given data, which need no gradient, so autograd leaves one of the three out: `torch.utils.flop_counter` shows it, too.
-Of a ResNet-18 on large images that layer is a sixth of the GPU's time.
+A training operation stands for what loops measure: the forward, the gradient of its input and the gradient of its
+weights. In a convolution and in a linear layer these are three products of the same size. The first layer of a model is
+given data, which need no gradient, so autograd leaves one of the three products out; `torch.utils.flop_counter` shows
+the same. In a ResNet-18 on large images, that layer is a sixth of the GPU's time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LAYERS = ("convolution", "matmul")
 
 
 def gradient_fractions(network: Network) -> FloatArray:
-    """Share of its work that a network pays of each of its operations: 1, or less of the first layer in training.
+    """The fraction of each operation's work that a network does: 1, or less for the first layer in training.
 
     A list of operations has no first layer; nor has a model that begins with something else that is learned, such as
     an embedding, whose input has no gradient by itself.
@@ -40,8 +40,8 @@ def as_parts(network: Network, predictions: OperationPredictions) -> OperationPr
     """Operations as parts of a network: without the gradient that its first layer leaves out.
 
     Args:
-        network: What runs.
-        predictions: Of its operations, in its order.
+        network: The network.
+        predictions: Predictions of its operations, in the order of the network.
     """
     shares = gradient_fractions(network)
     return predictions if shares.min() == 1 else predictions.times(shares, shares)

@@ -23,7 +23,7 @@ from .prediction import Interval, interval_around
 from .prepared import PreparedNetwork
 from .uncovered import Coverage
 
-_MOST_VALUES = 200_000  # Of one array, operations times clocks: 1.6 MB.
+_MOST_VALUES = 200_000  # Values of one array (operations times clocks) that are computed at once: 1.6 MB.
 
 
 class Caveats(NamedTuple):
@@ -45,13 +45,13 @@ class OverClocks:
     Args:
         knowledge: Predicts operations and composes them, on one GPU in one mode.
         network: The network.
-        operations: Its operations at the default clock.
+        operations: Predictions of its operations at the default clock.
         power_limit_w: Power cap.
-        clocks_mhz: Asked for.
-        shared_mhz: What all operations would run at; lower where the power cap bites.
-        held_clocks_mhz: What the GPU holds on average; lower still where single operations cannot keep that up.
-        time_s, energy_j, device_time_s: Per iteration.
-        host_time_s: Per iteration, at any clock.
+        clocks_mhz: Graphics clocks that were asked for, shape (clocks,).
+        shared_mhz: Clock that all operations would run at; lower where the power cap limits it.
+        held_clocks_mhz: Clock that the GPU holds on average; lower still where single operations throttle more.
+        time_s, energy_j, device_time_s: Seconds, joules and seconds of the device per iteration, shape (clocks,).
+        host_time_s: Seconds that the host needs per iteration, at any clock.
     """
 
     knowledge: NetworkKnowledge
@@ -68,7 +68,7 @@ class OverClocks:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """What of the network is in no total; the same at all clocks."""
+        """The part of the network that is in no total; the same at all clocks."""
         return Coverage.of(self.network, self.operations.source, self.knowledge.name)
 
     @property
@@ -98,7 +98,7 @@ class OverClocks:
         return Caveats(interval_around(spread, level, *totals, power_range), notes)
 
     def _operations_at(self, place: int) -> OperationPredictions:
-        """The operations at one of the clocks, as far as networks need them: intervals depend on their shares."""
+        """The operations at one of the clocks. Intervals depend on their shares of device time."""
         work, held_mhz = self.operations.work, float(self.shared_mhz[place])
         if work is None or self.operations.spread is None or held_mhz == work.gpu.boost_clock_mhz:
             return self.operations
@@ -113,12 +113,12 @@ def predict_over_clocks(
     clocks_mhz: Iterable[float],
     power_limit_w: float | None = None,
 ) -> OverClocks:
-    """What `NetworkPredictor.predict` says at each of some clocks.
+    """Predict a network at many clocks, as `NetworkPredictor.predict` does at each.
 
     Args:
-        predictor: Of a GPU and mode.
-        network: Operations of that mode.
-        clocks_mhz: At least one.
+        predictor: The predictor of a GPU and mode.
+        network: A network in that mode.
+        clocks_mhz: Graphics clocks, at least one.
         power_limit_w: Power cap; None for the board's default.
 
     Returns:
@@ -131,7 +131,7 @@ def predict_over_clocks(
 
 
 def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverClocks:
-    """The same for a network that is prepared; see `predict_over_clocks`.
+    """Predict a prepared network at many clocks; see `predict_over_clocks`.
 
     Raises:
         InputError: See `predict_over_clocks`.
@@ -178,6 +178,6 @@ def _composed(
     if np.any(np.asarray(work.most_mhz) < shared_mhz.max()):
         each_mhz = np.minimum(shared_mhz[:, None], work.most_mhz)
         held = np.nansum(counts * by_operation_s * each_mhz, axis=1) / np.maximum(busy_s, 1e-300)
-    # (rounded, or an average of equal clocks would not be that clock)
+    # Rounded, or an average of equal clocks would not be that clock.
     held = np.where(busy_s > 0, np.round(held, 6), clocks_mhz)
     return np.array([shared_mhz, held, time_s, energy_j, device_s])

@@ -132,24 +132,24 @@ class Prediction:
     """Time, power and energy of one iteration of a network.
 
     Args:
-        network: Its name.
-        input_shape: Of one iteration's input; None for a list of operations.
+        network: Name of the network.
+        input_shape: Shape of the input of an iteration; None for a list of operations.
         mode: inference or training.
-        gpu: Full name.
+        gpu: Full name of the GPU.
         clock_mhz: Graphics clock that was asked for.
         power_limit_w: Power cap that was asked for.
-        predictor: Which zoo entry answered.
+        predictor: Name of the zoo entry that answered.
         composition: "overlap" of host and device, or plain "sum".
         time_s: Seconds per iteration.
         energy_j: Joules per iteration.
-        device_time_s, host_time_s: What GPU and host need; the larger decides the time.
+        device_time_s, host_time_s: Seconds that GPU and host need per iteration; the larger decides the time.
         held_clock_mhz: Graphics clock that the GPU settles at: clock_mhz, or less where it would draw more than its
             cap; where some operations throttle and others do not, the mean over device time.
-        operations: Each with its share, in the order of the network.
+        operations: Cost of each operation, in the order of the network.
         spread: What is known of errors on networks like this; None where nothing is.
-        notes: What to keep in mind about this prediction.
+        notes: Warnings about this prediction.
         coverage: What of the network is in no total, and how much that is.
-        idle_power_w: What the board draws without any work; 0 where nobody knows.
+        idle_power_w: Watts that the board draws without any work; 0 where that is not known.
         execution: How the network is run: "eager" or "graph".
         host: Name of the host that launches it.
     """
@@ -205,7 +205,7 @@ class Prediction:
 
     @property
     def uncovered_share(self) -> float | None:
-        """Share of the network's FLOPs or bytes, whichever is larger, that is in no total; None if nobody knows."""
+        """Share of the network's FLOPs or bytes, whichever is larger, that is in no total; None where unknown."""
         return self.coverage.share
 
     def tree(self) -> EnergyTree:

@@ -17,7 +17,7 @@ _BOUNDS = ("compute", "memory", "launch")
 
 
 def quantity_rows(value: object, interval: Interval | None) -> Iterator[list[str]]:
-    """Time, power, energy and their product, each with its interval."""
+    """Rows for time, power, energy and energy-delay product, each with its interval."""
     for title, name, unit in (*QUANTITIES, ("energy-delay product", "edp_js", "Js")):
         low_high = getattr(interval, name) if interval else None
         between = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
@@ -25,14 +25,14 @@ def quantity_rows(value: object, interval: Interval | None) -> Iterator[list[str
 
 
 def quantity_table(value: object, interval: Interval | None) -> str:
-    """The same as a table."""
+    """Time, power, energy and energy-delay product as an HTML table, each with its interval."""
     header = ["per iteration", "predicted", f"{100 * interval.level:.0f} % interval" if interval else ""]
     return table(header, quantity_rows(value, interval), frozenset({1}))
 
 
 @as_html.register(Prediction)
 def prediction_html(prediction: Prediction) -> str:
-    """Totals with their intervals, the operations that cost most, and the notes."""
+    """A prediction as HTML: totals with intervals, the operations that cost most, and the notes."""
     costs = _costs(prediction)
     rows = [
         [
@@ -62,7 +62,7 @@ def prediction_html(prediction: Prediction) -> str:
 
 @as_picture.register(Prediction)
 def prediction_plot(prediction: Prediction) -> Picture:
-    """The operations that cost most energy, in the colour of what bounds them: compute, memory, launch."""
+    """Bars: the operations that cost most energy, in the colour of what bounds them (compute, memory, launch)."""
     items = [
         Bar(
             short(operation_text(cost.operation)),

@@ -52,7 +52,7 @@ class PreparedNetwork:
 
     @cached_property
     def static(self) -> float:
-        """Board power while the GPU waits over that of physics; the same at all clocks."""
+        """Ratio of the board power while the GPU waits to what physics says; the same at all clocks."""
         gpu = self.knowledge.operations.gpu
         return self.at_default.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
 
@@ -85,11 +85,14 @@ class PreparedNetwork:
         return build_prediction(knowledge, self.network, conditions, predictions, totals, self.notes)
 
     def _in_network(self, clock_mhz: float) -> OperationPredictions:
-        """The operations before they settle at one clock; of loops, which networks do not ask for, those at default."""
+        """The operations at a clock, before they settle at the clock that the power cap allows.
+
+        The values of loops stay those at the default clock: networks do not use them.
+        """
         gpu, found = self.knowledge.operations.gpu, self.at_default
         if clock_mhz == gpu.boost_clock_mhz:
             return found
-        if found.work is None:  # (a predictor without the clock law)
+        if found.work is None:  # A predictor without the clock law.
             operations = self.knowledge.operations
             there = operations.predict(self.network.operations, clock_mhz, self.power_limit_w)
             return as_parts(self.network, operations.in_network(there, self.counts))

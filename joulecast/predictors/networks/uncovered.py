@@ -61,9 +61,9 @@ class Coverage:
     """What of a network is uncovered, and how much that is.
 
     Args:
-        uncovered: Those that move most bytes first.
+        uncovered: What is not covered; what moves most bytes comes first.
         flops_share: Share of the network's FLOPs in it, 0 to 1; None where that is not known.
-        bytes_share: The same of the bytes that are read and written.
+        bytes_share: Share of the bytes that the network reads and writes, 0 to 1; None where that is not known.
     """
 
     uncovered: tuple[Uncovered, ...] = ()
@@ -75,9 +75,9 @@ class Coverage:
         """What of a network is uncovered.
 
         Args:
-            network: Any.
-            sources: Where the cost of each of its operations comes from; without, all of them are covered.
-            predictor: Its name, for the reasons.
+            network: The network.
+            sources: How the cost of each operation is known; None where all are covered.
+            predictor: Name of the predictor, for the reasons.
         """
         if "missing" not in sources and not network.uncounted:
             return _ALL_COVERED
@@ -134,7 +134,7 @@ class Coverage:
             )
 
     def refuse_any(self, name: str) -> None:
-        """Refuse a network of which anything is uncovered, for who asks strictly.
+        """Refuse a network of which anything is uncovered: strict mode.
 
         Args:
             name: What the network is called.

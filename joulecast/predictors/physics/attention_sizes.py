@@ -19,9 +19,9 @@ class AttentionSizes(NamedTuple):
 
     Args:
         sequences: Batch.
-        heads: Of queries.
+        heads: Number of query heads.
         cached_heads: Of keys and values; each serves heads / cached_heads heads of queries.
-        queries, keys: Of one sequence.
+        queries, keys: Number of queries and of keys in one sequence.
         key_size, value_size: Elements of one key, and of one value, per head.
         causal: 1 where a query sees no later key; the last query stands at the last key.
         window: Keys that a query sees at most, its own among them.

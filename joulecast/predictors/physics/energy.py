@@ -65,14 +65,17 @@ def _static_power_at_w(gpu: GPU, clock_mhz: float) -> float:
 
 
 def _static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
+    # A board with a context open draws no less than one without.
+    return np.maximum(_power_without_work_w(gpu, clock_mhz), gpu.idle_power_w or 0.0)
+
+
+def _power_without_work_w(gpu: GPU, clock_mhz: Any) -> Any:
     curve = gpu.idle_curve
     if curve is not None and len(curve.clock_mhz) > 1:
         return np.interp(clock_mhz, curve.clock_mhz, curve.power_w)
     usual_w = max(gpu.idle_power_w or 0.0, min(_STATIC_SHARE * gpu.power_limit_w, _MOST_STATIC_W))
     relative_clock = np.asarray(clock_mhz) / gpu.boost_clock_mhz
-    static_w = _idle_like_known(relative_clock) * (usual_w if curve is None else curve.power_w[0])
-    # A board with a context open draws no less than one without.
-    return np.maximum(static_w, gpu.idle_power_w or 0.0)
+    return _idle_like_known(relative_clock) * (usual_w if curve is None else curve.power_w[0])
 
 
 def _idle_like_known(relative_clock: FloatArray) -> FloatArray:

@@ -32,8 +32,8 @@ class LazyTrees:
     """Trees of an entry that are read when they are first asked: one GPU needs those of one generation.
 
     Args:
-        files: Of the entry.
-        name: Of the trees.
+        files: Files of the entry.
+        name: Name of the trees.
         columns: How many inputs they want.
     """
 

@@ -148,8 +148,8 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
     """Make a version champion if it is better on what both had left out, by more than its noise.
 
     Args:
-        name: Of the registered model.
-        version: Which; None for the challenger.
+        name: Name of the registered model.
+        version: Version of the model; None for the challenger.
         force: Make it champion whatever the comparison says; the version's tags and a run say so.
         uri: Tracking server or store; None for `default_uri`.
 
@@ -241,7 +241,7 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
         return _fetched(mlflow, client, name, version, uri)
 
 
-def pull_model(model: str, uri: str | None = None) -> str:
+def pull_model(model: str, uri: str | None = None, *, replace: bool = False) -> str:
     """Bring a model of a registry into the cache under the name of its entry; returns that name.
 
     Raises:
@@ -249,7 +249,7 @@ def pull_model(model: str, uri: str | None = None) -> str:
     """
     folder = registry_folder(model, uri)
     name = str(load_card(folder)["name"])
-    admit(_files_in(folder), name, model)
+    admit(_files_in(folder), name, model, replace=replace)
     return name
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ...errors import ZooError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ..entries.entry import load_card
@@ -26,7 +27,13 @@ _MODEL_CODE = Path(__file__).with_name("mlflow_model.py")
 
 
 def model_name(card: Mapping[str, Any]) -> str:
-    """Name of the registered model: one per GPU and mode, one for any GPU."""
+    """Name of the registered model: one per GPU and mode, one for any GPU.
+
+    Raises:
+        ZooError: The entry predicts nothing by itself.
+    """
+    if "kernels" in card:
+        raise ZooError("this entry is asked by predictors, and predicts nothing by itself", given=card["name"])
     if "gpu" not in card:
         return "joulecast-any-gpu"
     return f"joulecast-{find_gpu(card['gpu']).slug}-{card['mode']}"

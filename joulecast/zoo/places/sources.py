@@ -135,7 +135,7 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
     Args:
         source: The place that it is fetched from.
         name: Name of the entry, such as "a30/forest-inference".
-        sha256: Of its manifest; None for what the index says.
+        sha256: Digest of its manifest; None for the one in the index.
 
     Raises:
         UnknownNameError: There is none of this name.
@@ -164,12 +164,13 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
     return {**files, MANIFEST: data}
 
 
-def pull(where: str, name: str) -> Path:
+def pull(where: str, name: str, *, replace: bool = False) -> Path:
     """Bring an entry into the cache; afterwards `predictor=NAME` finds it before that of the package.
 
     Args:
         where: See `open_source`; a registry's models are brought by `registry.pull_model`.
         name: Name of the entry, such as "a30/forest-inference".
+        replace: Whether it may stand for a name that ships with joulecast.
 
     Returns:
         Its folder in the cache.
@@ -178,7 +179,7 @@ def pull(where: str, name: str) -> Path:
         InputError, UnknownNameError: No such place or entry.
         ZooError: The entry is not what it must be.
     """
-    return admit(fetch(open_source(where), name), name, where)
+    return admit(fetch(open_source(where), name), name, where, replace=replace)
 
 
 def push(folder: Path, name: str, where: str) -> None:

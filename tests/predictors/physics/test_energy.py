@@ -112,6 +112,11 @@ def test_static_power_is_the_measured_curve(clock, watts):
     assert static_power_w(ROUND, np.array([clock, clock])) == pytest.approx([watts, watts])
 
 
+def test_a_board_with_a_context_draws_no_less_than_without():
+    cold = replace(ROUND, idle_power_w=30.0)
+    assert static_power_w(cold, np.array([500.0, 2000.0])) == pytest.approx([30.0, 50.0])
+
+
 def test_static_power_where_no_curve_is_known():
     """0.18 of a cap of 200 W, at most 80 W, at least what the board draws with no process on it."""
     unknown = replace(ROUND, idle_curve=None)

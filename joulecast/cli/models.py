@@ -1,0 +1,100 @@
+"""Models as the command line names them: those of libraries, files, and classes in Python files of the user's own."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..errors import InputError, unknown_name
+
+ModelOptions = Annotated[
+    list[str] | None,
+    typer.Option("--model-option", help="An argument of the model, such as image_size=384; repeat it for several."),
+]
+Assumed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--assume", help="Of values that only the input has: experts=uniform, or boxes=100; repeat it for both."
+    ),
+]
+
+
+def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[str, Any] | None]:
+    """A model as the library takes it, with the options that are left for the library.
+
+    "my_file.py:Net" runs the user's own file and builds what it calls Net, with the options. The service never does so.
+
+    Raises:
+        InputError: An option has no value; or the file cannot be run, has no such name, or it cannot be built.
+    """
+    given = named_values(options, "an option of a model")
+    found = re.fullmatch(r"(.+\.py):(\w+)", text)
+    if found is None:
+        return text, given or None
+    path, name = Path(found[1]), found[2]
+    if not path.is_file():
+        raise InputError("this Python file cannot be read", given=str(path), hint="give FILE.py:NAME")
+    try:
+        content = vars(_run(path))
+    except Exception as error:
+        raise InputError(f"{path} cannot be run: {type(error).__name__}: {error}", given=text) from error
+    if name not in content:
+        raise unknown_name(f"name in {path}", name, [each for each in content if not each.startswith("_")])
+    made = content[name]
+    if not callable(made) or (hasattr(made, "forward") and not isinstance(made, type)):
+        return made, given or None
+    try:
+        return made(**given), None
+    except Exception as error:
+        raise InputError(
+            f"{name} cannot be built: {type(error).__name__}: {error}",
+            given=", ".join(options or ["no options"]),
+            hint="--model-option NAME=VALUE gives it an argument",
+        ) from error
+
+
+def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
+    """Values by name, written as name=value: numbers, lists and truth values as Python writes them, texts as they are.
+
+    Raises:
+        InputError: There is no name before an equals sign.
+    """
+    values: dict[str, Any] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise InputError(f"{what} has a name and a value", given=repr(text), allowed="NAME=VALUE")
+        try:
+            values[name] = ast.literal_eval(value)
+        except (SyntaxError, ValueError):
+            values[name] = value
+    return values
+
+
+def assumed(texts: list[str] | None) -> dict[str, Any] | None:
+    """What --assume says, as the library takes it.
+
+    Raises:
+        InputError: There is no name before an equals sign.
+    """
+    return named_values(texts, "an assumption") or None
+
+
+def _run(path: Path) -> Any:
+    """The Python file as a module; what lies beside it can be imported, as if it were run itself."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        raise ImportError("this is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop(0)
+    return module

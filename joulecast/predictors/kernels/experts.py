@@ -1,0 +1,114 @@
+"""Fused layers of experts: two products for each expert that gets a token, in one call of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...hardware import GPU
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ...operations.precisions import ELEMENT_BYTES
+from .family import Family
+from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
+
+_VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
+_SIZES = ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel")
+_DISTRIBUTIONS = ("power_law_1.01", "power_law_1.2")
+_GATE_AND_UP = 2  # One product computes both.
+
+
+def _variant(operation: Operation) -> str | None:
+    if operation.kind != "experts" or operation.mode != "inference":
+        return None
+    name = _VARIANTS.get(operation.precision)
+    return f"{name} in blocks" if name and operation.attributes["block_scaled"] else name
+
+
+def _covers(gpu: GPU) -> bool:
+    """All that was measured is NVIDIA's."""
+    return not gpu.compute_capability.startswith("gfx")
+
+
+def _numbers(operations: OperationList) -> FloatArray:
+    """Tokens, hidden size and the attributes of _SIZES, shape (2 + sizes, operations)."""
+    rows = [
+        (
+            operation.input_size // operation.input_shapes[0][-1],
+            operation.input_shapes[0][-1],
+            *(operation.attributes[name] for name in _SIZES),
+        )
+        for operation in operations
+    ]
+    return np.array(rows, dtype=float).T
+
+
+def _busy(operations: OperationList) -> FloatArray:
+    """Experts on this GPU that get a token, and tokens that each of them gets, shape (2, operations).
+
+    Tokens draw their experts evenly; how they are distributed otherwise, trees are told.
+    """
+    tokens, _, _, top_k, experts, _, groups = operations.derived(_numbers)
+    busy = np.maximum(experts / groups * (1 - (1 - top_k / experts) ** tokens), 1.0)
+    return np.array([busy, np.maximum(tokens * top_k / groups / busy, 1.0)])
+
+
+def _products(operations: OperationList) -> tuple[Products, Products]:
+    """Gate and up in one, and down."""
+    _, hidden, intermediate, _, _, parts, _ = operations.derived(_numbers)
+    busy, rows = operations.derived(_busy)
+    inner = intermediate / parts
+    element = ELEMENT_BYTES[operations[0].precision]
+    return (
+        Products(rows, _GATE_AND_UP * inner, hidden, element, batch=busy),
+        Products(rows, hidden, inner, element, batch=busy),
+    )
+
+
+def _physics_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
+    machine = Machine.of(gpu, operations[0].precision)
+    first, second = _products(operations)
+    return product_s(first, machine, constants) + product_s(second, machine, constants)
+
+
+def _features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
+    first, second = _products(operations)
+    machine = Machine.of(gpu, operations[0].precision)
+    found = product_features(first, machine, physics_s)
+    weights = (first.bytes + second.bytes) / machine.bandwidth * machine.clock_hz
+    logs = np.log2([*operations.derived(_numbers), *operations.derived(_busy), weights]).T
+    spread = [[operation.attributes["distribution"] == name for name in _DISTRIBUTIONS] for operation in operations]
+    flashinfer = [[operation.attributes["implementation"] == "flashinfer"] for operation in operations]
+    return np.hstack([found, logs, spread, flashinfer]).astype(np.float32)
+
+
+def _layer(operation: Operation) -> Hashable:
+    """What a layer is on one of its GPUs, however many tokens come."""
+    return operation.input_shapes[0][-1], *(operation.attributes[name] for name in _SIZES)
+
+
+EXPERTS = Family(
+    name="experts",
+    constants=CONSTANTS,
+    feature_names=(
+        *FEATURE_NAMES,
+        "log_tokens",
+        "log_hidden",
+        *(f"log_{name}" for name in _SIZES),
+        "log_busy_experts",
+        "log_tokens_each",
+        "log_weights_cycles",
+        *(f"distribution_{name}" for name in _DISTRIBUTIONS),
+        "by_flashinfer",
+    ),
+    variant_precisions={"half": "bf16", "fp8": "fp8", "fp8 in blocks": "fp8", "nvfp4": "nvfp4"},
+    variant=_variant,
+    physics_s=_physics_s,
+    features=_features,
+    unseen=_layer,
+    covers=_covers,
+)
+"""SGLang's Triton kernel, which PyTorch's users call, too, and those of FlashInfer."""

@@ -1,0 +1,93 @@
+"""What users ask about single operations: predict_operations and explain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from .errors import InputError
+from .hardware import GPU, find_gpu
+from .operations.operation import Operation, checked_operations
+from .predictors.explanation import Explanation, explain_operation
+from .predictors.operation_predictions import OperationPredictions
+from .zoo import find_background, find_predictor
+
+
+def predict_operations(
+    operations: Iterable[Operation],
+    gpu: str | GPU,
+    clock: float | None = None,
+    predictor: str | Path | None = None,
+    *,
+    power_limit_w: float | None = None,
+) -> OperationPredictions:
+    """Predict single operations, each running alone in a loop.
+
+    Args:
+        operations: All of one mode.
+        gpu: Name or alias from the catalogue.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
+        power_limit_w: Power cap in watts; None for the board's default.
+
+    Returns:
+        Arrays with one value per operation, in their order; NaN where an operation is not covered.
+
+    Raises:
+        UnknownNameError, InputError, ZooError: See `predict`.
+    """
+    listed = checked_operations(operations)
+    modes = {operation.mode for operation in listed}
+    if len(modes) != 1:
+        raise InputError("operations to predict share one mode", given=", ".join(sorted(modes)) or "no operations")
+    found = find_gpu(gpu)
+    refuse_precisions(found, listed)
+    return find_predictor(found, modes.pop(), predictor).operations.predict(listed, clock, power_limit_w)
+
+
+def explain(
+    operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | Path | None = None
+) -> Explanation:
+    """Explain why an operation costs what it costs on a GPU.
+
+    Args:
+        operation: Which; its mode says whether backward is part of it.
+        gpu: Name or alias from the catalogue.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default. "xgboost"
+            says what each input did, if xgboost is installed.
+
+    Returns:
+        What bounds it, with the times behind that; the nearest operations that were measured; its interval.
+
+    Raises:
+        UnknownNameError, InputError, ZooError: See `predict`.
+        MissingDependencyError: The predictor is boosted trees, and xgboost is not installed.
+
+    Example:
+        >>> explain(Operation("relu", [(32, 64, 56, 56)]), "A30").bound_by
+        'memory'
+    """
+    (operation,) = checked_operations([operation])
+    found = find_gpu(gpu)
+    refuse_precisions(found, [operation])
+    network_predictor = find_predictor(found, operation.mode, predictor)
+    background = find_background(found, operation.mode, predictor)
+    return explain_operation(
+        network_predictor.operations,
+        network_predictor.name,
+        operation,
+        clock,
+        background.operations,
+        background.native,
+    )
+
+
+def refuse_precisions(gpu: GPU, operations: Iterable[Operation]) -> None:
+    """Refuse operations in a precision that a GPU does not have.
+
+    Raises:
+        InputError: It lacks one of them.
+    """
+    for precision in {operation.precision for operation in operations}:
+        gpu.running_precision(precision)

@@ -1,0 +1,118 @@
+"""Models that decide by values of their input: by a stated assumption, which their answers carry."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import joulecast
+from joulecast import Network
+from joulecast.errors import ExtractionError, InputError, UnknownNameError
+from joulecast.extraction.models.torchvision_models import import_torchvision
+
+UNIFORM = {"experts": "uniform"}
+TOKENS, WIDTH, EXPERTS, CHOSEN = 12, 16, 4, 2
+
+
+class Mixture(nn.Module):
+    """Experts in a loop, as they are written by hand."""
+
+    def __init__(self, experts: int = EXPERTS) -> None:
+        super().__init__()
+        self.gate = nn.Linear(WIDTH, experts, bias=False)
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, 3 * WIDTH, bias=False) for _ in range(experts))
+
+    def forward(self, x):
+        weights, chosen = self.gate(x).softmax(-1).topk(CHOSEN)
+        out = x.new_zeros(len(x), 3 * WIDTH)
+        for number, expert in enumerate(self.experts):
+            token, place = torch.where(chosen == number)
+            if token.numel():
+                out[token] += expert(x[token]) * weights[token, place, None]
+        return out
+
+
+class Selects(nn.Module):
+    def forward(self, x):
+        kept = x[x[:, 0] > 0.5]
+        places = torch.nonzero(x[:, 1] > 0.5).squeeze(1)
+        return torch.relu(kept), torch.sigmoid(x[places])
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_every_expert_gets_equally_many_tokens(mode):
+    network = joulecast.extract(Mixture(), (TOKENS, WIDTH), mode=mode, assume=UNIFORM)
+    experts = [entry for entry in network if entry.operation.attributes.get("out_features") == 3 * WIDTH]
+    assert [(e.operation.input_shapes[0], e.count) for e in experts] == [((TOKENS * CHOSEN // EXPERTS, WIDTH), EXPERTS)]
+    assert experts[0].module_paths == tuple(f"experts.{i}" for i in range(EXPERTS))
+    assert network.assumptions == ("every expert gets equally many tokens",)
+
+
+def test_experts_that_get_no_token_do_not_run():
+    network = joulecast.extract(Mixture(experts=16), (3, WIDTH), assume=UNIFORM)
+    (experts,) = (entry for entry in network if entry.operation.attributes.get("out_features") == 3 * WIDTH)
+    assert (experts.operation.input_shapes[0], experts.count) == ((1, WIDTH), 3 * CHOSEN)
+
+
+def test_answers_carry_the_assumption():
+    network = joulecast.extract(Mixture(), (TOKENS, WIDTH), assume=UNIFORM)
+    assert Network.from_json(network.to_json()) == network
+    assert network.replace(mode="training").assumptions == network.assumptions
+    said = "assumed: every expert gets equally many tokens"
+    listed = joulecast.Network.of([(entry.operation, entry.count) for entry in network])
+    carried = Network(listed.entries, assumptions=network.assumptions)
+    assert said in joulecast.predict(carried, None, "A30").notes
+    assert said in joulecast.best(carried, gpus="A30")[0].notes
+
+
+def test_without_an_assumption_it_is_an_error_that_says_which():
+    with pytest.raises(ExtractionError, match=r"values that only the input has(?s:.*)assume=\{'experts': 'uniform'\}"):
+        joulecast.extract(Mixture(), (TOKENS, WIDTH))
+
+
+@pytest.mark.parametrize("boxes", [5, 1000])
+def test_selections_keep_the_stated_number_or_all(boxes):
+    network = joulecast.extract(Selects(), (40, 8), assume={"boxes": boxes})
+    shapes = {entry.operation.kind: entry.operation.input_shapes[0] for entry in network}
+    assert shapes["relu"] == shapes["sigmoid"] == (min(boxes, 40), 8)
+    assert str(boxes) in network.assumptions[0]
+
+
+@pytest.mark.parametrize(
+    ("assume", "error"),
+    [({"expert": "uniform"}, UnknownNameError), ({"experts": "zipf"}, InputError), ({"boxes": 0}, InputError)],
+)
+def test_assumptions_that_cannot_be(assume, error):
+    with pytest.raises(error):
+        joulecast.extract(Mixture(), (TOKENS, WIDTH), assume=assume)
+
+
+def test_transformers_with_experts_in_a_loop():
+    import_torchvision()
+    transformers = pytest.importorskip("transformers")
+    sizes = {"d_model": 32, "d_ff": 64, "num_heads": 2, "d_kv": 16, "vocab_size": 100, "num_experts": 4}
+    config = transformers.SwitchTransformersConfig(num_layers=2, num_decoder_layers=2, **sizes)
+    network = joulecast.extract(config, (2, 16), assume=UNIFORM)
+    wide = [e for e in network if e.operation.attributes.get("out_features") == 64]
+    rows = sum(e.count * math.prod(e.operation.input_shapes[0][:-1]) for e in wide)
+    # A dense and a sparse layer in encoder and decoder; each token goes to one expert.
+    assert rows == 4 * 2 * 16
+
+
+# What torchvision publishes of these models: billions of multiply-adds for an image, scaled to 800 x 800.
+@pytest.mark.parametrize(
+    ("name", "boxes", "published"),
+    [("fasterrcnn_resnet50_fpn", 1000, 134.38), ("fcos_resnet50_fpn", 100, 128.21), ("ssd300_vgg16", 100, 34.86)],
+)
+def test_detectors_with_a_stated_number_of_boxes(name, boxes, published):
+    network = joulecast.extract(name, (1, 3, 300, 300), assume={"boxes": boxes})
+    assert network.flops == pytest.approx(2e9 * published, rel=0.01)
+    assert joulecast.predict(network, None, "A30").time_s > 0
+
+
+def test_training_a_detector_needs_targets():
+    with pytest.raises(ExtractionError, match="targets should not be none"):
+        joulecast.extract("fcos_resnet50_fpn", (1, 3, 300, 300), mode="training", assume={"boxes": 100})
