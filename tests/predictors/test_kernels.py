@@ -270,6 +270,8 @@ def test_point_wise_operations_pass_the_memory():
     # two inputs and one output of two bytes each
     moved = 3 * 2 * 8192 * 4096
     assert seconds == pytest.approx(moved / A100.memory_bandwidth + 3000 / (A100.boost_clock_mhz * 1e6))
+    filled = OperationList([Operation("adamw_step", [(8, 8)], precision="bf16"), operation])
+    assert np.isfinite(POINTWISE.features(filled, A100, seconds.repeat(2))).all()
     assert POINTWISE.variant(Operation("relu", [(8, 8)])) is None
     assert POINTWISE.variant(Operation("softmax", [(8, 8)], precision="bf16")) is None
     assert POINTWISE.variant(Operation("dropout", [(8, 8)], precision="bf16")) is None
