@@ -153,7 +153,8 @@ def _counted_flops(model: torch.nn.Module, shape: Any) -> int | None:
     """FLOPs of a forward by PyTorch's counter, on the meta device and without any of our code."""
     tokens = getattr(model, "main_input_name", "") == "input_ids"
     shapes = shape if isinstance(shape, list) else [shape]
-    inputs = [torch.zeros(s, dtype=torch.int64 if tokens else torch.float32, device="meta") for s in shapes]
+    dtype = torch.int64 if tokens else torch.float32
+    inputs = [torch.zeros(s, dtype=dtype, device="meta") for s in shapes]
     given = {}
     if tokens and getattr(model.config, "is_encoder_decoder", False):
         given["decoder_input_ids"] = inputs[0]
@@ -175,7 +176,7 @@ def table(results: list[Result]) -> Iterator[str]:
             mine = [r for r in results if library in (r.case.library, "all") and r.case.mode == mode]
             known = [r for r in mine if r.network is not None]
             covered = sum(not r.coverage for r in known)
-            flops, moved = (_covered_share(known, what) for what in ("flops", "moved_bytes"))
+            flops, moved = (covered_share(known, what) for what in ("flops", "moved_bytes"))
             yield f"| {library} | {mode} | {len(mine)} | {len(known)} | {covered} | {flops:.2%} | {moved:.2%} |"
     compared = [(r, r.counted_flops) for r in results if r.counted_flops]
     equal = sum(abs(r.product_flops / counted - 1) < 0.001 for r, counted in compared)
@@ -196,7 +197,7 @@ def table(results: list[Result]) -> Iterator[str]:
             yield f"| {result.case.library}/{result.case.name} | {result.case.mode} | {result.error[:160]} |"
 
 
-def _covered_share(results: list[Result], what: str) -> float:
+def covered_share(results: list[Result], what: str) -> float:
     """Share of all FLOPs or bytes of these networks that is covered."""
     missing = sum(getattr(each, what) or 0 for r in results for each in r.coverage.uncovered)
     listed = sum(_listed(r.network, what) for r in results if r.network is not None)

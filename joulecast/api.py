@@ -135,8 +135,8 @@ def predict(
         execution: "eager", as PyTorch runs by itself, or "graph": recorded once and replayed as a CUDA graph.
         host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
             (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote.
-        assume: See `extract`.
-        model_options: See `extract`.
+        assume: Stand-ins for values that only the input has, as in `extract`.
+        model_options: Arguments of a model that is given by name, as in `extract`.
 
     Returns:
         Totals in seconds, watts and joules, with each operation's share.
@@ -179,7 +179,7 @@ def prepare(
     """A network with everything found out that no clock changes; for who asks for many clocks, such as a service.
 
     Args:
-        network: As `extract` makes it.
+        network: A network, as `extract` returns it.
         gpu: The GPU to predict for.
         power_limit_w: Power cap in watts; None for the board's default.
         predictor: Name or folder of a predictor, as in `predict`.
@@ -240,11 +240,11 @@ def best(
         host: The machine that launches operations; see `predict`.
         max_time_s: Deadline of an iteration.
         max_power_w: Mean board power over an iteration.
-        price_per_hour: Of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
-        price_per_kwh: Of electricity, in the same currency.
+        price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
+        price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
-        assume: See `extract`.
-        model_options: See `extract`.
+        assume: Stand-ins for values that only the input has, as in `extract`.
+        model_options: Arguments of a model that is given by name, as in `extract`.
 
     Raises:
         UnknownNameError: No such model, GPU, mode, precision, objective, country or predictor.
@@ -312,11 +312,11 @@ def sweep(
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         execution: How it is run; see `predict`.
         host: The machine that launches operations; see `predict`.
-        price_per_hour: Of any GPU, or a mapping from GPU to price.
+        price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price.
         price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
-        assume: See `extract`.
-        model_options: See `extract`.
+        assume: Stand-ins for values that only the input has, as in `extract`.
+        model_options: Arguments of a model that is given by name, as in `extract`.
 
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.

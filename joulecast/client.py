@@ -33,8 +33,8 @@ class Client:
     Safe to use from several threads. Connections are not kept.
 
     Args:
-        url: Of the service, with the path that a proxy puts before it.
-        token: That the service knows; None where it asks for none.
+        url: URL of the service, with the path that a proxy puts before it.
+        token: Token that the service accepts; None where it asks for none.
         timeout_s: For a whole answer.
 
     Raises:

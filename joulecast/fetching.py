@@ -110,7 +110,7 @@ def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, r
     Args:
         request: Whose scheme is http or https; no other is spoken.
         seconds: For all of it: connecting, every redirect, the head and the body.
-        most_bytes: Of the body.
+        most_bytes: Most bytes in the body of the answer.
         redirects: Whether redirects are followed, without the token where they lead to another host.
 
     Raises:

@@ -139,8 +139,8 @@ def tune(
     Args:
         loaded: Datasets.
         asked: Modes; none for all.
-        recipe: With a search space.
-        trials: At most, per dataset and mode.
+        recipe: A recipe with a search space.
+        trials: Most trials per dataset and mode.
         tracking: Server and command; None: nothing is logged.
 
     Raises:

@@ -30,21 +30,21 @@ class Measurement:
         power_w: Mean board power over the loop; None where no sensor was read.
         energy_j: Joules per iteration; None without power.
         device_time_s: Seconds that the GPU works, where it was measured without the host (CUDA graph replay).
-        time_std_s, power_std_w, energy_std_j: Their spread, where known.
+        time_std_s, power_std_w, energy_std_j: Standard deviations of time, power and energy, where known.
         iterations: Length of the loop.
         duration_s: How long the loop was measured.
         clock_mhz: Mean graphics clock that was held, where known.
-        temperature_c: Of the chip at the end, where known.
+        temperature_c: Temperature of the chip at the end in degrees Celsius, where known.
         engine: What called the operation and its version, such as "sglang 0.5.14"; empty for PyTorch alone.
-        kernel: Which kernel it called, in the engine's words, where known.
+        kernel: Name of the kernel that ran, as the engine writes it, where known.
         sustained: Whether it ran for so long that the power cap held the clock (True), or in a burst (False); None
             where that is not known.
-        campaign: Which run of the measuring program it comes from.
+        campaign: The run of the measuring program that it comes from.
         method: How the loop was run; loops of different methods have different host costs.
         started: When, as the source wrote it.
         line: Line of the source file, for messages.
         usable: The measurement is what it says.
-        power_usable: Its power and energy are, too.
+        power_usable: Whether its power and energy are usable, too.
         remark: Why not, where not.
     """
 
@@ -79,7 +79,7 @@ class NetworkMeasurement:
     Args:
         network: Name of the model.
         input_shape: Shape of its input, batch first.
-        precision: As asked for ("default", "fp32", ...).
+        precision: Precision that was asked for ("default", "fp32", ...).
         mode: inference or training.
         clock_mhz: Mean graphics clock that was held, where known.
         operations: What the network consists of, where the source says so; None where its name says enough.
@@ -109,7 +109,7 @@ class Card:
     Args:
         gpu: Name in the hardware catalogue.
         clock_mhz: The clock that was set and, where the power cap allowed, held; None where the GPU chose.
-        source: Where the measurements come from.
+        source: Publication or campaign that the measurements come from.
         licence: Under which terms.
         method: Measuring method -> how its loop ran.
         accumulates_gradients: Methods whose loop accumulates gradients over its iterations.

@@ -26,7 +26,7 @@ _SAFE = frozenset(
     minimum mul ne neg pow reciprocal remainder round rsqrt rsub sign sin sqrt sub sum where masked_fill
     _local_scalar_dense _to_copy _unsafe_view alias cat clone copy_ detach detach_ expand fill_ flip index lift_fresh
     nonzero permute repeat reshape select slice split split_with_sizes squeeze stack t transpose tril triu unbind
-    unsqueeze view one_hot scatter sort argsort bincount histc gather index_add
+    unsqueeze view constant_pad_nd one_hot scatter sort argsort bincount histc gather index_add
     """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
 )
 """What is computed for real: arithmetic, comparisons and work on shapes. Their kernels check every value that they
@@ -116,7 +116,18 @@ class KnownValues:
             chosen = routed(func, args, kwargs, made) if self._assumptions.experts else None
             if chosen is not None:
                 know(*chosen, is_assumed=True)
+            constant = self._constant(func, args)
+            if constant is not UNKNOWN:
+                know(made[0], constant.expand(made[0].shape), is_assumed=assumed)
         return result
+
+    def _constant(self, func: Any, args: Any) -> Any:
+        """The one value of a tensor that is the same everywhere, if places of it are read, wherever they are."""
+        if func.overloadpacket.__name__ not in ("index", "index_select", "gather"):
+            return UNKNOWN
+        value = self._value(args[0])
+        is_one = value is not UNKNOWN and value.ndim and value.numel() and not any(value.stride())
+        return value[(0,) * value.ndim] if is_one else UNKNOWN
 
     def knows(self, result: Any) -> bool:
         """Whether the values of all tensors of a result depend on shapes and constants alone."""

@@ -41,6 +41,9 @@ def _whole_stochastic_depth(
     return "stochastic_depth", [tuple(inputs[0].shape)], {"p": module.p, "mode": module.mode}
 
 
+# Forms that share their name with an operator of the table and are another: with a condition alone it is `nonzero`.
+_BROKEN_DOWN = frozenset({torch.ops.aten.where.default})
+
 # Modules that are measured as one operation although they run several operators.
 _WHOLE_MODULES = {"StochasticDepth": _whole_stochastic_depth}
 
@@ -132,7 +135,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operators_run.add(operator)
         if func.namespace == "aten":
             args, kwargs = self.autocast.cast(plain, args, kwargs, self._cast, lambda t: id(t) in self._learned)
-        convert = self._conversion(func.namespace, plain)
+        convert = None if func in _BROKEN_DOWN else self._conversion(func.namespace, plain)
         if convert is None and plain not in FREE:
             with self:
                 result = func.decompose(*args, **kwargs)

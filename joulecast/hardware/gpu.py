@@ -66,7 +66,7 @@ class GPU:
         aliases: Other names that users type; the first is the short one.
         architecture: Generation, such as "Ampere".
         chip: The die, such as "GA100".
-        compute_capability: As CUDA gives it ("8.0"), or AMD's LLVM target ("gfx90a").
+        compute_capability: Compute capability of CUDA ("8.0"), or AMD's LLVM target ("gfx90a").
         sms: Streaming multiprocessors; on AMD GPUs compute units.
         boost_clock_mhz: The default clock: assumed where none is given, and the clock that the rates hold at.
         min_clock_mhz: Lowest graphics clock that can be set.
@@ -77,7 +77,7 @@ class GPU:
         power_limit_w: Default power cap of the board.
         peak_flops: Precision -> dense FLOP/s that PyTorch can get at boost_clock_mhz: on tensor cores where it uses
             them, accumulating in fp32. A precision that is missing is not supported.
-        sources: Where the figures come from.
+        sources: Data sheets and other sources of the figures.
         base_clock_mhz: Guaranteed under full load, says the maker.
         clock_step_mhz: Distance of the clocks that can be set.
         tensor_clock_mhz: The clock that the data sheet's tensor rates hold at, where it is not boost_clock_mhz.

@@ -28,7 +28,7 @@ class Host:
     Args:
         name: How it is called.
         factor: Seconds that it needs to launch an operation over those of the reference host; below 1 is faster.
-        source: Where the factor comes from.
+        source: Source of the factor.
         note: What to keep in mind about it; empty where nothing speaks against it.
     """
 

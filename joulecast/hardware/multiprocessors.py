@@ -15,7 +15,7 @@ class Multiprocessor(NamedTuple):
     Args:
         l1_bytes: L1 cache; on NVIDIA's GPUs from Volta on with the shared memory, which takes its part of it.
         shared_memory_bytes: The most that kernels may take as shared memory (AMD: local data share).
-        source: Where the figures come from.
+        source: Source of the figures.
     """
 
     l1_bytes: int

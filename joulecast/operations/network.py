@@ -30,8 +30,8 @@ class Entry:
     Args:
         operation: What runs.
         count: How often, in all.
-        module_paths: In which modules.
-        module_counts: How often in each; left out where it is once each, or not known.
+        module_paths: Paths of the modules that call it.
+        module_counts: Calls in each of these modules; left out where each calls it once, or where that is not known.
     """
 
     operation: Operation
@@ -116,7 +116,7 @@ class NetworkDiff:
         removed: Operations that only the one has, with their counts.
         changed: Operations of both, with the count in the one and in the other.
         calls: Number of calls of each.
-        flops: Of each; a multiply-add is two.
+        flops: FLOPs of each; a multiply-add is two.
     """
 
     names: tuple[str, str]

@@ -20,28 +20,28 @@ class Choice:
     """One way to run a job, per iteration.
 
     Args:
-        gpu: Full name.
-        alias: Its short name.
+        gpu: Full name of the GPU.
+        alias: Short name of the GPU.
         clock_mhz: Graphics clock that is asked for.
         default_clock_mhz: Default graphics clock of the GPU.
         held_clock_mhz: Clock that the GPU holds on average; lower where its power cap bites.
         power_limit_w: Power cap.
-        precision: As it was asked for: "default", fp32, tf32, fp16 or bf16.
+        precision: Precision that was asked for: "default", fp32, tf32, fp16 or bf16.
         mode: inference or training.
         batch_size: Samples per iteration; None where the input does not tell.
-        time_s, energy_j: Per iteration.
+        time_s, energy_j: Seconds and joules per iteration.
         interval: 90 % interval; None where no errors are known for such predictions.
-        objective: What choices were compared by.
-        value: Of the objective, the lower the better; per sample where batch sizes are compared. Its unit is in
+        objective: Name of the objective that choices were compared by.
+        value: Value of the objective, the lower the better; per sample where batch sizes are compared. Its unit is in
             `OBJECTIVES`.
         tied: Another GPU, precision or batch size than the best, but its value lies within the interval of the best;
             or, where the best has none, the best within its own.
         memory_bytes: Device memory that the job needs, estimated.
-        predictor: Which zoo entry answered.
+        predictor: Name of the zoo entry that answered.
         measured: Whether anything was measured on this GPU; otherwise it is known by its data sheet alone.
         cost: Price of an iteration in the currency of the prices; None without prices.
         carbon_g: Grams of CO2 equivalent of an iteration; None without an intensity.
-        notes: What to keep in mind.
+        notes: Warnings about the prediction.
         uncovered: Operations and operators of the job that are in no total, in words.
         uncovered_share: Share of the job's FLOPs or bytes in them, whichever is larger; None where nobody knows.
     """

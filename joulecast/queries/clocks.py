@@ -38,7 +38,7 @@ def held_clocks_mhz(gpu: GPU, clocks: Iterable[float] | None, refuse: bool) -> F
 
     Args:
         gpu: The GPU whose clocks are asked for.
-        clocks: Those asked for; None for a grid.
+        clocks: Clocks that were asked for; None for a grid.
         refuse: Whether a clock that it cannot hold is an error, or just not looked at.
 
     Raises:

@@ -21,8 +21,8 @@ class Curve:
 
     Args:
         gpu: The GPU that it runs on.
-        variant: What.
-        memory: What it needs.
+        variant: The job in one precision and batch size.
+        memory: Memory that it needs.
         over: The predictions, as arrays.
     """
 

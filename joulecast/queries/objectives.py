@@ -19,8 +19,8 @@ class Tariff:
     """What an hour of a GPU, a kilowatt-hour and its generation cost.
 
     Args:
-        price_per_hour: Of each GPU by its full name; "" stands for all others. Empty where time is free.
-        price_per_kwh: Of electricity; None where it is free or within the price per hour.
+        price_per_hour: Full name of a GPU -> price of an hour; "" stands for all others. Empty where time is free.
+        price_per_kwh: Price of a kilowatt-hour; None where electricity is free or within the price per hour.
         carbon_g_per_kwh: Intensity of the grid; None where nobody asks.
     """
 
@@ -107,10 +107,10 @@ class Objective:
     """Something to have as little of as possible.
 
     Args:
-        name: As it is asked for.
-        words: As it is read.
+        name: Name by which it is asked for.
+        words: Name in words, for people.
         unit: Unit of its values.
-        of: From seconds and joules (numbers or arrays) to its value; grows with both.
+        of: Function from seconds and joules (numbers or arrays) to its value; it grows with both.
     """
 
     name: str

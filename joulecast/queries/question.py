@@ -27,8 +27,8 @@ class Variant:
     """The job in one precision and batch size.
 
     Args:
-        network: Its operations.
-        precision: As it was asked for.
+        network: Operations of the job.
+        precision: Precision that was asked for.
         batch_size: Samples per iteration; None where the input does not tell.
     """
 
@@ -48,7 +48,7 @@ class Question:
 
     Args:
         variants: The job in each precision and batch size.
-        gpus: Where it could run.
+        gpus: GPUs that it could run on.
         named: Whether the GPUs were asked for by name; then one that cannot do it is an error, not left out.
         clocks: MHz to look at; None for a grid of each GPU's own.
         power_limit_w: Power cap of each GPU; None for its default.

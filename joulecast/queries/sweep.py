@@ -48,10 +48,10 @@ class Sweep:
 
     Args:
         network: Name of the job.
-        input_shape: Of its input, before other batch sizes were asked for; None for a list of operations.
+        input_shape: Shape of its input, before other batch sizes were asked for; None for a list of operations.
         mode: inference or training.
-        objective: What the rows' values are.
-        rows: By GPU, precision and batch size; the clock ascending in each.
+        objective: Name of the objective that the rows' values are of.
+        rows: Choices, ordered by GPU, precision, batch size and ascending clock.
         tariff: Prices that the rows were made with.
         left_out: GPUs that cannot run it.
     """

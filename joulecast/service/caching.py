@@ -1,4 +1,4 @@
-"""Finished answers: kept by the digest of their request, and not sent again to who has them (ETag)."""
+"""Finished answers, cached by the digest of their request, and not sent again to a client that has them (ETag)."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class ConnectionLimits:
     """What a connection may take.
 
     Args:
-        connections: Where all of them are listed.
+        connections: All open connections.
         head_seconds: Within which the head of a request must have come, from its first byte on.
         write_seconds: Within which a client must take some of the answer, or all that is left of it.
     """

@@ -34,7 +34,7 @@ def rendered(
 
     Args:
         value: What the library answered.
-        media_type: As `media_type_of` gave it.
+        media_type: Media type, as `media_type_of` returned it.
         to_json: Makes plain lists and dictionaries of it.
         to_csv: Makes a table of it; None where there is none, and JSON is given instead.
     """

@@ -24,25 +24,25 @@ class Settings:
         max_batch: Predictions in one batch.
         max_operations: Different operations of one network.
         max_choices: GPUs x clocks x precisions of one sweep.
-        max_seconds: That an answer may take, waiting included.
+        max_seconds: Seconds that an answer may take, waiting included.
         max_waiting: Requests that wait for a thread, or have one, at once. Of more, the client with most of them loses
             its newest one.
         max_connections: Connections at once, as far as the limit on open files allows them; where there are more, the
             address that has most of them loses one.
         body_seconds: Within which the head, and then the body, of a request must have come.
         write_seconds: Within which a client must take some of its answer.
-        threads: That compute.
+        threads: Threads that compute answers.
         cached_answers_bytes: Memory for finished answers.
         cached_networks_bytes: Memory for networks that were asked for by name.
         cached_predictions_bytes: Memory for networks that were asked for on a GPU, with what no clock changes about
             them.
         extraction: Whether models without a template are looked into with torch, where it is installed.
-        follow: Where predictors come from that may change, as `joulecast zoo pull` takes them, such as
+        follow: Place of predictors that may change, as `joulecast zoo pull` takes it, such as
             "models:/joulecast-a30-inference@champion": they stand for their names, whatever is there by then.
-        follow_seconds: Between two looks at what is followed.
-        watch_seconds: Between two looks at the zoo on this machine.
-        drain_seconds: That requests have to finish after a signal to stop.
-        log_level: Of the log on stderr: debug, info, warning or error.
+        follow_seconds: Seconds between two looks at what is followed.
+        watch_seconds: Seconds between two looks at the zoo on this machine.
+        drain_seconds: Seconds that requests have to finish after a signal to stop.
+        log_level: Level of the log on stderr: debug, info, warning or error.
 
     Raises:
         InputError: A value that cannot be.

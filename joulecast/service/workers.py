@@ -23,7 +23,7 @@ class _Job:
     Args:
         client: Who asks.
         call: What to compute.
-        answer: Where the answer goes.
+        answer: Future that the answer is put into.
         running: Whether a thread computes it.
     """
 
@@ -64,8 +64,8 @@ class Workers:
 
         Args:
             call: What to compute.
-            seconds: That the answer may take, waiting included. A thread cannot be stopped, so one that takes longer
-                keeps its place until it is done, and counts as waiting.
+            seconds: Seconds that the answer may take, waiting included. A thread cannot be stopped, so one that takes
+                longer keeps its place until it is done, and counts as waiting.
             client: Who asks.
             left: Is done when nobody waits for the answer any more.
             stop: Called where the answer is not needed any more while it is computed.

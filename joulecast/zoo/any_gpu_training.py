@@ -58,7 +58,7 @@ def train_any_gpu(
     """Validate a recipe on the measurements of many GPUs, then fit it on everything.
 
     Args:
-        datasets: With the folders that they were loaded from.
+        datasets: Datasets with the folders that they were loaded from.
         networks: The operations of each measured network.
         recipe: Settings.
         quick: Whether to test on one fold and few chips only, see `validate_any_gpu`.

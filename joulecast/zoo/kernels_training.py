@@ -60,7 +60,7 @@ def train_kernels(
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Args:
-        datasets: With the folders that they were loaded from; what they say of no family of kernels is left out.
+        datasets: Datasets with the folders that they were loaded from; operations of no family of kernels are ignored.
         recipe: Settings.
         families: Whose device times are learned. Power is learned of all that the datasets have readings of.
         kept: An entry whose other families stay as they are; None: there are no others.

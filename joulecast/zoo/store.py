@@ -116,9 +116,9 @@ def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool =
     """Check an entry that came from elsewhere, and put it into the cache under a name.
 
     Args:
-        files: Its files as they are stored, the manifest among them.
-        name: As `predictor=` will take it.
-        source: Where it came from.
+        files: Files of the entry as they are stored, with the manifest.
+        name: Name that `predictor=` will take.
+        source: The place that it came from.
         replace: Whether it may stand for a name that ships with joulecast.
 
     Raises:

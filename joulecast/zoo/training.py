@@ -67,7 +67,7 @@ def train(
 
     Args:
         dataset: Measurements of one GPU.
-        dataset_folder: Where it was loaded from, for its digest.
+        dataset_folder: The folder that the dataset was loaded from, for its digest.
         mode: inference or training.
         recipe: Settings of the predictor, see `fit_own`.
         networks: The operations of each measured network of this mode.

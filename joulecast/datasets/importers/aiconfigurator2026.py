@@ -64,8 +64,8 @@ def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) ->
     """Read the source as one Dataset per GPU, at its highest clock.
 
     Args:
-        folder: Where the tables lie; one that is missing is left out, but not all.
-        rows: At most so many of each table, drawn evenly from GPUs, engines and precisions; None for all.
+        folder: The folder with the tables. Single tables may be missing, but not all.
+        rows: Most rows to read from each table, drawn evenly from GPUs, engines and precisions; None for all.
 
     Raises:
         DatasetError: A file is damaged, there is none, or rows are of unknown GPUs, engines or precisions.

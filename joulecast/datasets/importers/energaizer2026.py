@@ -65,7 +65,7 @@ def import_energaizer2026(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset of networks per GPU and clock that was set.
 
     Args:
-        folder: Where networks.csv lies.
+        folder: The folder with networks.csv.
 
     Raises:
         DatasetError: A file is missing or damaged, or lines are impossible or of unknown networks; names the lines.

@@ -36,7 +36,7 @@ class Launches:
 
     Args:
         floor_s: Kind of call -> what it takes at least.
-        after_s: From the launch to the second event.
+        after_s: Seconds from the launch to the second event.
     """
 
     floor_s: Mapping[Any, float]

@@ -49,7 +49,7 @@ def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Da
 
     Args:
         folder: The folder that holds convolutions.parquet.
-        rows: At most so many, drawn evenly from GPUs, precisions and directions; None for all.
+        rows: Most rows to read, drawn evenly from GPUs, precisions and directions; None for all.
 
     Raises:
         DatasetError: The file is missing or damaged, or has rows of unknown GPUs, precisions or directions.

@@ -88,7 +88,7 @@ def operation_from_repr(
     Args:
         text: What `repr(module)` printed.
         input_shape: Shape of the one input tensor.
-        precision: As asked for ("default", "fp32", "tf32", ...); the Operation gets the one it really runs in.
+        precision: Precision that was asked for ("default", "fp32", "tf32", ...). The Operation gets the one it runs in.
         mode: "inference" or "training".
 
     Raises:

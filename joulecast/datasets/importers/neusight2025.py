@@ -118,7 +118,7 @@ def import_neusight2025(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset per GPU, at its default clock.
 
     Args:
-        folder: Where operations.parquet, device_specs.json and, maybe, amd_operations.parquet lie.
+        folder: The folder with operations.parquet, device_specs.json and, optionally, amd_operations.parquet.
 
     Raises:
         DatasetError: A file is missing or damaged, or rows are impossible or of unknown operations; names the rows.

@@ -144,7 +144,7 @@ def import_nicolai2025(folder: str | Path) -> list[Dataset]:
     """Read the two files of the source as one Dataset per GPU, at its default clock.
 
     Args:
-        folder: Where operations.csv and networks.csv lie.
+        folder: The folder with operations.csv and networks.csv.
 
     Raises:
         DatasetError: A file is missing or damaged, or lines are impossible or of unknown operations; names the lines.

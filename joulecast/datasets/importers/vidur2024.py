@@ -71,7 +71,7 @@ def import_vidur2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Dat
 
     Args:
         folder: The folder that holds layers.parquet.
-        rows: At most so many, drawn evenly from GPUs and layers; None for all.
+        rows: Most rows to read, drawn evenly from GPUs and layers; None for all.
 
     Raises:
         DatasetError: The file is missing or damaged, or has rows of unknown GPUs.

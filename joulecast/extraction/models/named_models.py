@@ -25,7 +25,7 @@ def build(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Modul
     Where torchvision and timm share a name, it is torchvision's; "timm/" before it asks for timm's.
 
     Args:
-        name: Of the model.
+        name: Name of the model, as users write it.
         options: Arguments of the function that builds it, or sizes of a transformer's configuration, by name.
 
     Raises:

@@ -52,7 +52,7 @@ def build(name: str, **options: Any) -> torch.nn.Module:
     """Build a model of the table of architectures on the meta device.
 
     Args:
-        name: Of the architecture.
+        name: Name of the architecture.
         options: Sizes of its configuration that differ from the table's.
 
     Raises:

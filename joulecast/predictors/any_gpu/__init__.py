@@ -1,5 +1,5 @@
-"""Predictors for GPUs of which nothing was measured: physics, corrected by what other GPUs showed.
+"""Predictors for GPUs of which nothing was measured: physics times a residual model that was learned on other GPUs.
 
-Here are corrections by boosted trees, by nothing, and by several together; the one by a transformer has the next room.
-The rooms before this one may be imported, `contract` and `composition`.
+Here are the residual models of boosted trees, of physics alone and of an ensemble; the transformer has a room of its
+own.
 """

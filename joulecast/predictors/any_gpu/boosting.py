@@ -31,16 +31,16 @@ _MOST_OF_A_KIND = 1000
 
 
 def _trees_elsewhere(recipe: BoostingRecipe) -> Any:
-    """For chips that were not measured: fewer and shallower trees, each step the mean of several.
+    """Trees for chips that were not measured: fewer and shallower ones, and each step is the mean of several.
 
-    With a chip left out, these are closer than those for measured chips, which follow every GPU they saw.
+    With a chip left out, their errors are smaller than those of the trees for measured chips, which follow single GPUs.
     """
     trees = unfitted_trees(recipe, 100, num_parallel_tree=4)
     return trees.set_params(max_depth=7, learning_rate=0.12, subsample=0.6)
 
 
 class _Table(NamedTuple):
-    """Rows as arrays."""
+    """Training data as arrays, one row per measurement."""
 
     inputs: NDArray[np.float32]
     log_ratio: FloatArray
@@ -48,7 +48,7 @@ class _Table(NamedTuple):
 
 
 def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
-    """Rows GPU by GPU, and what is learned from them."""
+    """Measurements ordered by GPU, and the training data made of them."""
     ordered, inputs, log_ratio, weight = [], [], [], []
     for (gpu, _), group in rows_by_gpu(rows).items():
         operations = [row.operation for row in group]
@@ -65,13 +65,13 @@ def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
 
 
 def inputs_and_targets(rows: Sequence[DeviceRow]) -> tuple[NDArray[np.float32], FloatArray]:
-    """What trees see of device times, and what they should say."""
+    """Inputs of the trees, shape (rows, inputs), and their targets, shape (rows,)."""
     _, table = _table(rows)
     return table.inputs, table.log_ratio
 
 
 def _thinned(rows: Sequence[DeviceRow], table: _Table, seed: int) -> _Table:
-    """No more than a thousand rows of a kind on a GPU in a mode, so that no kind or GPU is followed closely."""
+    """At most a thousand rows of each kind, GPU and mode, so that no kind or GPU decides for the others."""
     groups: dict[tuple[str, str, str], list[int]] = defaultdict(list)
     for place in np.random.default_rng(seed).permutation(len(rows)).tolist():
         row = rows[place]
@@ -88,9 +88,9 @@ def fit_any_gpu(
     """Fit time and energy over the measurements of many GPUs.
 
     Args:
-        datasets: Of any GPUs; what each says of device times is used.
+        datasets: Measurements of several GPUs, for the device times in them.
         networks: Measured networks with power, for the energies; their times are not learned from.
-        recipe: Settings.
+        recipe: Settings of the trees and of the perceptron.
         rows: Device times to learn from instead of all that the datasets hold.
 
     Raises:
@@ -120,7 +120,7 @@ def fit_any_gpu(
 
 def _perceptron(table: _Table, recipe: PerceptronRecipe, seed: int) -> Perceptron:
     try:
-        # Here, because it needs torch.
+        # Imported here, because it needs torch.
         from ..regressors.perceptron_fit import Columns, fit_perceptron
     except ImportError as error:
         raise MissingDependencyError(

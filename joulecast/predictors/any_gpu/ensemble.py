@@ -1,4 +1,4 @@
-"""Several corrections of physics as one: their average in log space, with weights."""
+"""Several residual models as one: their weighted average in log space."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from ..physics.energy import EnergyConstants
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A weighted geometric mean of corrections, which is a `ResidualModel` itself.
+    """A weighted geometric mean of residual models, which is a `ResidualModel` itself.
 
-    Device times are the mean of the members' device times at any clock. Energies nearly are: their constants and
-    factors are averaged apart, so that the law of clock and power cap stays the same for all.
+    Device times are the geometric mean of the members' device times at any clock. For energies that holds
+    approximately: energy constants and factors are averaged separately, so that the law of clock and power cap stays
+    the same.
 
     Args:
-        members: At least one.
-        weights: One each; they sum up to one.
-        energy: What work costs.
+        members: Residual models, at least one.
+        weights: Weight of each member; they sum up to one.
+        energy: Energy constants, the geometric mean of the members'.
         host_s: Mode -> kind -> seconds that launching it takes, see `ResidualModel.host_s`.
     """
 
@@ -37,7 +38,7 @@ class Ensemble:
 
     @classmethod
     def of(cls, members: Sequence[ResidualModel], weights: Sequence[float]) -> Self:
-        """Put members together."""
+        """Average residual models with these weights."""
         constants = [list(asdict(member.energy).values()) for member in members]
         energy = EnergyConstants(*np.exp(np.array(weights) @ np.log(constants)).tolist())
         host_s = {}
@@ -72,8 +73,8 @@ class Ensemble:
         """Read what `to_files` wrote.
 
         Args:
-            facts: As it wrote them.
-            files: As it wrote them.
+            facts: Facts, as `to_files` wrote them.
+            files: Files, as `to_files` wrote them.
             read: Reads a member.
 
         Raises:

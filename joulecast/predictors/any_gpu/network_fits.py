@@ -1,6 +1,6 @@
-"""What measured networks add to what operations showed: half precision, and what work costs in energy.
+"""What is learned from measured networks: factors of half precision, and energy constants.
 
-Few networks were measured, and what they have in common is much: what they leave open, priors decide.
+Few networks were measured, and they are much alike. Priors decide what they leave open.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..physics.least_times import LeastTimes
 from ..physics.norms import smooth_max
 from .predictor import BoostedResidual
 
-_LOOPS_COUNT = 0.2  # One loop beside one network in the fit of energies.
+_LOOPS_COUNT = 0.2  # Weight of a loop, where a network has weight 1, in the fit of energies.
 # Standard deviations: of a network's log time, of the logarithms of HalfPrecision, of host seconds per call. What moves
 # bytes moves those of fp16 as fast as those of fp32, and the lists of the networks at hand lack some of it (copies for
 # attention heads), so little of what they take longer is said by that.
@@ -37,8 +37,8 @@ def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], net
     """Fit half precision, unless operations were measured in it, and energies.
 
     Args:
-        learned: From operations.
-        rows: Those operations.
+        learned: What was learned from operations.
+        rows: The measurements of those operations.
         networks: Measured networks with power.
     """
     if any(row.operation.precision in ("fp16", "bf16") for row in rows):
@@ -58,7 +58,7 @@ def _least_squares(residuals: Callable[[FloatArray], FloatArray], start: FloatAr
 
 
 class _Network(NamedTuple):
-    """A measured network, as far as its time goes: per operation."""
+    """A measured network as its time is fitted; arrays have one value per operation."""
 
     counts: FloatArray
     least_s: FloatArray
@@ -71,7 +71,7 @@ class _Network(NamedTuple):
 def fit_half_precision(learned: BoostedResidual, networks: Networks) -> HalfPrecision:
     """Fit the factors of half precision to the times of networks.
 
-    What the host needs for a call in such a network is fitted along, and forgotten: `HostModel` learns it.
+    The host time of a call in such a network is fitted at the same time and then discarded: `HostModel` learns it.
     """
     some = [n for n in networks if half_groups(n[2].operations).any()]
     if not some:
@@ -117,7 +117,7 @@ def _network_s(network: _Network, x: FloatArray) -> float:
 
 
 class _Powers(NamedTuple):
-    """Measured powers: how often each constant is paid in a second, shape (powers, 5), and watts."""
+    """Measured powers: the amount of each energy constant per second, shape (powers, 5), and watts."""
 
     parts: FloatArray
     power_w: FloatArray
@@ -126,10 +126,10 @@ class _Powers(NamedTuple):
 
 
 def fit_energies(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResidual) -> EnergyConstants:
-    """Fit what work costs to measured powers, of single operations and of whole networks.
+    """Fit the energy constants to measured powers of single operations and of whole networks.
 
-    A reading at the power cap says nothing where the clock is not known that was held. Priors keep the five constants
-    apart where the GPUs at hand do not.
+    A reading at the power cap is used only where the clock that was held is known. Priors tell the five constants apart
+    where the measured GPUs do not.
     """
     known = _powers(rows, networks, learned)
     if known is None:

@@ -1,8 +1,8 @@
-"""A predictor for GPUs of which nothing was measured, at any clock: physics, corrected by what other GPUs showed.
+"""A predictor for GPUs of which nothing was measured, at any clock.
 
-What it knows of a GPU is its data sheet. Its correction is the log ratio of device time to the least time that physics
-allows (least_times.py) and to what libraries make of that (library.py), learned over many GPUs from features that are
-relative to each (relative.py).
+It knows a GPU by its data sheet. Physics gives the least time of an operation (least_times.py) and what libraries make
+of it (library.py). The residual model is the log ratio of device time to that, learned over many GPUs from features
+that are relative to each GPU (relative.py).
 """
 
 from __future__ import annotations
@@ -47,35 +47,36 @@ Range = tuple[float, float]
 LogRatios = Callable[[NDArray[np.float32]], FloatArray]
 """Maps features of operations to the log ratio of each."""
 
-_NAME = "boosting"  # As recipes and files call it.
+_NAME = "boosting"  # Name in recipes and files.
 _PERCEPTRON = "perceptron"
 
-# How far log ratios on a chip that was not measured are trusted, beside what is typical of a kind: part of what is
-# learned of chips is their own. With each of NeuSight's five left out, 0.5 to 0.8 were closer than 1 and much alike.
+# Shrinkage: weight of the learned log ratio on a chip that was not measured; the rest is what is typical of the kind.
+# Part of what is learned holds for the learned chips only. With each of NeuSight's five chips left out, weights of 0.5
+# to 0.8 gave smaller errors than 1, and much the same among themselves.
 _SHRINKAGE = 0.75
-# Features that are not zero for what runs elsewhere than on fp32 pipes. Of that 227 convolutions were measured: trees
-# keep to what these showed; a perceptron goes on from it, and networks in half precision came out slower than they are.
+# Features that are not zero for operations that do not run on fp32 pipes. Only 227 convolutions of these were measured.
+# Trees keep to what they showed; a perceptron extrapolates from it and predicted networks in half precision too slow.
 _NO_PLAIN_FP32 = [RELATIVE_NAMES.index(name) for name in ("tensor_cores", "half_precision")]
 
 
 @dataclass(frozen=True)
 class BoostedResidual:
-    """What was learned over all GPUs, whichever one is asked for.
+    """A residual model of boosted trees and a perceptron, learned over all measured GPUs.
 
     Args:
         time: Predicts the log ratio of device time to what libraries let expect (library.py), on chips that were
             measured.
-        unseen_chips: The same on all others. It saw as much of every kind on every GPU and cannot follow one of them
-            closely, so that it is worse where operations were measured and better where none was.
-        chips: Those that were measured.
-        ranges: Kind or family -> lowest and highest ratio that was seen; a tree that is led astray by sizes that
-            nobody measured stays within.
-        energy: What work costs.
+        unseen_chips: Predicts the same ratio on all other chips. It was trained on equally many rows of every kind and
+            GPU and follows none of them closely, so it is worse on measured chips and better on others.
+        chips: The chips that were measured.
+        ranges: Kind or family -> lowest and highest log ratio that was seen; predictions are clipped to it, because
+            trees may go wrong on sizes that were never measured.
+        energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
-        half: What networks showed of half precision; None where operations showed more.
-        perceptron: Says the same as the trees, in its own way, of what runs on fp32 pipes; None: trees alone.
-        share: Of the perceptron in the mean of both.
-        typical: Kind or family -> the log ratio that is typical of it on fp32 pipes; see `_SHRINKAGE`.
+        half: Factors of half precision, from measured networks; None where operations in half precision were measured.
+        perceptron: Predicts the same ratio for operations on fp32 pipes; None for trees alone.
+        share: Weight of the perceptron in the mean of both.
+        typical: Kind or family -> its typical log ratio on fp32 pipes, towards which predictions are shrunk.
     """
 
     time: Regressor
@@ -241,7 +242,7 @@ class AnyGpuPredictor:
     """What was learned, on one GPU and in one mode.
 
     Args:
-        gpu: Any that the catalogue or a file describes.
+        gpu: Any GPU of the catalogue, or one that a file describes.
         mode: inference or training.
         learned: Shared by all GPUs.
         calibration: Errors on chips that were left out; None where they are not known.

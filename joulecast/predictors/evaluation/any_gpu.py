@@ -147,7 +147,7 @@ def power_log_ratios(learned: ResidualModel, rows: Sequence[DeviceRow]) -> dict[
     """Log of predicted over measured power and energy of a call, at default clocks and caps.
 
     Args:
-        learned: By which to predict.
+        learned: The residual model to predict with.
         rows: All of them with powers.
     """
     found = {quantity: np.empty(len(rows)) for quantity in ("power", "energy")}

@@ -44,7 +44,7 @@ class _Pool:
     Args:
         errors: Quantity -> absolute log errors, NaN where not measured.
         weights: Quantity -> what each counts: the measurements of an operation, which err alike, are one together.
-        shared: By what a weight is multiplied in groups of several kinds, so that no kind speaks for all.
+        shared: Factor for a weight in groups of several kinds, so that no kind decides for all.
     """
 
     errors: Mapping[str, FloatArray]
@@ -211,9 +211,9 @@ def thinned(errors: FloatArray, kept: int, weights: FloatArray | None = None) ->
     """Sorted errors, or if there are more than `kept`, the ranks that cover as much as their ranks would.
 
     Args:
-        errors: In any order; NaN where there is none.
+        errors: Errors in any order; NaN where there is none.
         kept: How many are wanted at most.
-        weights: By how much each counts; None for one each. As many are given back as that sums up to.
+        weights: Weight of each error; None for 1 each. The result has as many errors as the weights sum up to.
     """
     known = ~np.isnan(errors)
     order = np.argsort(errors[known], kind="stable")

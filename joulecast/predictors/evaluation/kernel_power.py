@@ -25,7 +25,7 @@ class PowerErrors:
         basis: What the predictions rested on.
         gpu: Full name.
         power: Logarithms of predicted over measured power, shape (operations,).
-        energy: The same of energy: predicted power over the predicted time of a burst.
+        energy: Relative errors of energy: predicted power times the predicted time of a burst.
     """
 
     names: Names

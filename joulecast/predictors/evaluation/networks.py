@@ -45,11 +45,11 @@ class NetworkError:
     Args:
         measurement: What was measured.
         left_out: Operations of the dataset that the predictor did without.
-        time_s, energy_j: Predicted, host and device overlapping.
+        time_s, energy_j: Predicted seconds and joules, with host and device overlapping.
         sum_time_s, sum_energy_j: Plain sums of loops.
         device_time_s, host_time_s: What GPU and host need.
         unmeasured_share: Share of device time in groups that nothing was measured of.
-        parts: Its operations, for its difficulty.
+        parts: Its operations, from which its difficulty is computed.
     """
 
     measurement: NetworkMeasurement
@@ -117,7 +117,7 @@ def leave_networks_out(
     """Predict every measured network by a predictor and a host model that have not seen it.
 
     Args:
-        dataset: Of one GPU, with measured networks.
+        dataset: Measurements of one GPU, with networks.
         mode: inference or training.
         recipe: Settings of the predictor, see `fit_own`.
         networks: The operations of each measured network of this mode.

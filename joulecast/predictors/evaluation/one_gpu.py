@@ -44,8 +44,8 @@ class Validation:
         gpu, mode: What was predicted.
         operations: Cross-validation, by campaign, those with enough operations for it.
         networks: Networks left out by name, where any was measured.
-        families: The same networks, each left out with its whole family.
-        networks_seen: The same with their operations left in, which shows the composition alone.
+        families: Errors on the same networks, each left out with its whole family.
+        networks_seen: Errors on networks whose operations were all seen, which shows the composition alone.
         held_out: Split -> errors on operations by predictors that were trained on everything else; for intervals.
         seed: Draws the folds of `coverage`.
     """

@@ -31,11 +31,11 @@ class OperationErrors:
         campaign: Whose measurements these are.
         mode: inference or training.
         operations: What was measured.
-        time_s, power_w: As measured; NaN without a usable power.
+        time_s, power_w: Measured seconds and watts; NaN without a usable power.
         predicted_time_s, predicted_power_w: NaN where the predictor had seen nothing of the kind.
         roofline_s: Least time by the data sheet, the size of an operation on this GPU.
-        host_bound: Where launching was predicted to take longer than the GPU's work.
-        distances: From the nearest operation that the predictor had seen; see `Closeness`.
+        host_bound: Whether launching was predicted to take longer than the GPU's work.
+        distances: Distance to the nearest operations that the predictor had seen; see `Closeness`.
         reference: Whether a loop was run as those that the predictor predicts; those of an older campaign may not.
     """
 
@@ -171,7 +171,7 @@ def errors_on(
     """The errors of a predictor on measurements of operations that it was fitted without.
 
     Args:
-        dataset: With their measurements.
+        dataset: The measurements that they are compared with.
         predictor: Fitted on the other measurements of the dataset.
         held: What it was fitted without.
         title: What to call the errors.

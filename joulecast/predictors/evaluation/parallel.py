@@ -12,7 +12,7 @@ def in_parallel(function: Callable[..., Result], calls: Sequence[tuple[Any, ...]
     """Call a function several times; results in the order of the calls, and the same as one after the other.
 
     Args:
-        function: Of a module. Each process keeps to one thread.
+        function: A function at the top level of a module. Each process uses one thread.
         calls: Arguments of each call.
         worthwhile: Whether processes are worth their start and a copy of the arguments.
     """

@@ -176,7 +176,7 @@ def write_report(
     Args:
         validations: One per GPU and mode.
         recipe: What was evaluated.
-        folder: Where to; made if need be.
+        folder: The folder to write into; made if it is not there.
         command: The command that makes the report again.
         remarks: Markdown to put behind the head, such as what limits the errors.
 

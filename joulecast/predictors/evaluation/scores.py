@@ -18,8 +18,8 @@ class Score:
         where: GPU and mode, or all GPUs.
         split: What was left out.
         count: Operations or networks that were predicted.
-        time_median, time_mean: Of loop time (a GPU's own predictor) or device time (any GPU), or of a network's time.
-        energy_mean, power_mean: Of what the same operations or networks take.
+        time_median, time_mean: Relative errors of loop time (own predictor), device time (any GPU) or a network's time.
+        energy_mean, power_mean: Relative errors of energy and power of the same operations or networks.
     """
 
     where: str

@@ -21,8 +21,8 @@ class Trial:
     """Settings that were tried, and their errors on operations that were held out.
 
     Args:
-        recipe: With these settings.
-        settings: Those that differ between trials.
+        recipe: The recipe with these settings.
+        settings: The settings that differ between trials.
         metrics: Median and mean absolute errors of time and power, and "loss", which a search makes small.
         curves: See `curves_of`; of the first fold.
     """
@@ -44,8 +44,8 @@ def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> I
     Args:
         dataset: Measurements of one GPU.
         mode: inference or training.
-        recipe: With a search space; without one there is one trial.
-        trials: At most.
+        recipe: A recipe with a search space; without one there is a single trial.
+        trials: Most trials to run.
 
     Raises:
         DatasetError: Too few operations.

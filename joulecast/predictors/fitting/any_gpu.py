@@ -40,7 +40,7 @@ class AnyGpuForm(NamedTuple):
             the TOML file.
         from_files: Reads what the residual model's `to_files` wrote, facts and files. It raises ZooError, KeyError,
             TypeError or ValueError for anything else, and runs no code from the files.
-        operations: From datasets, which tell what launching takes, and device times.
+        operations: Fits a residual model to datasets (for their launch times), device times and the recipe.
         networks: From the first step's correction and the same device times, a function that adds what measured
             networks show. It may be called for one subset of them after the other.
         quicker: The recipe, or one that is fitted more quickly, for a quick validation.

@@ -40,7 +40,7 @@ def fit(recipe: Recipe, datasets: Sequence[Dataset], networks: Networks = ()) ->
 
     Args:
         recipe: Settings of any predictor in `RECIPES`.
-        datasets: Of the GPUs to predict, or of any, as the recipe wants it.
+        datasets: Measurements of the GPUs to predict, or of any GPUs, depending on the recipe.
         networks: Measured networks to learn from; a GPU's own predictor learns none.
 
     Raises:

@@ -27,7 +27,7 @@ def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
     """Fit time and power of one mode on a dataset.
 
     Args:
-        dataset: Of one GPU at its default clock.
+        dataset: Measurements of one GPU at its default clock.
         mode: inference or training.
         recipe: Settings of a form in ONE_GPU_FORMS.
         without: Operations to leave out, all their repeats with them.

@@ -32,8 +32,8 @@ def arrays_to_bytes(arrays: Mapping[str, NDArray[Any]], facts: Mapping[str, str]
     """Serialize arrays; the same arrays give the same bytes.
 
     Args:
-        arrays: By name; of 64 or 32 bit floats, 64 or 32 bit integers, or 16 or 8 bit unsigned integers.
-        facts: Texts that go along.
+        arrays: Arrays by name, of 64 or 32 bit floats, 64 or 32 bit integers, or 16 or 8 bit unsigned integers.
+        facts: Texts that are stored beside the arrays.
     """
     header: dict[str, Any] = {"__metadata__": dict(sorted(facts.items()))} if facts else {}
     parts, at = [], 0

@@ -18,7 +18,7 @@ class BlendRecipe:
         max_features: Share of the inputs that a split may choose from, above 0, at most 1.
         min_samples_leaf: Least number of operations in a leaf.
         time_share: Weight of the process in time, where an operation is close to what was measured; from 0 to 1.
-        power_share: The same in power.
+        power_share: Weight of the process in power, likewise.
         folds: Folds of the cross-validation, at least 2.
         seed: Makes everything that is drawn repeatable.
     """

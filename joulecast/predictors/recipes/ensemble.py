@@ -15,7 +15,7 @@ class Member:
     """One of those that an ensemble is made of.
 
     Args:
-        recipe: Its settings; in a file, the path of another beside it.
+        recipe: Settings of the member; in a file, the path of another recipe beside it.
         weight: Above 0, at most 1; those of all members sum up to 1.
     """
 
@@ -28,7 +28,7 @@ class EnsembleRecipe:
     """Several predictors, averaged in log space.
 
     Args:
-        members: At least two.
+        members: The recipes that are averaged, at least two.
         folds: Folds of the cross-validation, at least 2.
         seed: Makes the split into folds repeatable.
     """

@@ -25,14 +25,14 @@ class PerceptronRecipe:
     """Settings of a perceptron (regressors/perceptron.py) whose mean with boosted trees is predicted.
 
     Args:
-        share: Its weight in the mean.
+        share: Weight of the perceptron in the mean.
         width: Units of a layer.
         layers: Pairs of layers between the first and the head.
         epochs: Passes over the measurements.
         batch: Measurements per step.
-        learning_rate: The highest, of AdamW for biases and the head.
-        matrix_learning_rate: The same of Muon for the matrices.
-        blur: Noise on what a GPU is, in units of twice the spread.
+        learning_rate: Highest learning rate of AdamW, for biases and the head.
+        matrix_learning_rate: Highest learning rate of Muon, for the matrices.
+        blur: Standard deviation of the noise on the GPU's features, in units of twice their spread.
         unknown_kinds: Share of the operations whose kind is hidden.
     """
 

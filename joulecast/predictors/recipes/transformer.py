@@ -20,19 +20,19 @@ class TransformerRecipe:
     without weighting (distance_weighting = false), without the three stacks (stacks = "one").
 
     Args:
-        width: Of a token's vector, a multiple of heads.
+        width: Width of a token's vector, a multiple of `heads`.
         heads: Attention heads of a layer.
         network_layers: Layers over all tokens of the sequence.
         operation_layers: Layers over the tokens of one operation.
         kind_layers: Layers over one vector per operation.
         feed_forward: Width of the feed-forward part over that of a vector, in the first two stacks.
-        kind_feed_forward: The same in the third; it has a tenth of the vectors, so that width is cheap there.
+        kind_feed_forward: Width of the feed-forward part in the third stack, which has a tenth of the vectors.
         stacks: three, or one over all tokens with as many layers.
         layer_norm: Whether every residual is normalized, as in the standard encoder.
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
         epochs: Passes over the operations.
         batch: Operations per step.
-        learning_rate: At its highest, of embeddings, biases and heads, which are moved by AdamW.
+        learning_rate: Highest learning rate of AdamW, for embeddings, biases and heads.
         matrix_learning_rate: The same of what reads tokens and of layers, moved by Muon (regressors/muon.py); 0
             leaves them to AdamW, too.
         most_rows: Device times to learn from; more are thinned out, kind by kind and GPU by GPU.

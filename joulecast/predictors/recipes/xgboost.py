@@ -28,7 +28,7 @@ class XGBoostRecipe:
     """Settings of gradient-boosted trees for one GPU (regressors/boosted.py).
 
     Args:
-        trees: At most; early stopping decides.
+        trees: Most trees; early stopping decides how many there are.
         depth: Most levels of a tree.
         learning_rate: How much of each is added.
         subsample: Share of the measurements that a tree sees.

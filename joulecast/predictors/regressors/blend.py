@@ -1,9 +1,9 @@
 """Trees and a Gaussian process together: each where it is better.
 
-Near what was measured the process is closer to the truth; far away it knows nothing but the mean, while trees still
-know the order of things. The share of the variance that its nearest point explains is the square of its closeness. The
-weight of the process falls much faster than that: the process is sure of length scales that a few hundred measurements
-leave open, and trees are nearly as good where it is right and far better where it is wrong.
+Near measured operations the process is closer to the truth. Far from them it predicts the mean, while trees still
+follow the sizes. The square of its closeness is the share of the variance that the nearest point explains. The weight
+of the process falls much faster than that, because a few hundred measurements leave its length scales uncertain; and
+trees are nearly as good where the process is right, and far better where it is wrong.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ class BlendRegressor:
     """The mean of trees and a process, weighted by closeness.
 
     Args:
-        trees: Any regressor on the same inputs.
+        trees: A regressor on the same inputs.
         process: Fitted on the same measurements.
-        share: Weight of the process where it has measured the very operation; less elsewhere, 0 far away.
+        share: Weight of the process at a measured operation; it falls to 0 far from all of them.
         falloff: Power of closeness that the weight follows.
     """
 

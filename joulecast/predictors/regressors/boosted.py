@@ -32,10 +32,10 @@ MORE_WORK: tuple[str, ...] = (
     "log_baseline",
     "log_baseline_over_host",
 )
-"""Inputs that say how much there is to do. The baseline's time grows with the roofline, and its correction must not
-fall with any of these, so that their product, the time, never falls when one of them grows and the others stay."""
+"""Inputs that grow with the amount of work. The baseline's time grows with the roofline. Its correction must not fall
+with any of these inputs, so that their product, the time, never falls when one of them grows and the others stay."""
 
-_STOPPING_FOLDS = 10  # One of them is held out to stop by.
+_STOPPING_FOLDS = 10  # Folds for early stopping; one of them is held out.
 _LEAST_HELD = 5
 
 
@@ -48,14 +48,14 @@ def fit_boosted(
 ) -> BoostedRegressor:
     """Fit boosted trees.
 
-    How many trees there are is found by early stopping on a tenth of the operations, with all variants of each on one
-    side. So many are then fitted to everything.
+    The number of trees is found by early stopping on a tenth of the operations, with all variants of an operation on
+    one side of the split. That many trees are then fitted to all operations.
 
     Args:
-        operations: What was measured.
-        inputs: Of shape (operations, len(INPUT_NAMES)).
-        targets: One value each.
-        recipe: Its settings.
+        operations: The measured operations.
+        inputs: Inputs, shape (operations, len(INPUT_NAMES)).
+        targets: What to predict, shape (operations,).
+        recipe: Settings of the trees.
         quantity: "time" is monotone in the work; "power" is not: a larger operation may wait for memory.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How networks are fitted here: matrices by Muon, the rest by AdamW, a rate that rises and falls, one thread.
+"""Fitting neural networks in one thread: matrices by Muon, the rest by AdamW, with a rising and falling learning rate.
 
 Needs torch.
 """
@@ -31,13 +31,13 @@ def one_thread() -> Iterator[None]:
 
 
 class Descent:
-    """Steps down a loss.
+    """Gradient descent on a loss.
 
     Args:
-        network: What is fitted.
-        matrices: Parameters of it that Muon moves; none: AdamW moves all.
-        learning_rate, matrix_learning_rate: The highest, of AdamW and of Muon.
-        steps: How many there will be.
+        network: The network that is fitted.
+        matrices: Its parameters that Muon updates; with none, AdamW updates all.
+        learning_rate, matrix_learning_rate: Highest learning rates of AdamW and of Muon.
+        steps: Number of steps.
         betas: Decay rates of AdamW's two running means.
     """
 
@@ -72,6 +72,6 @@ class Descent:
 
 
 def share_of_rate(done: float) -> float:
-    """Share of the highest rate when a share of the steps is done: a warm-up, then a cosine that ends at zero."""
+    """Share of the highest rate after a share of the steps: a warm-up, then a cosine that ends at zero."""
     after = max(0.0, (done - _WARM_UP) / (1 - _WARM_UP))
     return min(1.0, done / _WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * after))

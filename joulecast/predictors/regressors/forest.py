@@ -52,9 +52,9 @@ def fit_trees(inputs: NDArray[np.float32], targets: FloatArray, recipe: ForestRe
     """Fit a forest.
 
     Args:
-        inputs: Of shape (measurements, columns).
-        targets: One value each.
-        recipe: Its settings.
+        inputs: Inputs, shape (measurements, columns).
+        targets: What to predict, shape (measurements,).
+        recipe: Settings of the forest.
 
     Raises:
         MissingDependencyError: scikit-learn is not installed.

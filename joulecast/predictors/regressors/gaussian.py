@@ -1,7 +1,7 @@
 """A Gaussian process with a length scale for every input, fitted by marginal likelihood, served with numpy alone.
 
-Where operations were measured all around, it follows what they have in common far more closely than trees, which
-cut the inputs into boxes; away from them it falls back to the mean, so it says, too, how close it has been.
+Between measured operations it is far closer than trees, which cut the inputs into boxes. Far from them it falls back to
+the mean, so it also returns how close the nearest measured operation is.
 Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), chapters 2 and 5.
 """
 
@@ -22,7 +22,7 @@ Matrix = NDArray[np.float64]
 
 _MOST_POINTS = 1 << 16
 _ROWS_AT_ONCE = 128  # So that a block of correlations stays in the cache.
-_SUBSAMPLE = 400  # Measurements from which the length scales are found; the rest is used afterwards.
+_SUBSAMPLE = 400  # Measurements that the length scales are found on; all are used for the process itself.
 _STEPS = 60
 # Priors: an input matters over a few standard deviations, a hundredth of the variance is noise.
 _LOG_LENGTH, _LOG_LENGTH_SPREAD = np.log(4.0), 1.0
@@ -36,12 +36,12 @@ class GaussianProcess:
     """A fitted process: Matern 5/2 between an input and the points that were measured.
 
     Args:
-        shift: Taken off each input.
-        scale: By what each input is multiplied then; 0 for one that never varied.
+        shift: Subtracted from each input, shape (columns,).
+        scale: Factor of each input after that; 0 for an input that never varied.
         points: Measured inputs, shifted and scaled, of shape (points, inputs).
-        weights: What each point adds, times the correlation with it.
-        mean: Far from all points.
-        curves: See `curves_of`; not stored.
+        weights: Weight of the correlation with each point, shape (points,).
+        mean: Value far from all points.
+        curves: Learning curves by name, see `curves_of`; not stored.
 
     Raises:
         ZooError: Shapes that do not fit, or numbers that are none.
@@ -65,18 +65,18 @@ class GaussianProcess:
 
     @property
     def columns(self) -> int:
-        """How many inputs it wants."""
+        """Number of inputs."""
         return len(self.shift)
 
     def __call__(self, inputs: NDArray[np.float32]) -> tuple[Matrix, Matrix]:
         """Values, and closeness: the correlation with the nearest point, 1 at a point and 0 far from all.
 
         Args:
-            inputs: Of shape (operations, columns).
+            inputs: Inputs, shape (operations, columns).
         """
         values, closeness = np.empty(len(inputs)), np.empty(len(inputs))
         norms, points = self._norms, self._columns
-        # Written over again and again: fresh memory of this size costs more than the arithmetic.
+        # Reused for every block: allocating memory of this size costs more than the arithmetic.
         squares, roots = np.empty((2, min(len(inputs), _ROWS_AT_ONCE), len(norms)), np.float32)
         for start in range(0, len(inputs), _ROWS_AT_ONCE):
             rows = (inputs[start : start + _ROWS_AT_ONCE] - self.shift) * self.scale
@@ -97,7 +97,7 @@ class GaussianProcess:
 
     @cached_property
     def _columns(self) -> NDArray[np.float32]:
-        """The points, one to a column, as a product of matrices reads them quickest."""
+        """The points as columns, which a matrix product reads quickest."""
         return np.ascontiguousarray(self.points.T)
 
     def to_bytes(self) -> bytes:
@@ -135,7 +135,7 @@ def _no_process(what: str, given: object) -> ZooError:
 
 def _to_matern(squares: NDArray[np.float32], root: NDArray[np.float32]) -> None:
     """Turn squared distances into Matern 5/2 in place; `root`, of the same shape, is written over."""
-    nothing = np.zeros(squares.shape[1], np.float32)  # (with a single zero it takes three times as long)
+    nothing = np.zeros(squares.shape[1], np.float32)  # With a scalar zero it takes three times as long.
     squares *= 5
     np.maximum(squares, nothing, out=squares)  # Rounding can put a point at a tiny negative distance from itself.
     np.sqrt(squares, out=root)
@@ -151,9 +151,9 @@ def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> Gaussi
     """Fit a process.
 
     Args:
-        inputs: Of shape (measurements, columns).
-        targets: One value each.
-        seed: Which measurements the length scales are found on, where there are many.
+        inputs: Inputs, shape (measurements, columns).
+        targets: What to predict, shape (measurements,).
+        seed: Seed of the draw of measurements that length scales are found on, where there are many.
 
     Raises:
         MissingDependencyError: scipy is not installed.

@@ -1,9 +1,9 @@
-"""Muon: steps of momentum whose matrices are made orthogonal. Needs torch.
+"""Muon: momentum steps whose matrices are made orthogonal. Needs torch.
 
-Adam scales each weight by itself; Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) turns all
-singular values of a matrix's step into about 1, so that what few operations show moves the weights as much as what all
-of them do; the ablation in benchmarks/transformer compares it with AdamW. torch.optim.Muon does the same in bfloat16
-and one matrix after the other; ours are many and small, so that here those of one shape go together.
+Adam scales each weight separately. Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) sets all
+singular values of a matrix's step to about 1, so that rare operations move the weights as much as frequent ones. The
+ablation in benchmarks/transformer compares it with AdamW. torch.optim.Muon does the same in bfloat16, one matrix after
+the other. Ours are many and small, so those of one shape are computed together.
 """
 
 from __future__ import annotations

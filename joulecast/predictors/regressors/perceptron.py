@@ -1,7 +1,7 @@
-"""A perceptron: a small neural network over features, as the few arrays that say all about it.
+"""A perceptron: a small neural network over features, stored as a few arrays.
 
-Beside trees it says something else where nothing was measured: trees repeat the nearest that they saw, a perceptron
-goes on as it has begun, within the range of what it saw. Their mean is closer than either. numpy alone evaluates it.
+It extrapolates in another way than trees: trees repeat the nearest value that they saw, a perceptron continues the
+trend within the range of its inputs. The mean of both is closer than either. It is evaluated with numpy alone.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _MOST = {"columns": 1 << 12, "width": 1 << 12, "layers": 64}
 
 @dataclass(frozen=True, eq=False)
 class Perceptron:
-    """Layers of units that are smooth (GELU), each pair of them around a residual.
+    """Residual pairs of layers with GELU units.
 
-    Smooth ones, because rectified ones were farther off on a GPU that was left out (operations on the A100).
+    GELU, because with ReLU the errors on a left-out GPU were larger (operations on the A100).
 
     Args:
-        lowest, highest: Of each input in training; inputs are held within. Shape (columns,).
+        lowest, highest: Range of each input in training, shape (columns,); inputs are clipped to it.
         first: Shape (columns, width), and `first_bias` (width,).
         layers: Shape (layers, 2, width, width), and `layers_bias` (layers, 2, width).
         head: Shape (width,), and `head_bias` (1,).
@@ -77,7 +77,7 @@ class Perceptron:
 
     @property
     def columns(self) -> int:
-        """How many inputs there are."""
+        """Number of inputs."""
         return len(self.first)
 
     def __call__(self, inputs: Array) -> FloatArray:
@@ -86,8 +86,8 @@ class Perceptron:
         return np.concatenate(parts or [np.empty(0, dtype=np.float32)]).astype(np.float64)
 
     def _some(self, inputs: Array) -> Array:
-        # In double precision, rounded to single at the end: products of matrices add up in another order for another
-        # number of rows, and no row may depend, to the last bit, on which others are asked for.
+        # In double precision, rounded to single at the end: matrix products add in another order for another number
+        # of rows, and no row's value may depend, to the last bit, on the other rows.
         first, layers, head = self._doubles
         found = _gelu(np.clip(inputs, self.lowest, self.highest) @ first + self.first_bias)
         for (inner, outer), (inner_bias, outer_bias) in zip(layers, self.layers_bias, strict=True):
@@ -98,7 +98,7 @@ class Perceptron:
 
     @cached_property
     def _doubles(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """What rows are multiplied with, in double precision."""
+        """The matrices in double precision."""
         return self.first.astype(float), self.layers.astype(float), self.head.astype(float)
 
     def to_files(self, name: str) -> dict[str, bytes]:
@@ -116,7 +116,7 @@ class Perceptron:
         return None if stored is None else cls.from_bytes(stored)
 
     def to_bytes(self) -> bytes:
-        """As safetensors; the same numbers give the same bytes."""
+        """The perceptron as safetensors; the same numbers give the same bytes."""
         return arrays_to_bytes({name: getattr(self, name) for name in self.__dataclass_fields__}, {"kind": _KIND})
 
     @classmethod

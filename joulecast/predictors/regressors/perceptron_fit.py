@@ -18,12 +18,12 @@ _LEAST_SPREAD = 1e-3
 
 
 class Columns(NamedTuple):
-    """Inputs that are disturbed in training.
+    """Inputs that are altered in training.
 
     Args:
-        blurred: By noise: the few numbers that say what a GPU is, so that predictions change slowly between GPUs.
-        hidden: All of them at once, now and then: those that tell kinds apart, because more kinds exist than were
-            measured.
+        blurred: Inputs that get noise: the few that describe the GPU, so that predictions change slowly between GPUs.
+        hidden: Inputs that name the kind. Now and then all of them are hidden at once, because there are kinds that
+            were never measured.
     """
 
     blurred: Sequence[int] = ()
@@ -35,12 +35,12 @@ def _gelu(values: Tensor) -> Tensor:
 
 
 class _Examples(NamedTuple):
-    """What a perceptron is fitted to, inputs in units of their spread.
+    """Training data of a perceptron, with inputs in units of their standard deviation.
 
     Args:
         inputs: Shape (measurements, columns).
         targets, weights: One per measurement.
-        absent: What stands in the hidden columns of a kind that is none of those told apart.
+        absent: Values of the hidden columns for a kind that they do not name.
     """
 
     inputs: Tensor
@@ -50,7 +50,7 @@ class _Examples(NamedTuple):
 
 
 class _Layers(nn.Module):
-    """What `Perceptron` computes, of inputs in units of their spread."""
+    """The same function as `Perceptron`, in torch, for inputs in units of their standard deviation."""
 
     def __init__(self, columns: int, recipe: PerceptronRecipe) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class _Layers(nn.Module):
         return values
 
     def matrices(self) -> list[Tensor]:
-        """What Muon moves."""
+        """The matrices, which Muon updates."""
         return [each.weight for each in (self.first, *self.inner, *self.outer)]
 
 
@@ -80,12 +80,12 @@ def fit_perceptron(
     The same arguments give the same numbers, to the last bit, on one kind of processor.
 
     Args:
-        inputs: One row per measurement.
-        targets: What should come out.
-        weights: Of each measurement; 1 in the mean.
-        recipe: Settings.
-        columns: Which inputs are disturbed.
-        seed: Of everything that is drawn.
+        inputs: Inputs, shape (measurements, columns).
+        targets: What to predict, shape (measurements,).
+        weights: Weight of each measurement, 1 in the mean.
+        recipe: Settings of the perceptron.
+        columns: The inputs that noise is added to, and those that are hidden.
+        seed: Makes everything that is drawn repeatable.
     """
     lowest, highest = inputs.min(axis=0), inputs.max(axis=0)
     centre, spread = inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64)
@@ -127,7 +127,7 @@ def _fit(layers: _Layers, examples: _Examples, recipe: PerceptronRecipe, columns
 
 
 def _as_arrays(layers: _Layers, lowest: Array, highest: Array, centre: FloatArray, unit: FloatArray) -> Perceptron:
-    """Its numbers, for inputs as they are."""
+    """The fitted perceptron, for inputs that are not scaled."""
     first = layers.first.weight.detach().double().numpy().T / unit[:, None]
     bias = layers.first.bias.detach().double().numpy() - centre @ first
     pairs = [*zip(layers.inner, layers.outer, strict=True)]

@@ -16,17 +16,17 @@ from .trees import Trees, trees_file
 from .trees_onnx import INPUT, trees_to_onnx
 
 _FEW_ROWS = 256
-"""Rows up to which walking the trees takes less than getting ONNX Runtime ready for them."""
+"""Number of rows up to which walking the trees in numpy is quicker than starting ONNX Runtime for them."""
 
 
 class StoredTrees:
-    """Trees of an entry, evaluated by ONNX Runtime once there is much to evaluate.
+    """Trees of an entry: walked in numpy at first, and evaluated by ONNX Runtime once many rows were asked for.
 
-    Loading an entry, or a command that predicts one network, would take longer to get that ready than to do without.
+    Starting ONNX Runtime takes longer than a command that predicts a single network takes without it.
 
     Args:
-        trees: As they were stored.
-        columns: How many numbers they must want per operation.
+        trees: Trees as they were stored.
+        columns: Number of inputs per operation that they must have.
 
     Raises:
         ZooError: They want another number.
@@ -63,7 +63,7 @@ class StoredTrees:
         raise ZooError("only a predictor that was just trained can be stored", given=type(self).__name__)
 
     def _trees_for(self, rows: int) -> Trees | None:
-        """The trees while they are walked; None once ONNX Runtime has them."""
+        """The trees while they are walked in numpy; None once ONNX Runtime has them."""
         if self._trees is None:
             return None
         with self._lock:
@@ -74,10 +74,10 @@ class StoredTrees:
 
 
 def _session(trees: Trees) -> Any:
-    # Here, because collecting measurements imports joulecast on machines that do without it.
+    # Imported here, because measurements are collected on machines without ONNX Runtime.
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
-    # One thread: a network has tens of operations, and threads that wait for each other cost more than they gain.
+    # One thread: for the tens of operations of a network, more threads cost more than they gain.
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     try:
@@ -97,7 +97,7 @@ def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> St
     Args:
         files: Contents of an entry, checked against its manifest.
         name: Name of the regressor, such as "time" or "power".
-        columns: How many numbers they must want per operation.
+        columns: Number of inputs per operation that they must have.
 
     Raises:
         ZooError: There are none, they are damaged, or they want other inputs.

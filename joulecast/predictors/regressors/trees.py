@@ -1,9 +1,9 @@
-"""Trees: a regressor made of decision trees, as the few arrays that say all about it.
+"""Trees: a sum of decision trees, stored as a few arrays.
 
-Nodes stand in preorder: a node, all below where its condition holds, all below where it does not. So which nodes are
-leaves is all there is to know of the structure, and whatever bits a file holds, no tree can have a cycle or a child
-that is not there. That is what is stored, a fourteenth of the bytes of the same forest as ONNX; ONNX Runtime gets a
-model that is written from it (trees_onnx.py).
+Nodes are stored in preorder: a node, then all nodes below it where its condition holds, then all where it does not. So
+the structure follows from which nodes are leaves, and no file, however damaged, can describe a cycle or a missing
+child. This takes a fourteenth of the bytes of the same forest as ONNX. ONNX Runtime gets a model that is written from
+the arrays (trees_onnx.py).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _MOST_LEVELS = 256
 
 @dataclass(frozen=True)
 class Trees:
-    """The sum of the values that trees give.
+    """A sum of decision trees.
 
     Args:
-        columns: How many inputs there are.
+        columns: Number of inputs.
         below: Whether a condition is input < threshold; otherwise input <= threshold.
-        base: Added to the sum.
-        is_leaf: One per node, in preorder, tree after tree.
-        inputs: Which input each inner node looks at.
-        thresholds: What it compares it with.
-        values: What each leaf adds.
+        base: Constant that is added to the sum.
+        is_leaf: Whether each node is a leaf, in preorder, tree after tree.
+        inputs: Index of the input that each inner node looks at.
+        thresholds: Threshold that each inner node compares it with.
+        values: Value of each leaf.
 
     Raises:
         ZooError: They do not make trees, or trees deeper or larger than any can be.
@@ -76,7 +76,7 @@ class Trees:
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
-        """Where each tree begins.
+        """Index of each tree's first node.
 
         Raises:
             ZooError: The last one does not end.
@@ -90,7 +90,7 @@ class Trees:
 
     @cached_property
     def otherwise(self) -> NDArray[np.int64]:
-        """Of each inner node, where to go on if its condition does not hold; if it holds, at the next node."""
+        """For each inner node, the node to go to if its condition does not hold. If it holds, that is the next node."""
         owes = self._owes()
         before = np.cumsum(owes) - owes
         # Below the next node more is owed than here; what follows is the next node where it is as much as here.
@@ -104,7 +104,7 @@ class Trees:
         return 1 - 2 * self.is_leaf.astype(np.int64)
 
     def levels(self) -> int:
-        """Of the deepest tree.
+        """Number of levels of the deepest tree.
 
         Raises:
             ZooError: More than any can have.
@@ -120,9 +120,9 @@ class Trees:
         raise _no_trees("a tree that is deeper than any can be", None, f"{_MOST_LEVELS} levels")
 
     def sums(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
-        """What the trees come to for rows of inputs, base and all.
+        """The sum of all trees and the base for each row of inputs.
 
-        The same to the last bit as ONNX Runtime's sums, and quicker for some hundred rows than getting that ready.
+        Equal to ONNX Runtime's sums to the last bit, and for a few hundred rows quicker than starting ONNX Runtime.
         """
         is_leaf, number = self.is_leaf, self.numbers
         rows = len(inputs)
@@ -141,7 +141,7 @@ class Trees:
             node = np.where(holds, node + 1, self.otherwise[inner])
         by_tree = found.reshape(-1, rows)
         total: NDArray[np.float32] = (
-            # (numpy would add a single row's in pairs)
+            # Numpy would add the values of a single row in pairs.
             np.add.accumulate(by_tree, axis=0, dtype=np.float32)[-1]
             if rows == 1
             else np.add.reduce(by_tree, axis=0, dtype=np.float32)
@@ -150,7 +150,7 @@ class Trees:
 
     @cached_property
     def numbers(self) -> NDArray[np.int64]:
-        """Of each node, which inner node or which leaf it is; they are numbered apart from each other."""
+        """For each node, its number among the inner nodes or among the leaves."""
         return np.where(self.is_leaf, np.cumsum(self.is_leaf), np.cumsum(~self.is_leaf)) - 1
 
     def to_bytes(self) -> bytes:
@@ -158,7 +158,7 @@ class Trees:
         arrays: dict[str, NDArray[Any]] = {
             "is_leaf": np.packbits(self.is_leaf),
             "inputs": self.inputs.astype(np.uint16),
-            # Bytes of like significance side by side deflate better, and are put together again just as quickly.
+            # Bytes of equal significance compress better side by side.
             "thresholds": _by_significance(self.thresholds),
             "values": _by_significance(self.values),
         }

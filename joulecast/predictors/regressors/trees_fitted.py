@@ -1,6 +1,6 @@
-"""Trees as scikit-learn and XGBoost fitted them, taken over by way of ONNX.
+"""Trees that scikit-learn or XGBoost fitted, converted by way of ONNX.
 
-The converters know how thresholds of 64 bits become ones of 32 bits, and what XGBoost's base is.
+The converters know how 64-bit thresholds become 32-bit ones, and what XGBoost's base value is.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Trees to and from ONNX.
 
-Read: the one node (TreeEnsembleRegressor of ai.onnx.ml 1) that skl2onnx and onnxmltools write. What is not needed is
-not looked at, and nothing of the file gets to ONNX Runtime. Written: a TreeEnsemble of ai.onnx.ml 5, which ONNX Runtime
-takes in in less than half the time, and which gives the same numbers to the last bit. Source:
+Reading takes the one node that skl2onnx and onnxmltools write (TreeEnsembleRegressor of ai.onnx.ml 1) and ignores the
+rest of the file; nothing of it reaches ONNX Runtime. Writing makes a TreeEnsemble of ai.onnx.ml 5, which ONNX Runtime
+loads in less than half the time and which gives the same numbers to the last bit. Source:
 https://onnx.ai/onnx/operators/onnx_aionnxml_TreeEnsemble.html
 """
 
@@ -128,14 +128,14 @@ def _read(model: memoryview) -> Trees:
 def _preorder(
     starts: NDArray[np.int64], is_leaf: NDArray[np.bool_], holds: NDArray[np.int64], fails: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """The order in which `Trees` wants the nodes; mostly that in which they are."""
+    """The nodes in preorder, as `Trees` stores them."""
     count = len(is_leaf)
     found: list[int] = []
     waiting = [int(start) for start in reversed(starts)]
     leaf, left, right = is_leaf.tolist(), holds.tolist(), fails.tolist()
     while waiting:
         node = waiting.pop()
-        # A node met twice would make more of them than there are.
+        # If a node is met twice, the file does not describe trees.
         if not 0 <= node < count or len(found) == count:
             raise ValueError("nodes that do not make trees")
         found.append(node)
@@ -149,7 +149,7 @@ def _preorder(
 def trees_to_onnx(trees: Trees) -> bytes:
     """The trees as a model for ONNX Runtime: `operations` of shape [N, columns] to `variable` of shape [N, 1].
 
-    The base is not in it: this operator knows none, and ONNX Runtime adds it last.
+    The base is left out, because this operator has none; it is added to the result.
     """
     is_leaf, starts = trees.is_leaf, trees.starts
     at = np.flatnonzero(~is_leaf)
@@ -157,7 +157,7 @@ def trees_to_onnx(trees: Trees) -> bytes:
     children = [at + 1, trees.otherwise]
     numbers, leaves = [number[child] for child in children], [is_leaf[child].astype(np.int64) for child in children]
     inputs, thresholds, roots = trees.inputs.astype(np.int64), trees.thresholds, number[starts]
-    # A tree of one leaf becomes a node with that leaf on both sides.
+    # A tree of one leaf is written as a node with that leaf on both sides.
     alone = is_leaf[starts]
     if alone.any():
         extra = int(alone.sum())

@@ -56,8 +56,8 @@ def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: 
     """An XGBRegressor that gives the same trees every time.
 
     Args:
-        recipe: Its recipe.
-        trees: How many.
+        recipe: Settings of the trees.
+        trees: Number of trees.
         more: Further arguments of XGBRegressor.
 
     Raises:

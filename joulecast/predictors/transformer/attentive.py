@@ -119,7 +119,7 @@ class Reader:
         """What a head sees of networks of the same length.
 
         Args:
-            operations: Those of one network after the other.
+            operations: Operations of all networks, one network after the other.
             counts: Calls of each, shape (networks, operations of one).
             device_s: Seconds that the GPU works on one call, in the same shape.
             launches_s: Seconds that launching each takes in a loop, in the same shape.

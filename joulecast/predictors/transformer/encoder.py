@@ -49,7 +49,7 @@ class OnnxEncoder:
     """A transformer that is evaluated by ONNX Runtime.
 
     Args:
-        weights: As they were stored.
+        weights: Weights as they were stored.
 
     Raises:
         ZooError: This ONNX Runtime does not take it.

@@ -26,7 +26,7 @@ class Examples:
     """Measured operations, one value (or one set of tokens) each.
 
     Args:
-        rows: In the order of the arrays.
+        rows: The measurements, in the order of the arrays.
         values, families, kinds: What the transformer reads of each operation, see `Tokens`.
         log_ratio: Log of device time over least time.
         weight: 1 in the mean.

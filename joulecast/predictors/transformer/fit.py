@@ -34,8 +34,8 @@ class TorchEncoder:
     """A transformer in torch as an `Encoder`.
 
     Args:
-        model: With its weights.
-        recipe: That it was made by.
+        model: The transformer with its weights.
+        recipe: The recipe that it was made by.
         curves: Learning curves by name, see `curves_of`.
     """
 
@@ -70,7 +70,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
     The same recipe and measurements give the same weights, to the last bit, on one kind of processor.
 
     Args:
-        datasets: Of any GPUs; what each says of launching is used.
+        datasets: Measurements of several GPUs, for the launch times in them.
         rows: Device times.
         recipe: Settings.
 

@@ -120,9 +120,9 @@ class OperationTransformer(nn.Module):
 
         Args:
             values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
-            families: Of the operations, shape (sequences, operations).
-            kinds: Of the operations, in the same shape.
-            shares: Of the operations in their network's time, in the same shape.
+            families: Family of each operation, shape (sequences, operations).
+            kinds: Kind of each operation, in the same shape.
+            shares: Share of each operation in its network's time, in the same shape.
 
         Returns:
             Log ratios of device time to least time and of dynamic energy to what physics says, shape (sequences,

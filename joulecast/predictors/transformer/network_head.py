@@ -38,7 +38,7 @@ class NetworkHead:
     Args:
         weights: Shape (2, numbers of a vector), for the logarithms of both.
         bias: Two numbers.
-        lowest, highest: Of these logarithms in training; two numbers each.
+        lowest, highest: Range of these logarithms in training, two numbers each.
     """
 
     weights: FloatArray
@@ -56,7 +56,7 @@ class NetworkHead:
         """Ridge regression, with the numbers of the vectors in units of their spread.
 
         Args:
-            examples: At least one.
+            examples: The networks to learn from, at least one.
             shrinkage: How strongly all corrections are drawn to zero, beside weights that sum up to one.
         """
         vectors, log_time, log_energy, device, weight = (np.array(column) for column in zip(*examples, strict=True))

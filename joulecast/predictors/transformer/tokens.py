@@ -105,7 +105,7 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
     """Describe operations on a GPU.
 
     Args:
-        operations: At least one.
+        operations: The operations, at least one.
         gpu: The GPU that they run on.
         clock_mhz: Graphics clock that the least times are for.
         vocabulary: The kinds that are told apart, UNKNOWN first.

@@ -31,7 +31,7 @@ class TransformerWeights:
     """What `OperationTransformer` consists of.
 
     Args:
-        arrays: As `OperationTransformer` names them, in fp32.
+        arrays: Weights by the names that `OperationTransformer` gives them, in fp32.
         heads: Attention heads of a layer.
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
 

@@ -32,10 +32,10 @@ class AnyGpuCard:
     """What a user should know about a predictor for any GPU.
 
     Args:
-        name: As `predictor=` takes it.
+        name: Name of the entry, as `predictor=` takes it.
         predictor: Name of the recipe's predictor.
-        recipe: Its settings.
-        data: What it was trained on: one description per dataset.
+        recipe: Settings of the recipe.
+        data: One description for each dataset that it was trained on.
         splits: How the errors below were made.
         operation_errors: Split ("folds", "gpu left out") -> GPU -> kind and mode -> median and mean error of device
             time.
@@ -45,11 +45,12 @@ class AnyGpuCard:
         log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
         device_errors: Family -> sorted absolute log errors of device time on chips that were left out, for intervals of
             operations; "" stands for all families.
-        power_errors: The same of power and energy, of loops that are bound by the GPU; empty where too few chips tell.
+        power_errors: "power" and "energy" -> family -> the same, for loops that are bound by the GPU; empty where too
+            few chips have power.
         limits: What it cannot do.
-        created: Date.
+        created: Date that it was made on.
         licence: Licence of the predictor.
-        provenance: The commit that it was trained at.
+        provenance: Commit of the code that trained it.
     """
 
     name: str
@@ -110,9 +111,9 @@ def save_any_gpu(
     """Write the entry; what lay in its place is replaced once the new one is whole.
 
     Args:
-        folder: Where, such as zoo/any-gpu/boosting.
+        folder: Folder to write, such as zoo/any-gpu/boosting.
         learned: What was just fitted.
-        card: Its card.
+        card: Card of the entry.
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
     facts, of_learned = learned.to_files()

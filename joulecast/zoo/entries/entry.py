@@ -29,7 +29,7 @@ from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, requi
 from .left_out import LEFT_OUT
 
 OPERATIONS = "operations.json"
-"""What a predictor was trained on: which operations, not what was measured of them, for that is the data of others."""
+"""The operations that a predictor was trained on, without their measurements, which are the data of others."""
 
 _FILES = ("card.json", "predictor.json")
 
@@ -40,22 +40,22 @@ class ModelCard:
 
     Args:
         name: "gpu/entry", as `predictor=` takes it.
-        gpu, mode: What it predicts for.
+        gpu, mode: The GPU and the mode that it predicts for.
         precisions: Precisions of which all operations are covered, as a user asks for them.
         predictor: Name of the recipe's predictor.
-        recipe: Its settings.
+        recipe: Settings of the recipe.
         data: Source, licence, sensor and limits of the dataset, and the sha256 of its card.
         splits: How the errors below were made.
         operation_errors: Campaign -> summary, from cross-validation.
         network_errors: Network -> relative errors of time and energy when left out.
         host: What the host needs for a call inside a network, see `HostModel`.
-        composition: Which composition is the default.
+        composition: The default composition, "overlap" or "sum".
         coverage: How many cases lay within 90 % intervals that were not made from them, split by split.
         limits: What it cannot do.
-        created: Date.
+        created: Date that it was made on.
         licence: Licence of the predictor.
         kind_errors: Campaign -> kind -> count, median and mean error of time and of power, from cross-validation.
-        provenance: The commit that it was trained at.
+        provenance: Commit of the code that trained it.
     """
 
     name: str
@@ -90,12 +90,12 @@ def save_entry(
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
     Args:
-        folder: Where, such as zoo/a30/forest-inference.
-        predictor: With regressors that were just fitted.
-        card: Its card.
+        folder: Folder to write, such as zoo/a30/forest-inference.
+        predictor: The predictor, with regressors that were just fitted.
+        card: Card of the entry.
         golden: Operations for the golden prediction; the first eight are used.
         left_out: Errors of single operations in cross-validation, to compare predictors by.
-        network_errors: For intervals of networks.
+        network_errors: Errors on networks that were left out, for intervals; None where no network was measured.
         trained_on: Operations of the training data, without their measurements; for explanations.
     """
     files = {
@@ -196,10 +196,10 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
 
 @dataclass(frozen=True)
 class Background:
-    """What explains a predictor's predictions beside itself.
+    """What an explanation needs beside the predictor.
 
     Args:
-        operations: That it was trained on; empty where they are not stored.
+        operations: Operations that it was trained on; empty where they are not stored.
         native: "time" and "power" -> boosted trees as XGBoost stores them; empty for others.
     """
 

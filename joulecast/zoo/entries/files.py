@@ -1,7 +1,7 @@
 """Files of a zoo entry: written whole or not at all, and each compared with its sha256 before it is parsed.
 
-A folder is not trusted. What its manifest says is true of an honest entry only, so limits hold whatever it says: number
-and sizes of files, sizes of what they unpack to, names, and that they are plain files.
+A folder is not trusted. Its manifest may lie, so limits hold whatever it says: on the number, names and sizes of files,
+on the sizes that they unpack to, and that they are plain files.
 """
 
 from __future__ import annotations
@@ -107,11 +107,11 @@ def write_files(
     """Write an entry; what lay in its place is replaced once the new one is whole.
 
     Args:
-        folder: Where, such as zoo/a30/forest-inference.
-        files: Contents by name; those that deflate well are stored deflated.
+        folder: Folder to write, such as zoo/a30/forest-inference.
+        files: Contents by name. Files that compress well are stored deflated.
         golden: A small prediction, to be made again when the entry is loaded.
-        predictor: Which loader reads it, see `catalogue.LOADERS`.
-        libraries: Versions that it was made with; None for those that are installed.
+        predictor: Name of its predictor, by which a loader is chosen, see `catalogue.LOADERS`.
+        libraries: Versions of the libraries that it was made with; None for the installed ones.
     """
     stored = {}
     for name, data in files.items():
@@ -262,7 +262,7 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
 
     Args:
         folder: Folder of the entry.
-        needed: Files without which it is of no use.
+        needed: Names of files that the entry must have.
 
     Raises:
         ZooError: Missing, damaged, changed, or of another format.

@@ -36,8 +36,8 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     """The operations of a golden prediction.
 
     Raises:
-        ZooError: None, or more than any entry has.
-        InputError: One is none.
+        ZooError: There is none, or there are more than any entry has.
+        InputError: One of them is no operation.
     """
     if not 0 < len(values) <= _MOST_OPERATIONS:
         raise ZooError("a golden prediction has a number of operations that cannot be", given=len(values))
@@ -45,10 +45,10 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
 
 
 def smoke_test(predictor: NetworkPredictor, operations: Sequence[Operation]) -> None:
-    """Predict a network of these operations with its interval, so that what is damaged shows now and not at a user's.
+    """Predict a network of these operations with its interval, so that damage shows when an entry is loaded.
 
     Raises:
-        ZooError: What comes out are no numbers.
+        ZooError: The prediction is not finite.
     """
     prediction = predictor.predict(Network.of([(operation, 2) for operation in operations]))
     interval = prediction.interval(0.5)
@@ -59,10 +59,12 @@ def smoke_test(predictor: NetworkPredictor, operations: Sequence[Operation]) -> 
 
 @contextmanager
 def refusing_damage(folder: Path) -> Iterator[None]:
-    """Whatever content leads to is one error, and numbers beyond all measure are no warning: they disagree later.
+    """Turn every exception that damaged content causes into one error.
+
+    Numbers out of range cause no warning here; the golden prediction disagrees with them later.
 
     Raises:
-        ZooError: The content is not what it must be.
+        ZooError: The content is damaged.
     """
     try:
         with np.errstate(all="ignore"):

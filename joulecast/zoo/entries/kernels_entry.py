@@ -35,7 +35,7 @@ class KernelsCard:
     Args:
         name: Name of the entry.
         kernels: Family and variant -> the GPUs that it was measured on.
-        recipe: Its settings.
+        recipe: Settings of the recipe.
         data: What it was trained on: one description per dataset.
         splits: How the errors below were found.
         errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
@@ -69,7 +69,7 @@ class KernelsEntry:
         name: Name of the entry.
         kernels: What it knows; each variant is read and checked when it is first asked for.
         golden: Operations of its golden prediction.
-        card: Its card, as a dictionary.
+        card: Card of the entry, as a dictionary.
     """
 
     name: str
@@ -91,9 +91,9 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
     """Write the entry; what lay in its place is replaced once the new one is whole.
 
     Args:
-        folder: Where, such as zoo/any-gpu/kernels.
+        folder: Folder to write, such as zoo/any-gpu/kernels.
         kernels: What was just fitted.
-        card: Its card.
+        card: Card of the entry.
         golden: Operations of the golden prediction.
     """
     files: dict[str, bytes] = {}

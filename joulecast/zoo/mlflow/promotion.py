@@ -33,9 +33,9 @@ class Verdict:
 
     Args:
         better: Whether the challenger may take the champion's place.
-        why: In words.
+        why: The reason, in words.
         champion_error, challenger_error: Mean absolute log errors on what both were tested on; NaN where nothing was.
-        gain: Their difference, above 0 where the challenger is better.
+        gain: Difference of the two errors, above 0 where the challenger is better.
         least_gain: 5 % of the draws lie below.
         compared: On how many.
         enough: Whether that was enough to tell them apart.

@@ -148,8 +148,8 @@ def promote(name: str, version: str | None = None, *, force: bool = False, uri: 
     """Make a version champion if it is better on what both had left out, by more than its noise.
 
     Args:
-        name: Of the registered model.
-        version: Which; None for the challenger.
+        name: Name of the registered model.
+        version: Version of the model; None for the challenger.
         force: Make it champion whatever the comparison says; the version's tags and a run say so.
         uri: Tracking server or store; None for `default_uri`.
 

@@ -135,7 +135,7 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
     Args:
         source: The place that it is fetched from.
         name: Name of the entry, such as "a30/forest-inference".
-        sha256: Of its manifest; None for what the index says.
+        sha256: Digest of its manifest; None for the one in the index.
 
     Raises:
         UnknownNameError: There is none of this name.

@@ -31,7 +31,7 @@ class SourceTable:
     """A table of the source.
 
     Args:
-        file: Its name.
+        file: Name of the file.
         words: Columns of texts that say what was measured, beside gpu, stack, kernel and precision.
         sizes: Columns of integers that say what was measured.
         along: A size that grows along each row of neighbours, from the columns.

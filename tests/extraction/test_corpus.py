@@ -1,0 +1,86 @@
+"""A corpus of models: each is fully covered, or its answer is loud; FLOPs are held against PyTorch's own counter.
+
+A sample here; all of benchmarks/corpus.py with `pytest -m slow tests/extraction/test_corpus.py`, about fifteen minutes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import joulecast
+from joulecast.errors import UncoveredError
+from joulecast.predictors.networks.uncovered import INCOMPLETE, MOST_UNCOVERED_SHARE
+
+for library in ("timm", "transformers"):
+    if importlib.util.find_spec(library) is None:
+        pytest.skip(f"the corpus needs {library}", allow_module_level=True)
+
+BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "corpus.py"
+SAMPLE = [
+    *[("torchvision", name) for name in ("resnet18", "swin_t", "ssd300_vgg16")],
+    ("timm", "convnext_atto"),
+    *[("transformers", name) for name in ("bert", "mixtral", "switch_transformers")],
+]
+COVERED = 0.995
+"""Least share of all FLOPs, and of all bytes, that operations stand for."""
+
+
+@pytest.fixture(scope="module")
+def corpus():
+    spec = importlib.util.spec_from_file_location("joulecast_corpus", BENCHMARK)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["joulecast_corpus"] = module  # dataclasses look themselves up there
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["joulecast_corpus"]
+
+
+def check(result) -> None:
+    """Whatever is not covered is told by every answer; products have the FLOPs that PyTorch counts."""
+    if result.network is None:
+        assert result.error  # a JoulecastError, with the module and what it raised
+        return
+    if result.counted_flops:
+        assert result.product_flops == pytest.approx(result.counted_flops, rel=1e-3)
+    share = result.coverage.share
+    assert share is not None
+    if share > MOST_UNCOVERED_SHARE:
+        with pytest.raises(UncoveredError, match="too much"):
+            joulecast.predict(result.network, None, "H100 SXM")
+        return
+    prediction = joulecast.predict(result.network, None, "H100 SXM")
+    assert prediction.uncovered_share == share
+    assert (INCOMPLETE in str(prediction)) == bool(result.network.uncounted)
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize(("library", "name"), SAMPLE, ids=[name for _, name in SAMPLE])
+def test_a_sample_is_covered_or_loud(corpus, library, name, mode):
+    check(corpus.result_of(corpus.Case(library, name, mode)))
+
+
+def test_the_report(corpus):
+    results = [
+        corpus.result_of(corpus.Case("torchvision", name, "inference")) for name in ("alexnet", "maskrcnn_resnet50_fpn")
+    ]
+    report = "\n".join(corpus.table(results))
+    assert "| torchvision | inference | 2 | 1 | 1 | 100.00% | 100.00% |" in report
+    assert "equal PyTorch's counter for 1 of 1 models" in report
+    assert "torchvision/maskrcnn_resnet50_fpn | inference" in report
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("library", ["torchvision", "timm", "transformers"])
+def test_the_whole_corpus_is_covered(corpus, library):
+    results = [corpus.result_of(case) for case in corpus.cases(library)]
+    for result in results:
+        check(result)
+    known = [result for result in results if result.network is not None]
+    assert len(known) > 0.8 * len(results)
+    for what in ("flops", "moved_bytes"):
+        assert corpus.covered_share(known, what) >= COVERED, what
