@@ -61,13 +61,13 @@ def _addmm(bound: Bound) -> Converted:
 
 def _scaled_product(bound: Bound) -> Converted:
     """A product of quantized matrices: scales of single numbers or of rows, or of blocks along each row."""
-    scale = _shape(bound["scale_a"])
+    scale = shape_of(bound["scale_a"])
     attributes = {
-        "out_features": _shape(bound["mat2"])[1],
+        "out_features": shape_of(bound["mat2"])[1],
         "bias": bound["bias"] is not None,
         "block_scaled": len(scale) == 2 and scale[1] > 1,
     }
-    return "linear", [_shape(bound["self"])], attributes
+    return "linear", [shape_of(bound["self"])], attributes
 
 
 def _matmul(first: str, second: str) -> Callable[[Bound], Converted]:
@@ -355,16 +355,14 @@ REVISIONS: Mapping[str, int] = {"gather": 2}
 """Operator -> revision of its row, 1 where it is left out. Raise it when the row gives other operations than before:
 cached networks and templates of models that run the operator are outdated then, and no others."""
 
-<<<<<<< HEAD
 QUANTIZED_PRODUCTS: frozenset[str] = frozenset({"_scaled_mm"})
 """Operators that run in the type of what they read, and write a wider one."""
-=======
+
 MAKES_MASKS: frozenset[str] = frozenset(
     (*COMPARISONS, "all", "any", "argmax", "cumsum", "masked_fill", "max", "maximum", "min", "minimum", "where")
 )
 """Operators that models make positions and masks with; of shapes and constants alone, that costs nothing worth a
 mention."""
->>>>>>> main
 
 CONTIGUOUS_INPUT: frozenset[str] = frozenset({"linear", "layer_norm", "group_norm", "rms_norm"})
 """Operators that first copy an input which does not lie in memory in the order of its dimensions."""

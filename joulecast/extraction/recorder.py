@@ -23,11 +23,15 @@ from .autocast import Autocast
 from .calls import Bound, Converted, shape_of
 from .dropped_work import CallSizes
 from .known_values import KnownValues, decides, without_memory
-<<<<<<< HEAD
-from .operators import CONTIGUOUS_INPUT, FREE, OPERATORS, QUANTIZED_PRODUCTS, SAVES_INPUT, Bound, Converted
-=======
-from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, SAVES_INPUT
->>>>>>> main
+from .operators import (
+    CONTIGUOUS_INPUT,
+    COPIES_INPUT,
+    FREE,
+    MAKES_MASKS,
+    OPERATORS,
+    QUANTIZED_PRODUCTS,
+    SAVES_INPUT,
+)
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
@@ -240,11 +244,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.calls.append((operation, self.path))
 
 
-<<<<<<< HEAD
-_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex64, torch.complex128})
-=======
-_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2})
->>>>>>> main
+_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128})
 
 
 def _same_kind(kind: str) -> Callable[[Bound], Converted]:
