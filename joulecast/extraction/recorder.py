@@ -215,7 +215,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind not in self._whitelist:
             reason = "not on the whitelist"
         elif dtype in _WITHOUT_PRECISION:
-            reason = f"in {str(dtype).removeprefix('torch.')}, which is no precision of operations"
+            reason = f"in {str(dtype).removeprefix('torch.')}, which is not a precision of operations"
         precision = HALF.get(dtype) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
         if reason:

@@ -133,7 +133,7 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         card = parsed_json(files["card.json"], "the card of this zoo entry")
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")["variants"]
         if not 0 < len(facts) <= _MOST_VARIANTS:
-            raise ZooError("a zoo entry has a number of variants that cannot be", given=len(facts))
+            raise ZooError("a zoo entry has an impossible number of variants", given=len(facts))
         by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
         golden = {
             (row["family"], row["variant"]): (str(row["gpu"]), golden_operations(row["operations"]))
