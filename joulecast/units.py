@@ -19,7 +19,7 @@ def si(value: float | None, unit: str) -> str:
                 if abs(value / factor) < 999.5
                 else f"{value / factor:.0f} {prefix}{unit}"
             )
-    return f"{value:.3g} {unit}" if value else f"0 {unit}"
+    return f"{value:.3g} {unit}"
 
 
 def scaled(value: float, unit: str) -> tuple[float, str]:

@@ -97,21 +97,21 @@ def test_what_fills_constants_is_exempt():
         assert hasattr(torch.ops.aten, name.removeprefix("aten."))
 
 
-def test_masks_and_positions_are_exempt_and_comparisons_of_activations_are_not():
+def test_masks_and_positions_are_exempt_and_work_on_activations_is_not():
     class Masks(nn.Module):
         def forward(self, x):
             positions = torch.arange(x.shape[1])
-            causal = torch.bitwise_xor(positions, positions)
-            return torch.relu(x) + torch.bitwise_xor(torch.ones_like(x).int(), causal)
+            torch.nonzero(positions)
+            return torch.relu(x)
 
     network = trace(Masks(), SHAPE)
     assert {d.reason for d in network.dropped} == {SHAPE_ARITHMETIC}
     assert Dropped("aten.add", 1, (), BOOKKEEPING).is_exempt
-    assert not Dropped("aten.bitwise_xor", 1, (), "no operation kind").is_exempt
+    assert not Dropped("aten.gcd", 1, (), "no operation kind").is_exempt
 
     class Compares(nn.Module):
         def forward(self, x):
-            return torch.relu(x) + torch.bitwise_xor(x.int(), x.int())
+            return torch.relu(x) + torch.gcd(x.int(), x.int())
 
     (dropped,) = trace(Compares(), SHAPE).uncounted
     assert dropped.work.moved_bytes == 4 * 3 * 32 * 64
@@ -197,6 +197,35 @@ def test_files_keep_it_and_those_of_earlier_versions_load():
     assert any("nobody knows how much" in note for note in prediction.notes)
     with pytest.raises(UncoveredError):
         joulecast.predict(old, None, "A30", strict=True)
+
+
+def test_the_command_line_says_it_first(call, tmp_path):
+    joulecast.extract(mostly_known(), SHAPE).save(tmp_path / "net.json")
+    for command in (("predict", "--gpu"), ("best", "--gpu"), ("sweep", "--clocks", "900", "--gpu")):
+        code, out, _ = call(command[0], tmp_path / "net.json", *command[1:], "A30")
+        assert code == 0
+        assert "INCOMPLETE" in out
+        assert "joulecast_unknown.scale" in out
+    code, _, err = call("predict", tmp_path / "net.json", "--gpu", "A30", "--strict")
+    assert (code, "joulecast_unknown.scale" in err) == (UncoveredError.exit_code, True)
+    joulecast.extract(mostly_known(layers=1), SHAPE).save(tmp_path / "net.json")
+    assert call("best", tmp_path / "net.json")[0] == UncoveredError.exit_code
+
+
+def test_the_service_says_it():
+    pytest.importorskip("pydantic", reason="the service needs joulecast[service]")
+    from joulecast.service.answers import Answers
+    from joulecast.service.questions import PredictQuestion
+    from joulecast.service.settings import Settings
+
+    content = joulecast.extract(mostly_known(), SHAPE).to_json()
+    asked = {name: content[name] for name in ("operations", "dropped", "name")}
+    answers = Answers(Settings())
+    answer = answers.predict(PredictQuestion(**asked, gpu="A30")).to_json()
+    assert "joulecast_unknown.scale" in answer["uncovered"][0]
+    assert answer["notes"][0].startswith("INCOMPLETE")
+    with pytest.raises(UncoveredError):
+        answers.predict(PredictQuestion(**asked, gpu="A30", strict=True))
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..errors import InputError
+from ..errors import InputError, unknown_name
 from ..units import si
 from .arguments import AsJson, table
 
 if TYPE_CHECKING:
     from ..metering.result import Metering
 
-_RUN = "run"
+_RUN, _ZEUS = "run", "zeus"
 
 
 class _MeasureGroup(typer.core.TyperGroup):
@@ -50,6 +50,7 @@ def run(
     interval: Annotated[float, typer.Option(help="Seconds between two samples.")] = 0.1,
     out: Annotated[Path | None, typer.Option(help="Keep the recording in this file.")] = None,
     metrics: Annotated[int | None, typer.Option(help="Serve Prometheus' metrics on this port meanwhile.")] = None,
+    check: Annotated[str | None, typer.Option(help="zeus: read the same devices through Zeus, too.")] = None,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
     as_json: AsJson = False,
@@ -58,13 +59,19 @@ def run(
     from ..metering.command import measure_command
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
+    from ..metering.zeus_check import ZeusCheck, differences
 
     chosen = None if devices is None else tuple(chosen_devices(devices))
     meter = Meter(chosen, interval_s=interval, out=out, title=Path(command[0]).name, command=command)
-    code, metering = measure_command(command, meter, metrics)
+    if check not in (None, _ZEUS):
+        raise unknown_name("check", check, [_ZEUS])
+    second = None if check is None else ZeusCheck()
+    code, metering = measure_command(command, meter, metrics, second)
     if metering is not None:
         text = json.dumps(metering.to_json()) if as_json else _text(metering, price_per_kwh, carbon)
         typer.echo(text, err=True)
+        if second is not None:
+            typer.echo("\n".join(differences(metering, second.energy_j)), err=True)
     raise typer.Exit(code)
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ..damage import refusing_damage
 from ..errors import DatasetError, InputError, MissingDependencyError
 from ..operations.network import Network
 from ..operations.operation import Operation
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 
 _READABLE = (2, SCHEMA_VERSION)  # 3 added engine, kernel and sustained; where they are missing, nothing is known.
+_MOST_VALUES, _MOST_BYTES = 20_000_000, 1 << 30
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 
 
@@ -138,13 +140,28 @@ def _read_rows(
         raise DatasetError(
             "a file of the dataset differs from its card", given=str(path), hint="restore the file, or import it again"
         )
-    table = parquet.read_table(path)
+    file = parquet.ParquetFile(path)
+    _refuse_bomb(file.metadata, path)
+    table = file.read()
     # Columns that may be empty were added later; older files lack them.
     later = [field.name for field in schema if field.nullable and field.name not in table.schema.names]
     if table.schema.names != [n for n in schema.names if n not in later] or table.num_rows != facts["rows"]:
         raise DatasetError("a file of the dataset has another schema or length than its card says", given=str(path))
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
+
+
+def _refuse_bomb(metadata: Any, path: Path) -> None:
+    """Refuse a file that says much more than any dataset holds: a repeated value takes no room in Parquet."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
+    size_bytes = sum(group.total_byte_size for group in groups)
+    if values > _MOST_VALUES or size_bytes > _MOST_BYTES:
+        raise DatasetError(
+            "a file of this dataset holds more than any dataset",
+            given=f"{path}: {values:,} values, {size_bytes:,} bytes",
+            allowed=f"up to {_MOST_VALUES:,} values and {_MOST_BYTES:,} bytes",
+        )
 
 
 def _operation(value: str, known: dict[str, Operation]) -> Operation:
@@ -161,7 +178,11 @@ def load(folder: str | Path) -> Dataset:
         DatasetError: No dataset, a changed or missing file, another schema version, impossible rows.
         MissingDependencyError: pyarrow is not installed.
     """
-    folder = Path(folder)
+    with refusing_damage("a file of this dataset is damaged", Path(folder), DatasetError):
+        return _loaded(Path(folder))
+
+
+def _loaded(folder: Path) -> Dataset:
     try:
         card = json.loads((folder / _CARD).read_text(encoding="utf-8"))
         version, files = card.pop("schema_version"), card.pop("files")

@@ -20,9 +20,10 @@ from ..operations.rules import Shape
 from .assumed_values import UNKNOWN
 from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
+from .calls import Bound, Converted, shape_of
 from .dropped_work import CallSizes
 from .known_values import KnownValues, decides, without_memory
-from .operators import CONTIGUOUS_INPUT, FREE, OPERATORS, SAVES_INPUT, Bound, Converted
+from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, SAVES_INPUT
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
@@ -38,6 +39,9 @@ def _whole_stochastic_depth(
         return None
     return "stochastic_depth", [tuple(inputs[0].shape)], {"p": module.p, "mode": module.mode}
 
+
+# Forms that share their name with an operator of the table and are another: with a condition alone it is `nonzero`.
+_BROKEN_DOWN = frozenset({torch.ops.aten.where.default})
 
 # Modules that are measured as one operation although they run several operators.
 _WHOLE_MODULES = {"StochasticDepth": _whole_stochastic_depth}
@@ -127,7 +131,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operators_run.add(operator)
         if func.namespace == "aten":
             args, kwargs = self.autocast.cast(plain, args, kwargs, self._cast, lambda t: id(t) in self._learned)
-        convert = self._conversion(func.namespace, plain)
+        convert = None if func in _BROKEN_DOWN else self._conversion(func.namespace, plain)
         if convert is None and plain not in FREE:
             with self:
                 result = func.decompose(*args, **kwargs)
@@ -137,7 +141,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operator = ""
         if inside_whole or plain in FREE:
             return result
-        if convert is None or _is_counter(args, result):
+        if convert is None or _is_counter(args, result) or (plain in MAKES_MASKS and self.known.from_shapes(result)):
             self._drop(operator, func, args, kwargs, result)
             return result
         names = (argument.name for argument in func._schema.arguments)
@@ -146,6 +150,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._keep(("copy", [tuple(first.shape)], {}), first.dtype)
+        if plain == name and plain in COPIES_INPUT:
+            self._keep(("copy", [shape_of(result) or (1,)], {}), first.dtype)
         if self._mode == "training" and plain != name and plain in SAVES_INPUT:
             self._keep(("save_input", [tuple(first.shape)], {}), first.dtype)
         found = convert(bound)
@@ -202,7 +208,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         reason = "no operation kind"
         if _is_counter(args, result):
             reason = BOOKKEEPING
-        elif operator in EXEMPT or self.known.knows(result):
+        elif operator in EXEMPT or self.known.knows(result) or self.known.from_shapes(result):
             reason = SHAPE_ARITHMETIC
         exempt = is_exempt(operator, reason)
         self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
@@ -224,9 +230,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.calls.append((operation, self.path))
 
 
-_WITHOUT_PRECISION = frozenset(
-    {torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2}
-)
+_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2})
 
 
 def _same_kind(kind: str) -> Callable[[Bound], Converted]:

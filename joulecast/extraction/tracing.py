@@ -27,6 +27,7 @@ from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
 from .refused_modules import refuse_module
+from .whole_layers import WholeLayers
 
 Tensors = dict[str, torch.Tensor]
 
@@ -128,7 +129,7 @@ class Forward:
             )
             for name, tensor in self.tensors.items()
         }
-        with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder):
+        with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder), WholeLayers():
             result = self._call(leaves)
         outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
         if outputs:

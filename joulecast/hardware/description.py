@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 
+from ..damage import refusing_damage
 from ..errors import InputError
 from ..operations.precisions import PRECISIONS
+from ..regular_files import MOST_BYTES, read_regular
 from .gpu import GPU, IdleCurve, VoltageCurve
 from .multiprocessors import multiprocessors
 
@@ -44,10 +46,19 @@ def _whole(low: float, high: float, unit: str) -> Reader:
     return read
 
 
+_LONGEST_TEXT, _LONGEST_NAME = 1000, 100  # a name becomes part of a path
+
+
 def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise _ExpectedError("a text")
+    if not isinstance(value, str) or not value.strip() or len(value) > _LONGEST_TEXT:
+        raise _ExpectedError(f"a text of up to {_LONGEST_TEXT} characters")
     return value
+
+
+def _name(value: object) -> str:
+    if len(text := _text(value)) > _LONGEST_NAME:
+        raise _ExpectedError(f"a name of up to {_LONGEST_NAME} characters")
+    return text
 
 
 def _date(value: object) -> str:
@@ -108,7 +119,7 @@ _CLOCK = _whole(1, 1e4, "MHz")
 _POWER = _number(1, 1e4, "watts")
 
 _READERS: dict[str, Reader] = {
-    "name": _text,
+    "name": _name,
     "aliases": _texts,
     "sources": _texts,
     "architecture": _text,
@@ -192,15 +203,17 @@ def read_gpu(path: str | Path) -> GPU:
     """
     path = Path(path)
     try:
-        data: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
+        text = read_regular(path, MOST_BYTES)
+    except InputError as error:
         raise InputError(
             "cannot read this description of a GPU",
-            given=f"{path}: {error.strerror or error}",
+            given=f"{path}: {error.hint or error.what}",
             allowed="the name of a GPU, or the path of a TOML file",
             hint="`joulecast gpus` lists the catalogue; " + _HINT,
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    try:
+        data: dict[str, object] = tomllib.loads(text.decode())
+    except (ValueError, RecursionError) as error:
         raise InputError("a GPU description is not valid TOML", given=f"{path}: {error}", hint=_HINT) from None
     if set(data) == {"gpu"}:
         entries = data["gpu"]
@@ -209,4 +222,5 @@ def read_gpu(path: str | Path) -> GPU:
                 "a file describes one GPU", given=f"{path}: not one", allowed="one [[gpu]], or no head", hint=_HINT
             )
         data = entries[0]
-    return described_gpu(data, str(path))
+    with refusing_damage("a value in this description of a GPU has the wrong type", path):
+        return described_gpu(data, str(path))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -76,7 +78,8 @@ def _number(value: object) -> float | None:
 
 def _library() -> Any:
     try:
-        return import_module("amdsmi")
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints where ROCm's library is not there
+            return import_module("amdsmi")
     except (ImportError, OSError, KeyError) as error:  # the wrapper raises what loading ROCm's library raises
         raise MissingDependencyError(
             "reading an AMD GPU's power needs amdsmi and ROCm's library", hint="pip install amdsmi, and install ROCm"

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 
 from ..errors import InputError
@@ -23,7 +23,10 @@ _NOT_FOUND, _NOT_EXECUTABLE, _SIGNALLED = 127, 126, 128
 
 
 def measure_command(
-    command: Sequence[str], meter: Meter, metrics_port: int | None = None
+    command: Sequence[str],
+    meter: Meter,
+    metrics_port: int | None = None,
+    second: AbstractContextManager[object] | None = None,
 ) -> tuple[int, Metering | None]:
     """Run a command while a meter measures the machine.
 
@@ -31,6 +34,7 @@ def measure_command(
         command: The program and its arguments.
         meter: What measures; entered and left here.
         metrics_port: Where to serve Prometheus' metrics meanwhile; None for nowhere.
+        second: Entered and left with the command, such as another meter.
 
     Returns:
         The command's exit code (128 + n where signal n ended it), and what was used; None where another process of
@@ -42,7 +46,8 @@ def measure_command(
     with meter:
         server = None if metrics_port is None else MetricsServer(metrics_port, meter.totals)
         try:
-            meter.exit_code = _run(command, meter)
+            with second or nullcontext():
+                meter.exit_code = _run(command, meter)
         finally:
             if server is not None:
                 server.close()

@@ -35,21 +35,33 @@ class ProcessTree:
 
     def _look(self) -> None:
         """Note the CPU time of every process of the tree. What ended keeps the last that was seen of it."""
-        parents: dict[int, int] = {}
-        cpu_s: dict[int, float] = {}
-        for entry in self._folder.glob("[0-9]*"):
-            with suppress(OSError, ValueError, IndexError):  # it ended meanwhile
-                # The name, in brackets, may itself hold brackets and spaces.
-                values = (entry / "stat").read_text().rpartition(")")[2].split()
-                parents[int(entry.name)] = int(values[1])
-                cpu_s[int(entry.name)] = (int(values[11]) + int(values[12])) / _TICKS
-        members, pending = set(), [self._root]
+        pending, members = [self._root], set()
         while pending:
             process = pending.pop()
-            if process not in members:
-                members.add(process)
-                pending += [child for child, parent in parents.items() if parent == process]
-        self._seen_s |= {process: cpu_s[process] for process in members if process in cpu_s}
+            if process in members:
+                continue
+            members.add(process)
+            with suppress(OSError, ValueError, IndexError):  # it ended meanwhile
+                values = self._state(process)
+                self._seen_s[process] = (int(values[11]) + int(values[12])) / _TICKS
+                pending += self._children(process)
+
+    def _state(self, process: int) -> list[str]:
+        """What the kernel says of a process behind its name, which may itself hold brackets and spaces."""
+        return (self._folder / str(process) / "stat").read_text().rpartition(")")[2].split()
+
+    def _children(self, process: int) -> list[int]:
+        """The children of a process: of each of its threads, or where the kernel lists none, by their parents."""
+        found = []
+        for path in (self._folder / str(process)).glob("task/*/children"):
+            found += [int(child) for child in path.read_text().split()]
+        if found or (self._folder / str(process) / "task" / str(process) / "children").exists():
+            return found
+        for entry in self._folder.glob("[0-9]*"):
+            with suppress(OSError, ValueError, IndexError):
+                if int(self._state(int(entry.name))[1]) == process:
+                    found.append(int(entry.name))
+        return found
 
     def _machine_s(self) -> float:
         try:

@@ -18,6 +18,7 @@ from .physics.clock import Work
 from .physics.energy import static_power_w
 
 Source = Literal["measured", "modelled", "missing"]
+_COSTS = ("time_s", "power_w", "energy_j", "device_time_s")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,18 @@ class OperationPredictions:
     work: Work | None = field(default=None, repr=False)
     spread: OperationSpread | None = field(default=None, repr=False)
     power_range_w: tuple[float, float] = (0.0, math.inf)
+
+    def __post_init__(self) -> None:
+        # What is no number, or less than nothing, is missing: it must never look like an operation that costs little.
+        costs = np.array([getattr(self, name) for name in _COSTS])
+        impossible = ~((costs >= 0) & (costs < np.inf)).all(axis=0) | ~np.isfinite(self.dynamic_energy_j)
+        impossible &= np.array([source != "missing" for source in self.source], dtype=bool)
+        if not impossible.any():
+            return
+        for name in (*_COSTS, "dynamic_energy_j", "host_time_s", "held_clock_mhz"):
+            object.__setattr__(self, name, np.where(impossible, np.nan, getattr(self, name)))
+        sources = zip(self.source, impossible.tolist(), strict=True)
+        object.__setattr__(self, "source", tuple("missing" if wrong else source for source, wrong in sources))
 
     def interval(self, level: float = 0.9) -> OperationIntervals | None:
         """Intervals of time, power and energy, from errors on operations that were held out; None if none are known.

@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from ..damage import refusing_damage
 from ..errors import InputError, unknown_name
 from ..extraction.sources import network_of
 from ..operations.operation import MODES, Operation, normalized_shape, real_precision
 from ..operations.rules import Shape
+from ..regular_files import MOST_BYTES, read_regular
 
 _OVERHEAD_S = 1.0  # Warm-up, instances and the check of proportionality, per measurement.
 
@@ -153,7 +155,11 @@ def load_campaign(path: str | Path | None, options: Mapping[str, Any] | None = N
         InputError: The file cannot be read, or a value is out of range.
         UnknownNameError: A key, mode or precision does not exist.
     """
-    values = {**({} if path is None else _read(path)), **(options or {})}
+    with refusing_damage("a value of this campaign has the wrong type", Path(path or "options")):
+        return _campaign(path, {**({} if path is None else _read(path)), **(options or {})})
+
+
+def _campaign(path: str | Path | None, values: dict[str, Any]) -> Campaign:
     subjects = tuple(_subject(row) for row in _rows(values.pop("network", [])))
     known = [field.name for field in fields(Campaign) if field.name != "subjects"]
     for key in values:
@@ -171,10 +177,8 @@ def load_campaign(path: str | Path | None, options: Mapping[str, Any] | None = N
 
 
 def _read(path: str | Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("this campaign cannot be read", given=str(path), hint=str(error)) from error
+    with refusing_damage("this campaign cannot be read", Path(path)):
+        return tomllib.loads(read_regular(Path(path), MOST_BYTES, "this campaign").decode())
 
 
 def _rows(value: Any) -> list[Mapping[str, Any]]:

@@ -329,6 +329,7 @@ def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
 def batch_csv(items: list[BatchItem]) -> str:
     """A batch as CSV, one line each; the last column says why a line is empty."""
     header = ["network", "mode", "gpu", "clock_mhz", "predictor", "time_s", "power_w", "energy_j", "edp_js"]
+    header += ["uncovered_share"]
     rows = [
         [getattr(item.prediction, name, None) for name in header]
         + [None if item.error is None else " ".join(str(item.error).split())]

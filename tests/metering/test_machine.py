@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from joulecast.errors import UnknownNameError
@@ -16,6 +17,10 @@ from joulecast.metering.memory_model import module_w, modules_gb, open_reader
 from joulecast.metering.processes import ProcessTree
 from joulecast.metering.prometheus import exposition
 from joulecast.metering.ranks import job_and_rank
+from joulecast.metering.recording import DeviceInfo, Recording
+from joulecast.metering.result import Metering
+from joulecast.metering.samples import Samples
+from joulecast.metering.zeus_check import differences
 
 MEASURE = """
 import json, threading
@@ -171,6 +176,29 @@ def test_the_share_of_a_process_tree_by_hand(tmp_path):
 )
 def test_launchers_tell_job_and_rank(environment, expected):
     assert job_and_rank(environment) == expected
+
+
+def test_zeus_reads_the_same_joules(driver, tmp_path):
+    pytest.importorskip("zeus.monitor", reason="needs zeus")
+    result = subprocess.run(
+        [sys.executable, "-m", "joulecast.cli", "measure", "--check", "zeus", "--", "sleep", "2"],
+        env={**os.environ, "LD_LIBRARY_PATH": str(driver), "JOULECAST_POWERCAP": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    (line,) = [line for line in result.stderr.splitlines() if "by Zeus" in line]
+    assert abs(float(line.split()[-2])) < 5  # percent; windows begin and end apart by some milliseconds
+
+
+def test_differences_from_zeus_by_hand():
+    device = DeviceInfo("gpu0", "board")
+    time_s = np.arange(0.0, 3.0)
+    samples = Samples.of(time_s, power_w=np.full(3, 50.0))
+    recording = Recording("host", "now", 0.0, 2.0, (device,), {"gpu0": samples})
+    metering = Metering("run", (recording,))
+    assert differences(metering, {"gpu0": 110.0}) == ["gpu0: 100.00 J here, 110.00 J by Zeus, +10.0 %"]
+    assert "no device in common" in differences(metering, {"gpu1": 1.0})[0]
 
 
 def test_prometheus_reads_joules_and_watts():

@@ -8,7 +8,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from ...damage import refusing_damage
 from ...errors import InputError, unknown_name
+from ...regular_files import MOST_BYTES, read_regular
 from ..recipes.ensemble import EnsembleRecipe, Member
 from ..recipes.perceptron import PerceptronRecipe
 from ..recipes.settings import Recipe
@@ -55,10 +57,11 @@ def load_recipe(path: str | Path) -> Recipe:
         InputError: The file cannot be read, or a value is out of range.
         UnknownNameError: The predictor or a key does not exist.
     """
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError("this recipe cannot be read", given=str(path), hint=str(error)) from error
+    with refusing_damage("this recipe cannot be read", Path(path)):
+        return _recipe(tomllib.loads(read_regular(Path(path), MOST_BYTES, "this recipe").decode()), Path(path))
+
+
+def _recipe(values: dict[str, Any], path: Path) -> Recipe:
     name = values.pop("predictor", None)
     if name not in RECIPES:
         raise unknown_name("predictor of a recipe", name, RECIPES)
@@ -69,6 +72,6 @@ def load_recipe(path: str | Path) -> Recipe:
     if "perceptron" in values:
         values["perceptron"] = _perceptron(values["perceptron"])
     if "members" in values:
-        values["members"] = tuple(_member(value, Path(path).parent) for value in values["members"])
+        values["members"] = tuple(_member(value, path.parent) for value in values["members"])
     recipe: Recipe = RECIPES[name](**values)
     return recipe

@@ -89,5 +89,7 @@ def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
         yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=True)
         return
     for data in card["data"]:
-        clocks = () if data["clock_mhz"] is None else (float(data["clock_mhz"]),)
-        yield data["gpu"], Measured(data["operations"], data["networks"], clocks, data["sensor"] != _NO_SENSOR)
+        # Entries of kernels say nothing of clocks and networks: they have no others than the default, and none.
+        clocks = () if data.get("clock_mhz") is None else (float(data["clock_mhz"]),)
+        has_power = data.get("sensor", _NO_SENSOR) != _NO_SENSOR
+        yield data["gpu"], Measured(data["operations"], data.get("networks", 0), clocks, has_power)

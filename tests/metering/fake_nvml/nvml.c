@@ -108,6 +108,12 @@ int nvmlDeviceGetUUID(void *device, char *uuid, unsigned length) {
     return SUCCESS;
 }
 
+int nvmlDeviceGetArchitecture(void *device, unsigned *architecture) {
+    (void)device;
+    *architecture = 8; /* Ada */
+    return SUCCESS;
+}
+
 int nvmlSystemGetDriverVersion(char *version, unsigned length) {
     snprintf(version, length, "999.1");
     return SUCCESS;

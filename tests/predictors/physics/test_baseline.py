@@ -110,3 +110,37 @@ def test_a_kind_that_always_waits_for_the_host_is_as_slow_as_others_if_its_quick
 def test_baselines_survive_json():
     known = baseline(["short"])
     assert Baseline.from_json(known.to_json()) == known
+
+
+def test_host_times_are_those_of_the_method_that_most_loops_were_run_by():
+    seconds = np.array([10e-6, 10e-6, 10e-6, 40e-6, 40e-6])
+    methods = ["often", "often", "often", "seldom", "seldom"]
+    found = Baseline.fit(
+        [RELU] * 5, Loops(seconds, np.full(5, 60.0)), np.ones(5, bool), methods, np.full(5, 1e-6), ROUND
+    )
+    assert found.method == "often"
+    assert found.groups["relu fp32"].host_s == pytest.approx({"often": 10e-6, "seldom": 40e-6})
+    # A method that never ran a kind launches it about as fast as the others.
+    both = Baseline.fit(
+        [*[RELU] * 5, GELU],
+        Loops(np.append(seconds, 7e-6), np.full(6, 60.0)),
+        np.ones(6, bool),
+        [*methods, "often"],
+        np.full(6, 1e-6),
+        ROUND,
+    )
+    assert both.groups["gelu fp32"].host_s == pytest.approx({"often": 7e-6, "seldom": 7e-6})
+
+
+def test_without_power_in_large_loops_all_powers_tell():
+    """The large loop's 140 W cannot be used; the median of 50, 60 and 90 W stands for it."""
+    seconds, has_power = np.array([10e-6, 10e-6, 10e-6, 400e-6]), np.array([True, True, True, False])
+    found = Baseline.fit(
+        [RELU] * 4,
+        Loops(seconds, np.array([50.0, 60.0, 90.0, 140.0])),
+        has_power,
+        ["loop"] * 4,
+        np.full(4, 1e-5),
+        ROUND,
+    )
+    assert found.groups["relu fp32"].active_power_w == 60.0

@@ -8,6 +8,7 @@ import pytest
 from joulecast import Operation
 from joulecast.hardware import find_gpu
 from joulecast.predictors.physics.features import FEATURE_NAMES, features
+from joulecast.predictors.physics.operation_numbers import numbers_of
 from joulecast.predictors.physics.roofline import roofline, tiled_roofline
 
 A30 = find_gpu("A30")
@@ -100,3 +101,41 @@ def test_waves_never_make_more_work_cheaper():
     ):
         times = tiled_roofline([make(batch) for batch in range(1, 257)], A30, 1440).time_s
         assert (np.diff(times) >= -1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("operation", "product"),
+    [
+        # (batch, rows, columns, reduction)
+        (Operation("matmul", [(2, 3, 40, 50), (2, 3, 50, 60)]), (6, 40, 60, 50)),
+        (Operation("attention", [(2, 8, 30, 64), (2, 8, 70, 64), (2, 8, 70, 64)]), (16, 30, 64, 64)),
+        (Operation("linear", [(2, 7, 50)], {"out_features": 60}), (1, 14, 60, 50)),
+        (
+            Operation("conv2d", [(2, 16, 9, 9)], {"out_channels": 32, "kernel_size": 3, "groups": 4}),
+            (4, 2 * 7 * 7, 8, 4 * 9),
+        ),
+        (Operation("relu", [(4, 5, 6)]), (1, 20, 6, 1)),
+    ],
+)
+def test_operations_as_products(operation, product):
+    n = numbers_of([operation])
+    assert tuple(float(each[0]) for each in (n.batch, n.rows, n.columns, n.reduction)) == product
+
+
+@pytest.mark.parametrize(
+    ("attributes", "transforms"),
+    [
+        ({"kernel_size": 3}, 1),
+        ({"kernel_size": 5}, 1),
+        ({"kernel_size": 1}, 0),
+        ({"kernel_size": (3, 5)}, 0),
+        ({"kernel_size": 3, "stride": 2}, 0),
+        ({"kernel_size": 3, "dilation": 2}, 0),
+        ({"kernel_size": 3, "groups": 2}, 0),
+    ],
+)
+def test_transforms_compute_square_windows_that_move_step_by_step(attributes, transforms):
+    n = numbers_of([Operation("conv2d", [(2, 16, 28, 28)], {"out_channels": 32, **attributes})])
+    assert n.transforms[0] == transforms
+    assert n.kernel[0] == pytest.approx({3: 3, 5: 5, 1: 1, (3, 5): 15**0.5}[attributes["kernel_size"]])
+    assert n.stride[0] == attributes.get("stride", 1)

@@ -72,3 +72,8 @@ def test_an_a100_feeds_its_tensor_cores_worse_than_geforce():
         least = LeastTimes.of([large], gpu, gpu.boost_clock_mhz)
         shares.append(large.flops / gpu.peak_flops["bf16"] / least.time_s[0])
     assert shares[0] < 0.6 < shares[1] < 0.8 < shares[2] < shares[3]
+
+
+def test_a_convolution_of_one_channel_in_all_is_not_depthwise():
+    one = Operation("conv2d", [(32, 1, 56, 56)], {**WINDOW, "groups": 1}, precision="fp16")
+    assert half_groups([one]).tolist() == [[0], [1], [0]]

@@ -77,3 +77,10 @@ def test_long_reductions_are_slow_on_pascal_only(name, slower):
     short, long = (Operation("linear", [(4096, n)], {"out_features": 4096}) for n in (1024, 16384))
     ratio = expected_ratio([short, long], find_gpu(name))
     assert bool(ratio[1] > 1.5 * ratio[0]) is slower
+
+
+def test_batched_products_with_long_reductions_are_as_quick_on_pascal():
+    """Only its kernels for linear layers lose; the tile count of batched ones is the same for any long reduction."""
+    short, long = (batched(8, 1024, 1024, n) for n in (4096, 65536))
+    ratio = expected_ratio([short, long], find_gpu("P100 PCIe"))
+    assert ratio[1] == pytest.approx(ratio[0], rel=0.05)
