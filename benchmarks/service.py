@@ -2,6 +2,7 @@
 
     python benchmarks/service.py                    # each kind of load for 10 s, at 32 connections
     python benchmarks/service.py --seconds 600 mixed
+    python benchmarks/service.py --seconds 60 --hostile mixed
 
 Starts `joulecast serve` on a free port of this machine and asks it over the loopback; the load needs a core of its own.
 """
@@ -142,6 +143,11 @@ async def watch(pid: int, every_s: float, into: list[float]) -> None:
 
 async def measure(arguments: argparse.Namespace, process: subprocess.Popen[str], port: int) -> None:
     await load(port, "repeated", 3, 4, 0)
+    attacking = None
+    if arguments.hostile:
+        import hostile_clients
+
+        attacking = asyncio.create_task(hostile_clients.attack(port))
     for name in arguments.loads:
         for rate in arguments.rate or [0]:
             memory: list[float] = []
@@ -156,6 +162,8 @@ async def measure(arguments: argparse.Namespace, process: subprocess.Popen[str],
                 ),
                 flush=True,
             )
+    if attacking is not None:
+        attacking.cancel()
 
 
 def main() -> None:
@@ -164,11 +172,15 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument(
+        "--hostile", action="store_true", help="beside two hostile clients of each kind, which it traces for"
+    )
+    parser.add_argument(
         "--rate", type=float, action="append", help="questions a second, instead of as many as it takes"
     )
     arguments = parser.parse_args()
     started_s = time.perf_counter()
-    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--no-extraction", "--log-level", "info"]
+    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--log-level", "info"]
+    command += [] if arguments.hostile else ["--no-extraction"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     port, is_ready = None, False
     for line in process.stderr or ():

@@ -115,4 +115,5 @@ def _network_text(network: Network, body: str) -> str:
         f"{len(network)} operations, {network.calls} calls, {si(network.flops, 'FLOP')}, {si(moved, 'B')} moved",
     ]
     parts += [f"dropped: {d.count} x {d.name} ({d.reason}) in {', '.join(d.module_paths[:3])}" for d in network.dropped]
+    parts += [f"assumed: {assumption}" for assumption in network.assumptions]
     return "\n".join(parts)

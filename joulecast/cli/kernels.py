@@ -21,20 +21,29 @@ def train_kernels(
 ) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors ask for them.
 
+    Where datasets hold networks, what kernels take inside them is learned, too. The zoo's predictor for any GPU says
+    what the rest of a network takes.
+
     Errors are found on sizes, GPUs and generations that are left out; the entry itself is fitted on everything.
     """
     from ..datasets import load
     from ..predictors.kernels.families import FAMILIES
     from ..predictors.recipes.kernels import load_kernel_recipe
-    from ..zoo.catalogue import KERNELS_ENTRY
+    from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
+    from ..zoo.entries.any_gpu_entry import load_any_gpu
     from ..zoo.entries.kernels_entry import load_kernels
     from ..zoo.entries.kernels_files import family_named
     from ..zoo.kernels_training import train_kernels as train
+    from .recipes import Loaded, all_networks
 
     settings = load_kernel_recipe(recipe)
     families = [family_named(name).name for name in family or FAMILIES]
     kept = load_kernels(zoo / KERNELS_ENTRY) if family else None
-    trained = train([(folder, load(folder)) for folder in dataset], settings, families, kept)
+    loaded = [Loaded.of(folder, load(folder)) for folder in dataset]
+    networks = all_networks(loaded)
+    base = load_any_gpu(zoo / ANY_GPU) if networks else None
+    data = [(each.folder, each.dataset) for each in loaded]
+    trained = train(data, settings, families, kept, networks, base)
     typer.echo(trained.save(zoo))
     for quantity, errors in (("time", trained.card.errors), ("power", trained.card.power_errors)):
         cells = [

@@ -181,19 +181,20 @@ def _report_own(validations: list[Validation], recipe: Recipe, folder: Path, com
     return write_report(validations, recipe, folder, command=command, remarks=remarks)
 
 
-def _all_networks(loaded: Sequence[Loaded]) -> Networks:
+def all_networks(loaded: Sequence[Loaded]) -> Networks:
+    """The measured networks of all datasets."""
     return [(find_gpu(each.dataset.card.gpu), m, network) for each in loaded for m, network in each.networks.items()]
 
 
 def _train_any_gpu(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
     datasets = [(each.folder, each.dataset) for each in loaded]
-    yield train_any_gpu(datasets, _all_networks(loaded), recipe, quick=quick)
+    yield train_any_gpu(datasets, all_networks(loaded), recipe, quick=quick)
 
 
 def _validate_any_gpu(
     loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool
 ) -> list[AnyGpuValidation]:
-    return [validate_any_gpu([each.dataset for each in loaded], _all_networks(loaded), recipe, quick=quick)]
+    return [validate_any_gpu([each.dataset for each in loaded], all_networks(loaded), recipe, quick=quick)]
 
 
 def _report_any_gpu(

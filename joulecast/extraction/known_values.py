@@ -75,6 +75,7 @@ class KnownValues:
     def __init__(self, assumptions: Assumptions) -> None:
         self._assumptions = assumptions
         self._overwritten: set[int] = set()
+        self._mixed: set[int] = set()
         self._storages: list[Any] = []
         self.decisions: list[tuple[Any, Any]] = []
         """Operators that decide, in order, with what they gave, or UNKNOWN where that is a matter of shapes only."""
@@ -85,6 +86,28 @@ class KnownValues:
         Raises:
             NeedsValuesError: The operator needs values that depend on the input.
         """
+        given = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+        makes = func.overloadpacket.__name__ in _MAKERS | _LIKE | _NEW
+        from_shapes = makes or (bool(given) and all(map(self._is_from_shapes, given)))
+        result = self._run(func, args, kwargs)
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and from_shapes:
+                leaf.is_from_shapes = True  # type: ignore[attr-defined]
+            elif isinstance(leaf, torch.Tensor) and func._schema.is_mutable:
+                # Views share their storage, so all that look at it hold something else now.
+                self._storages.append(leaf.untyped_storage())
+                self._mixed.add(self._storages[-1]._cdata)
+        return result
+
+    def from_shapes(self, result: Any) -> bool:
+        """Whether all tensors of a result, of any size, are made from shapes and constants alone."""
+        tensors = [leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        return bool(tensors) and all(map(self._is_from_shapes, tensors))
+
+    def _is_from_shapes(self, tensor: torch.Tensor) -> bool:
+        return getattr(tensor, "is_from_shapes", False) and tensor.untyped_storage()._cdata not in self._mixed
+
+    def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         values = self._values(func, args, kwargs)
         assumed = any(getattr(leaf, "is_assumed", False) for leaf in tree_leaves((args, kwargs)))
         if decides(func):

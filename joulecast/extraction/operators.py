@@ -10,34 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ..operations.kinds import KINDS
-from ..operations.rules import Shape, size
-
-Bound = Mapping[str, Any]
-"""Arguments of an operator call by their names in its schema; tensors as they are."""
-
-Converted = tuple[str, list[Shape], dict[str, Any]] | None
-"""Kind, input shapes and attributes; None where nothing is done."""
+from ..operations.rules import size
+from . import indexing, recurrent, transforms
+from .calls import Bound, Converted, first_of, is_tensor, plain, shape_of
 
 WHITELIST: frozenset[str] = frozenset(KINDS)
 """The kinds that extraction keeps unless told otherwise: all of them."""
 
 
-def _shape(tensor: Any) -> Shape:
-    return tuple(tensor.shape)
-
-
-def _first(bound: Bound) -> Any:
-    # Its name differs between an operator and its in-place form.
-    return next(iter(bound.values()))
-
-
-def _is_tensor(value: Any) -> bool:
-    return hasattr(value, "shape")
-
-
 def _convolution(transposed: bool) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
-        x, weight = bound["input"], _shape(bound["weight"])
+        x, weight = bound["input"], shape_of(bound["weight"])
         dimensions = len(weight) - 2
         groups = bound["groups"]
         attributes: dict[str, Any] = {
@@ -51,7 +34,7 @@ def _convolution(transposed: bool) -> Callable[[Bound], Converted]:
             "groups": groups,
         }
         name = "conv_transpose" if transposed else "conv"
-        return f"{name}{dimensions}d", [_shape(x)], attributes
+        return f"{name}{dimensions}d", [shape_of(x)], attributes
 
     return convert
 
@@ -67,18 +50,29 @@ def _per_dimension(value: Any, dimensions: int) -> Any:
 
 
 def _linear(bound: Bound) -> Converted:
-    weight = _shape(bound["weight"])
-    return "linear", [_shape(bound["input"])], {"out_features": weight[0], "bias": bound["bias"] is not None}
+    weight = shape_of(bound["weight"])
+    return "linear", [shape_of(bound["input"])], {"out_features": weight[0], "bias": bound["bias"] is not None}
 
 
 def _addmm(bound: Bound) -> Converted:
     # A product with a bias is a linear layer, whatever a model calls it (GPT-2's Conv1D).
-    return "linear", [_shape(bound["mat1"])], {"out_features": _shape(bound["mat2"])[1], "bias": True}
+    return "linear", [shape_of(bound["mat1"])], {"out_features": shape_of(bound["mat2"])[1], "bias": True}
+
+
+def _scaled_product(bound: Bound) -> Converted:
+    """A product of quantized matrices: scales of single numbers or of rows, or of blocks along each row."""
+    scale = shape_of(bound["scale_a"])
+    attributes = {
+        "out_features": shape_of(bound["mat2"])[1],
+        "bias": bound["bias"] is not None,
+        "block_scaled": len(scale) == 2 and scale[1] > 1,
+    }
+    return "linear", [shape_of(bound["self"])], attributes
 
 
 def _matmul(first: str, second: str) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
-        a, b = _shape(bound[first]), _shape(bound[second])
+        a, b = shape_of(bound[first]), shape_of(bound[second])
         a = (1, *a) if len(a) == 1 else a
         b = (*b, 1) if len(b) == 1 else b
         return "matmul", [a, b], {}
@@ -87,35 +81,36 @@ def _matmul(first: str, second: str) -> Callable[[Bound], Converted]:
 
 
 def _attention(bound: Bound) -> Converted:
-    return "attention", [_shape(bound[name]) for name in ("query", "key", "value")], {"causal": bound["is_causal"]}
+    return "attention", [shape_of(bound[name]) for name in ("query", "key", "value")], {"causal": bound["is_causal"]}
 
 
 def _affine(kind: str, **attributes: str) -> Callable[[Bound], Converted]:
     """A normalization; `attributes` maps its attributes to the operator's arguments."""
 
     def convert(bound: Bound) -> Converted:
-        values = {name: _plain(bound[argument]) for name, argument in attributes.items()}
-        return kind, [_shape(bound["input"])], {**values, "affine": bound["weight"] is not None}
+        values = {name: plain(bound[argument]) for name, argument in attributes.items()}
+        return kind, [shape_of(bound["input"])], {**values, "affine": bound["weight"] is not None}
 
     return convert
-
-
-def _plain(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list | tuple) else value
 
 
 def _unary(kind: str) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
-        return kind, [_shape(_first(bound))], {}
+        return kind, [shape_of(first_of(bound))], {}
 
     return convert
 
 
-def _binary(kind: str) -> Callable[[Bound], Converted]:
+def _binary(kind: str, of_complex: str | None = None) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
-        operands = [value for value in list(bound.values())[:2] if _is_tensor(value)]
+        operands = [value for value in list(bound.values())[:2] if is_tensor(value)]
+        if any(value.dtype.is_complex for value in operands):
+            # A real number counts for both parts.
+            pairs = [shape_of(v) if v.dtype.is_complex else (*shape_of(v), 1) for v in operands if v.numel() > 1]
+            both = len(pairs) == 2 and all(shape[-1] == 2 for shape in pairs)
+            return of_complex if both and of_complex else kind, pairs or [(2,)], {}
         # A tensor of one element works as a scalar does.
-        large = [_shape(value) for value in operands if size(_shape(value)) > 1] or [_shape(operands[0])]
+        large = [shape_of(value) for value in operands if size(shape_of(value)) > 1] or [shape_of(operands[0])]
         return kind, [shape if shape else (1,) for shape in large], {}
 
     return convert
@@ -123,60 +118,102 @@ def _binary(kind: str) -> Callable[[Bound], Converted]:
 
 def _addcmul(bound: Bound) -> Converted:
     # One kernel: input + first * second. Where one of them is as large as the output, the others mostly are not.
-    shapes = sorted((_shape(bound[name]) for name in ("self", "tensor1", "tensor2")), key=size)
-    return "mul", [_shape(bound["<output>"]) or (1,), shapes[-2] or (1,)], {}
+    shapes = sorted((shape_of(bound[name]) for name in ("self", "tensor1", "tensor2")), key=size)
+    return "mul", [shape_of(bound["<output>"]) or (1,), shapes[-2] or (1,)], {}
+
+
+def _lerp(bound: Bound) -> Converted:
+    # One kernel: start + weight * (end - start).
+    shapes = [shape_of(bound[name]) for name in ("self", "end", "weight") if is_tensor(bound[name])]
+    shapes.sort(key=size)
+    return "mul", [shape or (1,) for shape in shapes[-2:]], {}
+
+
+def _weight_norm(bound: Bound) -> Converted:
+    # Rows of the weights are brought to a length each.
+    return "rms_norm", [shape_of(bound["v"])], {"affine": False}
 
 
 def _dropout(bound: Bound) -> Converted:
     if not bound["train"] or bound["p"] == 0:
         return None
-    return "dropout", [_shape(_first(bound))], {"p": float(bound["p"])}
+    return "dropout", [shape_of(first_of(bound))], {"p": float(bound["p"])}
 
 
 def _pool(kind: str, *names: str) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
-        attributes = {name: _plain(bound[name]) for name in names}
+        attributes = {name: plain(bound[name]) for name in names}
         attributes["stride"] = attributes["stride"] or attributes["kernel_size"]
-        return kind, [_shape(bound["self"])], attributes
+        return kind, [shape_of(bound["self"])], attributes
 
     return convert
 
 
-def _adaptive_pool(bound: Bound) -> Converted:
-    return "adaptive_avg_pool2d", [_shape(bound["self"])], {"output_size": _plain(bound["output_size"])}
+def _adaptive_pool(kind: str) -> Callable[[Bound], Converted]:
+    return lambda bound: (kind, [shape_of(bound["self"])], {"output_size": plain(bound["output_size"])})
 
 
 def _reduction(kind: str) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
-        dim = _plain(bound.get("dim"))
-        return kind, [_shape(bound["self"])], {"dim": dim or None, "keepdim": bound.get("keepdim", False)}
+        dim = plain(bound.get("dim"))
+        keepdim = bound.get("keepdim", False)
+        return kind, [shape_of(bound["self"])], {"dim": None if dim == () else dim, "keepdim": keepdim}
 
     return convert
 
 
 def _softmax(bound: Bound) -> Converted:
-    return "softmax", [_shape(bound["self"])], {"dim": bound["dim"]}
+    return "softmax", [shape_of(bound["self"])], {"dim": bound["dim"]}
 
 
 def _cat(bound: Bound) -> Converted:
     # PyTorch skips legacy empty tensors here, and so do we.
-    return "cat", [_shape(t) for t in bound["tensors"] if t.numel()], {"dim": bound["dim"]}
+    return "cat", [shape_of(t) for t in bound["tensors"] if t.numel()], {"dim": bound["dim"]}
 
 
 def _stack(bound: Bound) -> Converted:
-    shapes = [_shape(t) for t in bound["tensors"]]
+    shapes = [shape_of(t) for t in bound["tensors"]]
     dim = bound["dim"] % (len(shapes[0]) + 1)
     return "cat", [(*s[:dim], 1, *s[dim:]) for s in shapes], {"dim": dim}
 
 
 def _embedding(bound: Bound) -> Converted:
-    rows, columns = _shape(bound["weight"])
-    return "embedding", [_shape(bound["indices"])], {"num_embeddings": rows, "embedding_dim": columns}
+    rows, columns = shape_of(bound["weight"])
+    return "embedding", [shape_of(bound["indices"])], {"num_embeddings": rows, "embedding_dim": columns}
 
 
 def _copy(bound: Bound) -> Converted:
-    return "copy", [_shape(bound["<output>"]) or (1,)], {}
+    return "copy", [shape_of(bound["<output>"]) or (1,)], {}
 
+
+COMPARISONS: tuple[str, ...] = (
+    *("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isposinf", "isneginf", "isfinite"),
+    *("logical_and", "logical_or", "logical_xor", "logical_not"),
+    *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "__and__", "__or__", "__xor__"),
+)
+"""Operators that make truth values."""
+
+LOSSES: tuple[str, ...] = (
+    *("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"),
+    *("binary_cross_entropy", "binary_cross_entropy_with_logits"),
+)
+"""Operators that compare two tensors; what adds up their elements to one number costs little beside."""
+
+ALIKE: Mapping[str, tuple[str, ...]] = {
+    "neg": ("floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "_conj_physical", "conj_physical", "angle"),
+    "abs": ("square",),
+    "hardtanh": ("hardshrink", "softshrink", "threshold"),
+    "div": ("reciprocal",),
+    "exp": ("exp2", "expm1", "sinh", "cosh"),
+    "log": ("log1p", "log2", "log10", "logit"),
+    "sin": ("tan", "sinc"),
+    "tanh": ("erf", "erfc", "erfinv", "atan", "asin", "acos", "atanh", "asinh", "acosh"),
+    "softplus": ("log_sigmoid_forward",),
+    "elu": ("celu", "selu"),
+    "sigmoid": ("glu",),
+    "leaky_relu": ("rrelu_with_noise",),
+}
+"""Kind -> operators of one tensor that have no kind of their own, and cost about what it costs."""
 
 OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **{f"conv{n}d": _convolution(False) for n in (1, 2, 3)},
@@ -185,6 +222,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "conv_transpose3d": _convolution(True),
     "linear": _linear,
     "addmm": _addmm,
+    "_scaled_mm": _scaled_product,
     # Not "matmul": broken down, it shows the copies that make its operands fit for a batched product.
     "mm": _matmul("self", "mat2"),
     "bmm": _matmul("self", "mat2"),
@@ -197,33 +235,105 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **{kind: _unary(kind) for kind in KINDS if KINDS[kind].family == "elementwise" and KINDS[kind].inputs == (1, 1)},
     "clamp_min": _unary("clamp"),
     "clamp_max": _unary("clamp"),
-    **{kind: _binary(kind) for kind in ("add", "sub", "mul", "div", "pow")},
+    **{kind: _binary(kind) for kind in ("add", "sub", "pow")},
+    "mul": _binary("mul", "complex_mul"),
+    "div": _binary("div", "complex_mul"),
     "rsub": _binary("sub"),
     "addcmul": _addcmul,
     "softmax": _softmax,
     "dropout": _dropout,  # (after the elementwise kinds, of which it is one)
     "max_pool2d": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
     "avg_pool2d": _pool("avg_pool2d", "kernel_size", "stride", "padding", "ceil_mode"),
-    "adaptive_avg_pool2d": _adaptive_pool,
+    "adaptive_avg_pool2d": _adaptive_pool("adaptive_avg_pool2d"),
+    "max_pool3d": _pool("max_pool3d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
+    "avg_pool3d": _pool("avg_pool3d", "kernel_size", "stride", "padding", "ceil_mode"),
+    "adaptive_avg_pool3d": _adaptive_pool("adaptive_avg_pool3d"),
+    "adaptive_max_pool2d": _adaptive_pool("adaptive_max_pool2d"),
     "mean": _reduction("mean"),
     "sum": _reduction("sum"),
     "linalg_vector_norm": _reduction("norm"),
+    "norm": _reduction("norm"),
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _reduction("var")),
+    "prod": _reduction("prod"),
+    "logsumexp": _reduction("logsumexp"),
+    **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
+    **dict.fromkeys(("max", "min"), indexing.extreme("mul")),
+    **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"), transforms.cumulative),
     "cat": _cat,
     "stack": _stack,
     "embedding": _embedding,
     **dict.fromkeys(
-        ("clone", "copy", "_to_copy", "roll", "flip", "constant_pad_nd", "index", "index_select", "gather", "repeat"),
+        (
+            *(
+                "clone",
+                "copy",
+                "_to_copy",
+                "roll",
+                "flip",
+                "constant_pad_nd",
+                "repeat",
+                "complex",
+                "polar",
+                "tril",
+                "triu",
+            ),
+            *(f"{side}_pad{n}d" for side in ("reflection", "replication") for n in (1, 2, 3)),
+            *("channel_shuffle", "max_unpool2d", "max_unpool3d", "affine_grid_generator"),
+        ),
         _copy,
     ),
     # One kernel that reads about what it writes, or less.
     **dict.fromkeys(
-        (
-            *("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_linear1d"),
-            *("upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d"),
-            *("_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),
-        ),
+        (*("index", "_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),),
         _copy,
     ),
+    "lstm": recurrent.lstm,
+    "gru": recurrent.gru,
+    **dict.fromkeys(("rnn_tanh", "rnn_relu"), recurrent.rnn),
+    "_grouped_mm": transforms.grouped_product,
+    **dict.fromkeys(("mv", "dot", "vdot"), transforms.vectors),
+    **dict.fromkeys(("_cdist_forward", "_euclidean_dist"), transforms.distances),
+    "_fft_c2c": transforms.fourier("c2c"),
+    "_fft_r2c": transforms.fourier("r2c"),
+    "_fft_c2r": transforms.fourier("c2r"),
+    **{
+        f"{name}{n}d": transforms.interpolation("nearest")
+        for name in ("upsample_nearest", "_upsample_nearest_exact")
+        for n in (1, 2, 3)
+    },
+    **dict.fromkeys(
+        ("upsample_linear1d", "upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_trilinear3d"),
+        transforms.interpolation("linear"),
+    ),
+    **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), transforms.interpolation("cubic")),
+    **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), transforms.grid_sample),
+    **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "normal", "randperm"), transforms.random),
+    "where": indexing.where,
+    "masked_fill": indexing.masked_fill,
+    "masked_scatter": indexing.masked_scatter,
+    **dict.fromkeys(COMPARISONS, indexing.comparison),
+    "index_select": indexing.index_select,
+    "gather": indexing.gather,
+    "scatter": indexing.scatter,
+    **dict.fromkeys(("scatter_add", "scatter_reduce"), indexing.scatter_add),
+    "index_add": indexing.index_add,
+    **dict.fromkeys(("index_copy", "index_fill"), indexing.index_copy),
+    **dict.fromkeys(("index_put", "_unsafe_index_put"), indexing.index_put),
+    "one_hot": indexing.one_hot,
+    **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), indexing.embedding_bag),
+    "sort": indexing.sort,
+    "topk": indexing.topk,
+    # One kernel each, about as expensive as another of its kind.
+    **dict.fromkeys(
+        ("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "floor_divide", "atan2", "xlogy"), _binary("mul")
+    ),
+    **dict.fromkeys(LOSSES, _binary("mul")),
+    "nll_loss_forward": indexing.labelled,
+    "addcdiv": _addcmul,
+    "lerp": _lerp,
+    "_weight_norm_interface": _weight_norm,
+    **{name: _unary(kind) for kind, names in ALIKE.items() for name in names},
     # As exported programs name them.
     "convolution": _any_convolution,
     "native_layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
@@ -234,17 +344,36 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "_log_softmax": _softmax,
     "log_softmax": _softmax,
     "max_pool2d_with_indices": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
-    "_adaptive_avg_pool2d": _adaptive_pool,
+    "max_pool3d_with_indices": _pool("max_pool3d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
+    "_adaptive_avg_pool2d": _adaptive_pool("adaptive_avg_pool2d"),
+    "_adaptive_avg_pool3d": _adaptive_pool("adaptive_avg_pool3d"),
     "native_dropout": _dropout,
 }
 """Operator name without overload and in-place underscore -> conversion to a kind."""
 
-REVISIONS: Mapping[str, int] = {}
+REVISIONS: Mapping[str, int] = {"gather": 2}
 """Operator -> revision of its row, 1 where it is left out. Raise it when the row gives other operations than before:
 cached networks and templates of models that run the operator are outdated then, and no others."""
 
+QUANTIZED_PRODUCTS: frozenset[str] = frozenset({"_scaled_mm"})
+"""Operators that run in the type of what they read, and write a wider one."""
+
+MAKES_MASKS: frozenset[str] = frozenset(
+    (*COMPARISONS, "all", "any", "argmax", "cumsum", "masked_fill", "max", "maximum", "min", "minimum", "where")
+)
+"""Operators that models make positions and masks with; of shapes and constants alone, that costs nothing worth a
+mention."""
+
 CONTIGUOUS_INPUT: frozenset[str] = frozenset({"linear", "layer_norm", "group_norm", "rms_norm"})
 """Operators that first copy an input which does not lie in memory in the order of its dimensions."""
+
+COPIES_INPUT: frozenset[str] = frozenset(
+    """
+    masked_fill masked_scatter scatter scatter_add scatter_reduce index_add index_copy index_fill index_put
+    _unsafe_index_put
+    """.split()  # noqa: SIM905
+)
+"""Operators that change a copy of their input, unless they work in place."""
 
 SAVES_INPUT: frozenset[str] = frozenset({"silu", "hardswish", "hardsigmoid", "hardtanh", "mish"})
 """Operators whose backward needs their input: in place, training copies it first."""
@@ -252,7 +381,8 @@ SAVES_INPUT: frozenset[str] = frozenset({"silu", "hardswish", "hardsigmoid", "ha
 FREE: frozenset[str] = frozenset(
     """
     alias as_strided detach expand permute select slice split split_with_sizes squeeze t transpose unbind unfold
-    unsqueeze view _unsafe_view _reshape_alias view_as_real view_as_complex lift_fresh
+    unsqueeze view _unsafe_view _reshape_alias view_as_real view_as_complex lift_fresh unsafe_split
+    unsafe_split_with_sizes unsafe_chunk real imag _conj _neg_view resolve_conj resolve_neg
     empty empty_like empty_strided new_empty new_empty_strided scalar_tensor is_same_size
     sym_size sym_stride sym_numel sym_storage_offset
     """.split()  # noqa: SIM905 (one name per line would hide what they have in common)

@@ -20,12 +20,23 @@ from ..operations.rules import Shape
 from .assumed_values import UNKNOWN
 from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
+from .calls import Bound, Converted, shape_of
 from .dropped_work import CallSizes
 from .known_values import KnownValues, decides, without_memory
-from .operators import CONTIGUOUS_INPUT, FREE, OPERATORS, SAVES_INPUT, Bound, Converted
+from .operators import (
+    CONTIGUOUS_INPUT,
+    COPIES_INPUT,
+    FREE,
+    MAKES_MASKS,
+    OPERATORS,
+    QUANTIZED_PRODUCTS,
+    SAVES_INPUT,
+)
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
+_FLOAT8: Mapping[torch.dtype, str] = {torch.float8_e4m3fn: "fp8", torch.float8_e5m2: "fp8"}
+_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 CustomOperators = Mapping[str, str | Callable[[Bound], Converted]]
 """Operator as "namespace.name" -> its kind, or a function from its arguments to kind, input shapes and attributes."""
@@ -121,6 +132,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._stack.pop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(kind, torch.Tensor) and kind not in _PLAIN_TENSORS for kind in types):
+            # A type of its own, such as torchao's quantized weights, says itself which operators it runs.
+            return NotImplemented
         args, kwargs = self.arguments(args, kwargs)
         inside_whole = bool(self._stack) and self._stack[-1][1]
         name = func.overloadpacket.__name__
@@ -140,7 +154,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.operator = ""
         if inside_whole or plain in FREE:
             return result
-        if convert is None or _is_counter(args, result):
+        if convert is None or _is_counter(args, result) or (plain in MAKES_MASKS and self.known.from_shapes(result)):
             self._drop(operator, func, args, kwargs, result)
             return result
         names = (argument.name for argument in func._schema.arguments)
@@ -149,11 +163,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         first = next((value for value in args if isinstance(value, torch.Tensor)), result)
         if plain in CONTIGUOUS_INPUT and not first.is_contiguous():
             self._keep(("copy", [tuple(first.shape)], {}), first.dtype)
+        if plain == name and plain in COPIES_INPUT:
+            self._keep(("copy", [shape_of(result) or (1,)], {}), first.dtype)
         if self._mode == "training" and plain != name and plain in SAVES_INPUT:
             self._keep(("save_input", [tuple(first.shape)], {}), first.dtype)
         found = convert(bound)
         if found is not None:
-            self._keep(found, _dtype(result, args))
+            self._keep(found, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args))
         return result
 
     def accumulate(self, shape: Shape, dtype: torch.dtype) -> None:
@@ -205,7 +221,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         reason = "no operation kind"
         if _is_counter(args, result):
             reason = BOOKKEEPING
-        elif operator in EXEMPT or self.known.knows(result):
+        elif operator in EXEMPT or self.known.knows(result) or self.known.from_shapes(result):
             reason = SHAPE_ARITHMETIC
         exempt = is_exempt(operator, reason)
         self._dropped.add(operator, reason, self.path, None if exempt else self._sizes.work(func, args, kwargs, result))
@@ -217,9 +233,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         reason = ""
         if kind not in self._whitelist:
             reason = "not on the whitelist"
-        elif dtype in _WITHOUT_PRECISION:
+        elif dtype in _WITHOUT_PRECISION or (dtype in _FLOAT8 and _FLOAT8[dtype] not in KINDS[kind].quantized):
             reason = f"in {str(dtype).removeprefix('torch.')}, which is no precision of operations"
-        precision = HALF.get(dtype) or real_precision(kind, self._precision)
+        named = HALF.get(dtype) or (None if reason else _FLOAT8.get(dtype))
+        precision = named or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
         if reason:
             self._dropped.add(kind, reason, self.path, DroppedWork.of(operation, dtype.itemsize))
@@ -227,9 +244,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.calls.append((operation, self.path))
 
 
-_WITHOUT_PRECISION = frozenset(
-    {torch.float64, torch.complex64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2}
-)
+_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128})
 
 
 def _same_kind(kind: str) -> Callable[[Bound], Converted]:
@@ -251,9 +266,14 @@ def _is_counter(args: Any, result: Any) -> bool:
 
 
 def _dtype(result: Any, args: Any) -> torch.dtype:
-    """The type that an operator works in: that of its result, or of the first tensor that it reads."""
+    """The type that an operator works in: that of its result, or of the first tensor that it reads.
+
+    What is cast to eight bits counts as a copy in the type that is read.
+    """
     if isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
-        return result.dtype
+        read = [leaf.dtype for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+        wider = (dtype for dtype in read if dtype not in _FLOAT8)
+        return next(wider, result.dtype) if result.dtype in _FLOAT8 else result.dtype
     tensors = [leaf for leaf in tree_leaves((result, args)) if isinstance(leaf, torch.Tensor)]
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 

@@ -27,6 +27,7 @@ from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
 from .refused_modules import refuse_module
+from .whole_layers import WholeLayers
 
 Tensors = dict[str, torch.Tensor]
 
@@ -128,7 +129,7 @@ class Forward:
             )
             for name, tensor in self.tensors.items()
         }
-        with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder):
+        with torch.enable_grad(), recorder.autocast.watching(), Replay(recorder), WholeLayers():
             result = self._call(leaves)
         outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
         if outputs:
@@ -148,7 +149,9 @@ class Forward:
                 part.__dict__.update(before)
 
     def _in_type(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self._half) if self._half and tensor.is_floating_point() else tensor
+        # What is quantized, and knows its own type, stays what it is.
+        quantized = tensor.dtype.itemsize < 2 or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+        return tensor.to(self._half) if self._half and tensor.is_floating_point() and not quantized else tensor
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -6,7 +6,6 @@ shape rules to say.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -100,9 +99,9 @@ PROBABILITY = Range(
     "a number from 0 to 1",
     lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1,
 )
-POSITIVE = Range(
-    "a positive number",
-    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf,
+NORM = Range(
+    "a number from 0 on, or infinity",
+    lambda value: isinstance(value, int | float) and not isinstance(value, bool) and value >= 0,
 )
 OUTPUT_SIZE = Range(
     f"an integer from 1 to {LARGEST}, or one for each spatial dimension; None keeps a dimension", _is_output_size
@@ -113,6 +112,10 @@ SHAPE = Range(
 )
 # PyTorch's tensors have 64 dimensions at most.
 DIMENSION = Range("a dimension of the input, from -64 to 63", _is_dimension)
+SOME_DIMENSIONS = Range(
+    "a dimension of the input, or a list of them",
+    lambda value: _is_dimension(value) or (isinstance(value, tuple) and bool(value) and all(map(_is_dimension, value))),
+)
 DIMENSIONS = Range(
     "a dimension of the input, a list of them, or None for all",
     lambda value: (

@@ -10,18 +10,19 @@ from typing import Literal, NamedTuple
 from . import storage
 from .attributes import Attribute
 from .precisions import PRECISIONS, QUANTIZED
-from .rules import Attributes, Shape, Shapes
+from .rules import Attributes, Product, Shape, Shapes
 from .storage import Storage
 
 Family = Literal["convolution", "matmul", "attention", "normalization", "elementwise", "softmax", "pooling", "movement"]
 
 
 class Traffic(NamedTuple):
-    """How often the inputs, the output and the parameters pass the memory interface."""
+    """How often what an operation stores (storage.py) passes the memory interface."""
 
     inputs: float = 0.0
     output: float = 0.0
     parameters: float = 0.0
+    workspace: float = 0.0
 
 
 _READ_ONCE = Traffic(inputs=1, parameters=1)
@@ -39,12 +40,16 @@ class Kind:
         attributes: Name of each attribute -> the values that it may have, and its default.
         parameters: Number of parameter elements.
         inputs: Least and most number of input tensors.
+        has_gradient: Training has a backward of its own for it.
         backward_flops: FLOPs of the backward over those of the forward.
         reads, writes: Traffic of the forward.
         training_reads, training_writes: Traffic of forward and backward together.
         broadcast_reads, broadcast_writes: Further passes over the output in training where an input is broadcast to
             it, and its gradient is a sum.
         tensor_cores: Whether TF32, where asked for, applies to this kind.
+        tf32_by_default: PyTorch allows TF32 for this kind unless told otherwise: cuDNN computes it.
+        product: The matrix product that it is, where it is one.
+        steps: Kernels of the forward that wait for one another.
         is_noise: The operation does nothing in inference, nor where its attribute p is zero (dropout).
         quantized: Precisions of less than 16 bits that there are kernels for.
         storage: Bytes of inputs, output and parameters in memory, as far as they are needed.
@@ -58,6 +63,7 @@ class Kind:
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
     parameters: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 0
     inputs: tuple[int, int] = (1, 1)
+    has_gradient: bool = True
     backward_flops: float = 1.0
     reads: Traffic = _READ_ONCE
     writes: Traffic = _WRITE_ONCE
@@ -69,6 +75,9 @@ class Kind:
     is_noise: bool = False
     quantized: tuple[str, ...] = ()
     storage: Callable[[Shapes, Attributes, Shape, int, str], Storage] = storage.plain
+    tf32_by_default: bool = False
+    product: Callable[[Shapes, Attributes, Shape], Product] | None = None
+    steps: Callable[[Shapes, Attributes], int] = lambda shapes, attributes: 1
     measured_only: bool = False
 
     @cached_property

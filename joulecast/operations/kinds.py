@@ -14,8 +14,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import parallel, rules, storage
-from .attributes import COUNT, DIMENSION, FLAG, IMPLEMENTATIONS, SHAPE, Attribute, one_of
+from . import indexing, parallel, rules, storage, transforms
+from .attributes import (
+    COUNT,
+    DIMENSION,
+    DIMENSIONS,
+    FLAG,
+    IMPLEMENTATIONS,
+    NORM,
+    SHAPE,
+    SOME_DIMENSIONS,
+    Attribute,
+    integer,
+    one_of,
+    sizes,
+)
+from .index_kinds import INDEX_KINDS
 from .kind import Kind, Traffic
 from .precisions import PRECISIONS
 from .rows import (
@@ -29,6 +43,7 @@ from .rows import (
     normalization,
     pooling,
     product,
+    recurrent,
     reduction,
     transposed_convolution,
     unary,
@@ -59,6 +74,7 @@ KINDS: Mapping[str, Kind] = {
         tensor_cores=True,
         quantized=("fp8", "nvfp4", "int8"),
         storage=storage.linear,
+        product=rules.linear_product,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     ),
     "matmul": Kind(
@@ -67,6 +83,7 @@ KINDS: Mapping[str, Kind] = {
         output=rules.matmul_output,
         flops=rules.matmul_flops,
         tensor_cores=True,
+        product=rules.matmul_product,
         **GEMM_TRAINING,  # type: ignore[arg-type]
     ),
     "attention": Kind(
@@ -88,6 +105,37 @@ KINDS: Mapping[str, Kind] = {
         backward_flops=2.5,
         training_reads=Traffic(inputs=2, output=2),
         tensor_cores=True,
+        product=rules.matmul_product,
+    ),
+    # Rows sorted by the expert that they go to, each times the matrix of its own: one kernel for all.
+    "grouped_linear": Kind(
+        family="matmul",
+        attributes={
+            "out_features": Attribute(COUNT),
+            "num_experts": Attribute(COUNT),
+            "bias": Attribute(FLAG, False),
+        },
+        output=rules.linear_output,
+        flops=rules.linear_flops,
+        parameters=rules.experts_parameters,
+        tensor_cores=True,
+        product=rules.linear_product,
+        storage=storage.of_experts,
+        **GEMM_TRAINING,  # type: ignore[arg-type]
+    ),
+    "lstm": recurrent(4, proj_size=Attribute(integer(0), 0)),
+    "gru": recurrent(3),
+    "rnn": recurrent(1),
+    # Distances between all pairs of points; backward, the differences are computed again for each side.
+    "cdist": Kind(
+        family="matmul",
+        inputs=(2, 2),
+        attributes={"p": Attribute(NORM, 2.0)},
+        output=transforms.cdist_output,
+        flops=transforms.cdist_flops,
+        backward_flops=2.0,
+        training_reads=Traffic(inputs=3, output=4),
+        product=transforms.cdist_product,
     ),
     "batch_norm": normalization(rules.channel_parameters, 4),
     "group_norm": normalization(rules.channel_parameters, 6, rules.group_norm_output, num_groups=Attribute(COUNT)),
@@ -123,11 +171,43 @@ KINDS: Mapping[str, Kind] = {
         flops=rules.per_output_element(5),
         training_reads=Traffic(inputs=1, output=2),
     ),
+    # Sums of all elements before each; backward, the gradient is turned round, summed and turned back.
+    "cumsum": Kind(
+        family="softmax",
+        attributes={"dim": Attribute(DIMENSION, 0)},
+        output=rules.same_along_dimension,
+        flops=rules.per_output_element(1),
+        training_reads=Traffic(inputs=1, output=3),
+        training_writes=Traffic(output=4),
+    ),
     "add": addition(),
     "sub": addition(),
     "mul": product(),
     "div": product(),
     "pow": product(),
+    # Comparisons and truth values, one byte each.
+    "compare": Kind(
+        family="elementwise",
+        inputs=(1, 2),
+        output=rules.broadcast_inputs,
+        flops=rules.per_output_element(1),
+        has_gradient=False,
+        backward_flops=0.0,
+        training_reads=Traffic(inputs=1),
+        training_writes=Traffic(output=1),
+        storage=storage.to_masks,
+    ),
+    "complex_mul": Kind(
+        family="elementwise",
+        inputs=(2, 2),
+        output=transforms.complex_output,
+        # Four products and two sums for each pair of numbers.
+        flops=rules.per_output_element(3),
+        backward_flops=2.0,
+        training_reads=Traffic(inputs=2, output=2),
+        broadcast_reads=1,
+        broadcast_writes=1,
+    ),
     # Where a tensor was used twice, autograd adds the two gradients.
     "gradient_accumulation": without_backward("elementwise", flops=1, reads=2),
     # A step over so many parameters as PyTorch does it on a GPU unless told otherwise: for all tensors at once
@@ -140,9 +220,31 @@ KINDS: Mapping[str, Kind] = {
     "max_pool2d": pooling(2, "dilation"),
     "avg_pool2d": pooling(2),
     "adaptive_avg_pool2d": adaptive_pooling(2),
+    "max_pool3d": pooling(3, "dilation"),
+    "avg_pool3d": pooling(3),
+    "adaptive_avg_pool3d": adaptive_pooling(3),
+    "adaptive_max_pool2d": adaptive_pooling(2),
     "mean": reduction(1),
     "sum": reduction(1),
     "norm": reduction(2),
+    # Backward: a mask of what equals the result, how many there are, and the gradient shared out among them.
+    "max": reduction(1, Traffic(inputs=3, output=2), Traffic(inputs=2, output=2)),
+    "argmax": Kind(
+        family="pooling",
+        attributes={"dim": Attribute(DIMENSIONS, None), "keepdim": Attribute(FLAG, False)},
+        output=rules.reduction_output,
+        flops=rules.per_input_element(1),
+        has_gradient=False,
+        backward_flops=0.0,
+        training_reads=Traffic(inputs=1),
+        training_writes=Traffic(output=1),
+        storage=storage.to_indices,
+    ),
+    # Mean and squares in one pass; backward, x less its mean is written, then scaled.
+    "var": reduction(4, Traffic(inputs=3, output=1), Traffic(inputs=2, output=1)),
+    "prod": reduction(1, Traffic(inputs=2, output=2)),
+    # The largest value, then exponentials of what is left; backward, their shares of the sum.
+    "logsumexp": reduction(5, Traffic(inputs=3, output=3)),
     "cat": Kind(
         family="movement",
         inputs=(1, 4096),
@@ -166,12 +268,63 @@ KINDS: Mapping[str, Kind] = {
         attributes={"num_embeddings": Attribute(COUNT), "embedding_dim": Attribute(COUNT)},
         output=rules.embedding_output,
         flops=rules.per_output_element(0),
-        parameters=lambda shapes, attributes: attributes["num_embeddings"] * attributes["embedding_dim"],
+        parameters=indexing.embedding_parameters,
         storage=storage.embedding,
         # Only the rows that are looked up are read; the gradient is as large as the whole table.
         reads=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=2, output=3),
         training_writes=Traffic(output=2, parameters=1),
+    ),
+    **INDEX_KINDS,
+    # Backward, each value is added to the elements that it was made of.
+    "interpolate": Kind(
+        family="pooling",
+        attributes={
+            "output_size": Attribute(sizes(1)),
+            "mode": Attribute(one_of("nearest", "linear", "cubic"), "nearest"),
+        },
+        output=transforms.interpolate_output,
+        flops=transforms.interpolate_flops,
+        training_reads=Traffic(inputs=1, output=1),
+        training_writes=Traffic(inputs=2, output=1),
+    ),
+    "grid_sample": Kind(
+        family="pooling",
+        inputs=(2, 2),
+        attributes={"mode": Attribute(one_of("nearest", "linear", "cubic"), "linear")},
+        output=transforms.grid_sample_output,
+        flops=transforms.interpolate_flops,
+        backward_flops=2.0,
+        training_reads=Traffic(inputs=2, output=1),
+        training_writes=Traffic(inputs=2, output=1),
+    ),
+    # form: complex to complex, or real numbers on one side; last_size: real numbers of the last of the dimensions where
+    # they come out, 2 (n - 1) where it is left out.
+    "fft": Kind(
+        family="movement",
+        attributes={
+            "dim": Attribute(SOME_DIMENSIONS, -1),
+            "form": Attribute(one_of("c2c", "r2c", "c2r"), "c2c"),
+            "last_size": Attribute(COUNT.or_none(), None),
+        },
+        output=transforms.fft_output,
+        flops=transforms.fft_flops,
+        reads=Traffic(inputs=1, workspace=1),
+        writes=Traffic(output=1, workspace=1),
+        training_reads=Traffic(inputs=1, output=1, workspace=2),
+        training_writes=Traffic(inputs=1, output=1, workspace=2),
+        storage=storage.passed,
+    ),
+    # Random numbers.
+    "random": Kind(
+        family="elementwise",
+        output=rules.same,
+        flops=rules.per_output_element(10),
+        has_gradient=False,
+        backward_flops=0.0,
+        reads=Traffic(),
+        training_reads=Traffic(),
+        training_writes=Traffic(output=1),
     ),
     # A mixture of experts in one call, as engines have it: routing's sort, the products of all experts, and their sum.
     "experts": Kind(

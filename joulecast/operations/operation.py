@@ -15,7 +15,7 @@ from .attributes import REQUIRED
 from .kind import Kind, Traffic
 from .kinds import KINDS
 from .precisions import PRECISIONS, Precision, RequestedPrecision
-from .rules import Shape, Shapes, size
+from .rules import Product, Shape, Shapes, size
 from .storage import Storage
 
 Mode = Literal["inference", "training"]
@@ -38,7 +38,7 @@ def real_precision(kind: str, requested: str) -> Precision:
     row = KINDS[kind]
     match requested:
         case "default":
-            return "tf32" if row.family == "convolution" else "fp32"
+            return "tf32" if row.tf32_by_default else "fp32"
         case "tf32":
             return "tf32" if row.tensor_cores else "fp32"
         case "fp32" | "fp16" | "bf16":
@@ -228,7 +228,18 @@ class Operation:
             traffic.inputs * stored.inputs
             + (traffic.output + broadcast_passes * self._broadcasts) * stored.output
             + traffic.parameters * stored.parameters
+            + traffic.workspace * stored.workspace
         )
+
+    @property
+    def product(self) -> Product | None:
+        """The matrix product that it is, where it is one."""
+        return self.row.product and self.row.product(self.input_shapes, self.attributes, self.output_shape)
+
+    @property
+    def steps(self) -> int:
+        """Kernels of the forward that wait for one another."""
+        return self.row.steps(self.input_shapes, self.attributes)
 
     @cached_property
     def storage(self) -> Storage:
@@ -289,16 +300,24 @@ class Operation:
             mode=mode or self.mode,
         )
 
+    @property
+    def written_attributes(self) -> dict[str, Any]:
+        """The attributes by name that are written down: all but refinements that have their default."""
+        rows = self.row.attributes
+        return {
+            name: value
+            for name, value in sorted(self.attributes.items())
+            if not rows[name].refinement or value != rows[name].default
+        }
+
     def to_json(self) -> dict[str, Any]:
         """The operation as plain lists and dictionaries; defaults are written out, but for those of refinements."""
-        rows = self.row.attributes
         return {
             "kind": self.kind,
             "input_shapes": [list(shape) for shape in self.input_shapes],
             "attributes": {
                 name: list(value) if isinstance(value, tuple) else value
-                for name, value in sorted(self.attributes.items())
-                if not rows[name].refinement or value != rows[name].default
+                for name, value in self.written_attributes.items()
             },
             "precision": self.precision,
             "mode": self.mode,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import recurrent as recurrence
 from . import rules, storage, windows
 from .attributes import (
     COUNT,
+    DIMENSION,
     DIMENSIONS,
     FLAG,
     IMPLEMENTATIONS,
@@ -62,6 +64,8 @@ def convolution(dimensions: int) -> Kind:
         parameters=windows.conv_parameters,
         storage=storage.convolution,
         tensor_cores=True,
+        tf32_by_default=True,
+        product=windows.conv_product(windows.conv_flops),
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
 
@@ -76,6 +80,8 @@ def transposed_convolution(dimensions: int) -> Kind:
         parameters=windows.conv_parameters,
         storage=storage.convolution,
         tensor_cores=True,
+        tf32_by_default=True,
+        product=windows.conv_product(windows.conv_transpose_flops),
         **GEMM_TRAINING,  # type: ignore[arg-type]
     )
 
@@ -149,14 +155,19 @@ def _binary(training_reads: Traffic, training_writes: Traffic, broadcast: tuple[
     )
 
 
-def reduction(flops: int) -> Kind:
+# Backward, the gradient of a sum is spread over what was summed.
+_SPREAD_READS, _SPREAD_WRITES = Traffic(inputs=1, output=1), Traffic(inputs=1, output=1)
+
+
+def reduction(flops: int, training_reads: Traffic = _SPREAD_READS, training_writes: Traffic = _SPREAD_WRITES) -> Kind:
     """Some dimensions become one number each, with so many FLOPs per element of the input."""
     return Kind(
         family="pooling",
         attributes={"dim": Attribute(DIMENSIONS, None), "keepdim": Attribute(FLAG, False)},
         output=rules.reduction_output,
         flops=rules.per_input_element(flops),
-        training_reads=Traffic(inputs=1, output=1),
+        training_reads=training_reads,
+        training_writes=training_writes,
     )
 
 
@@ -166,6 +177,7 @@ def without_backward(family: Family, flops: int, reads: int, writes: int = 1) ->
         family=family,
         output=rules.same,
         flops=rules.per_output_element(flops),
+        has_gradient=False,
         backward_flops=0.0,
         reads=Traffic(inputs=reads),
         writes=Traffic(output=writes),
@@ -204,4 +216,53 @@ def adaptive_pooling(dimensions: int) -> Kind:
         output=windows.adaptive_pool_output(dimensions),
         flops=rules.per_input_element(1),
         training_reads=Traffic(inputs=1, output=1),
+    )
+
+
+def recurrent(gates: int, **attributes: Attribute) -> Kind:
+    """A recurrent layer with so many gates, run by cuDNN as a whole.
+
+    Backward, the gradients of the gates are written, and read for those of the input, of the hidden states and of both
+    weights; the gates themselves are read once.
+    """
+    return Kind(
+        family="matmul",
+        attributes={
+            "hidden_size": Attribute(COUNT),
+            "num_layers": Attribute(COUNT, 1),
+            "bidirectional": Attribute(FLAG, False),
+            "bias": Attribute(FLAG, True),
+            **attributes,
+        },
+        output=recurrence.recurrent_output,
+        flops=recurrence.recurrent_flops(gates),
+        parameters=recurrence.recurrent_parameters(gates),
+        backward_flops=2.0,
+        reads=Traffic(inputs=1, parameters=1, workspace=1),
+        writes=Traffic(output=1, workspace=1),
+        training_reads=Traffic(inputs=2, output=2, parameters=2, workspace=4),
+        training_writes=Traffic(inputs=1, output=1, parameters=1, workspace=2),
+        tensor_cores=True,
+        tf32_by_default=True,
+        product=recurrence.recurrent_product(gates),
+        steps=recurrence.recurrent_steps,
+        storage=storage.gated(gates),
+    )
+
+
+def looking_up(output: Callable[[Shapes, Attributes], Shape]) -> Kind:
+    """Elements or slices of an input at places that an index tells.
+
+    The gradient is zero but where they were: written as a whole, and added to there.
+    """
+    return Kind(
+        family="movement",
+        inputs=(2, 2),
+        attributes={"dim": Attribute(DIMENSION, 0)},
+        output=output,
+        flops=rules.per_output_element(0),
+        reads=Traffic(inputs=1),
+        training_reads=Traffic(inputs=2, output=1),
+        training_writes=Traffic(output=2, workspace=1),
+        storage=storage.looked_up,
     )

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..errors import InputError
 
 Shape = tuple[int, ...]
 Shapes = tuple[Shape, ...]
 Attributes = Mapping[str, Any]
+
+
+class Product(NamedTuple):
+    """A batch of matrix products [rows, reduction] x [reduction, columns]."""
+
+    batch: int
+    rows: int
+    columns: int
+    reduction: int
 
 
 def size(shape: Shape) -> int:
@@ -97,6 +106,16 @@ def linear_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
     return 2 * size(shapes[0]) * features
 
 
+def linear_product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
+    """All rows at once, times the weights."""
+    return Product(1, size(output[:-1]), output[-1], shapes[0][-1])
+
+
+def matmul_product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
+    """The last two dimensions are the matrices; of an attention, values are the columns."""
+    return Product(size(output[:-2]), output[-2], output[-1], shapes[0][-1])
+
+
 def matmul_output(shapes: Shapes, attributes: Attributes) -> Shape:
     """[..., M, K] x [..., K, N] gives [..., M, N]."""
     a, b = shapes
@@ -112,6 +131,12 @@ def matmul_output(shapes: Shapes, attributes: Attributes) -> Shape:
 def matmul_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
     """A multiply-add per output element and step of the reduction."""
     return 2 * size(output) * shapes[0][-1]
+
+
+def experts_parameters(shapes: Shapes, attributes: Attributes) -> int:
+    """A matrix for each expert, and a bias with each."""
+    each = attributes["out_features"] * (shapes[0][-1] + (1 if attributes["bias"] else 0))
+    return int(attributes["num_experts"] * each)
 
 
 def attention_output(shapes: Shapes, attributes: Attributes) -> Shape:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+from .indexing import row_length
 from .precisions import ELEMENT_BYTES, QUANTIZED
+from .recurrent import gate_elements
 from .rules import Attributes, Shape, Shapes, size
+from .transforms import fft_passes
 
-_INDEX_BYTES = 8  # PyTorch's embeddings take int64 indices.
+_INDEX_BYTES = 8  # PyTorch's indices are int64.
+_MASK_BYTES = 1
 _SCALE_BYTES = 4  # Scales of blocks are fp32.
 _BLOCK = 128
 """Elements of an activation's row, and rows and columns of a weight's square, that share a scale.
@@ -17,11 +22,20 @@ DeepSeek-V3 technical report (arXiv 2412.19437), section 3.3.2; DeepGEMM and vLL
 
 
 class Storage(NamedTuple):
-    """Bytes of the inputs, the output and the parameters of an operation, each counted once."""
+    """Bytes of the tensors of an operation, each counted once.
+
+    Args:
+        inputs: Inputs, as far as they are read.
+        output: The output, as far as it is written.
+        parameters: Weights and biases.
+        workspace: What kernels write beside that for a later one, such as the gates of a recurrent layer or a gradient
+            that is larger than what was read.
+    """
 
     inputs: float
     output: float
     parameters: float
+    workspace: float = 0.0
 
 
 def output_bytes(precision: str) -> float:
@@ -73,3 +87,99 @@ def attention(shapes: Shapes, attributes: Attributes, output: Shape, parameters:
     stored = plain(shapes, attributes, output, parameters, precision)
     cached = cache_element * seen * (size(keys) + size(values))
     return stored._replace(inputs=ELEMENT_BYTES[precision] * size(queries) + cached)
+
+
+def of_mask(position: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
+    """As `plain`, with a mask of one byte per element among the inputs."""
+
+    def stored(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+        usual = plain(shapes, attributes, output, parameters, precision)
+        return usual._replace(inputs=usual.inputs + (_MASK_BYTES - ELEMENT_BYTES[precision]) * size(shapes[position]))
+
+    return stored
+
+
+def to_masks(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """As `plain`, with one byte per element of the output."""
+    return plain(shapes, attributes, output, parameters, precision)._replace(output=_MASK_BYTES * size(output))
+
+
+def to_indices(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """As `plain`, with indices for an output."""
+    return plain(shapes, attributes, output, parameters, precision)._replace(output=_INDEX_BYTES * size(output))
+
+
+def looked_up(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """An index and the elements that it names; the gradient of the input is as large as the whole input."""
+    element = ELEMENT_BYTES[precision]
+    read = _INDEX_BYTES * size(shapes[1]) + element * size(output)
+    return Storage(read, element * size(output), 0.0, element * size(shapes[0]))
+
+
+def scattered(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """Source and index, and what is there before where the source is added to it; as much of the output is written.
+
+    Backward, a source that replaces elements makes their gradients zero in a copy of all.
+    """
+    x, source, index = (size(shape) for shape in shapes)
+    element = ELEMENT_BYTES[precision]
+    accumulates = attributes["accumulate"]
+    read = _INDEX_BYTES * index + element * source * (2 if accumulates else 1)
+    return Storage(read, element * source, 0.0, 0.0 if accumulates else element * x)
+
+
+def bags(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """Indices, offsets and the rows that are looked up in; a vector per bag out."""
+    element = ELEMENT_BYTES[precision]
+    rows = element * size(shapes[0]) * output[-1]
+    read = _INDEX_BYTES * (size(shapes[0]) + size(shapes[1])) + rows
+    return Storage(read, element * size(output), element * parameters, rows)
+
+
+def one_hot(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """Class numbers and their rows are int64."""
+    return Storage(_INDEX_BYTES * size(shapes[0]), _INDEX_BYTES * size(output), 0.0)
+
+
+# Rows up to here are sorted by a block of threads in one go (aten/src/ATen/native/cuda/Sort.cpp); longer ones by eight
+# bits at a time.
+_SORTED_AT_ONCE = 4096
+_BITS_PER_PASS = 8
+
+
+def ranked(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """Values and their places; long rows pass as often as a radix sort looks at eight bits of each value."""
+    element = ELEMENT_BYTES[precision]
+    long = row_length(shapes, attributes) > _SORTED_AT_ONCE
+    passes = int(8 * element) // _BITS_PER_PASS if long else 1
+    each = element + _INDEX_BYTES
+    return Storage(element * size(shapes[0]), each * size(output), 0.0, (passes - 1) * each * size(shapes[0]))
+
+
+def largest(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """Values and the places of the largest."""
+    element = ELEMENT_BYTES[precision]
+    return Storage(element * size(shapes[0]), (element + _INDEX_BYTES) * size(output), 0.0)
+
+
+def gated(gates: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
+    """As `plain`, with the gates of a recurrent layer, which are computed of the whole input and read step by step."""
+
+    def stored(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+        between = ELEMENT_BYTES[precision] * gate_elements(gates, shapes, attributes)
+        return plain(shapes, attributes, output, parameters, precision)._replace(workspace=between)
+
+    return stored
+
+
+def of_experts(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """As `plain`, with the weights of as many experts as there are rows for, if rows are spread evenly."""
+    usual = plain(shapes, attributes, output, parameters, precision)
+    share = min(1.0, size(shapes[0][:-1]) / attributes["num_experts"])
+    return usual._replace(parameters=share * usual.parameters)
+
+
+def passed(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
+    """As `plain`, and once more for every further dimension of a Fourier transform."""
+    usual = plain(shapes, attributes, output, parameters, precision)
+    return usual._replace(workspace=(fft_passes(shapes, attributes) - 1) * usual.output)

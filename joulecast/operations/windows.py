@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import InputError
-from .rules import Attributes, Shape, Shapes, size
+from .rules import Attributes, Product, Shape, Shapes, size
 
 
 def per_dimension(value: Any, length: int) -> tuple[int, ...]:
@@ -130,6 +130,19 @@ def conv_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
 def conv_transpose_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
     """A multiply-add per weight and input position."""
     return 2 * output[0] * math.prod(shapes[0][2:]) * _conv_weights(shapes, attributes)
+
+
+def conv_product(
+    flops: Callable[[Shapes, Attributes, Shape], int],
+) -> Callable[[Shapes, Attributes, Shape], Product]:
+    """A convolution as a product: positions times channels out, one for each group, reduced over the window."""
+
+    def product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
+        groups = attributes["groups"]
+        reduction = max(1, flops(shapes, attributes, output) // (2 * size(output)))
+        return Product(groups, output[0] * math.prod(output[2:]), output[1] // groups, reduction)
+
+    return product
 
 
 def pool_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:

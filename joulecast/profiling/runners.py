@@ -14,6 +14,8 @@ from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
 
 from ..errors import InputError
 from ..operations.operation import Operation
+from . import functions
+from .drawing import draw_inputs
 
 Run = Callable[..., torch.Tensor]
 Runner = Callable[[Operation], Run]
@@ -24,9 +26,6 @@ DTYPES: Mapping[str, torch.dtype] = {
     "fp16": torch.float16,
     "bf16": torch.bfloat16,
 }
-
-POSITIVE_INPUTS = frozenset({"log", "sqrt", "rsqrt", "pow"})
-"""Kinds that make NaN of negative numbers, which draw another power."""
 
 
 def _arguments(operation: Operation) -> dict[str, Any]:
@@ -129,6 +128,10 @@ def _cat(operation: Operation) -> Run:
     return lambda *tensors: torch.cat(tensors, dim)
 
 
+def _along_dimension(function: Callable[..., torch.Tensor]) -> Runner:
+    return lambda operation: lambda x: function(x, operation.attributes["dim"])
+
+
 def _stochastic_depth(operation: Operation) -> Run:
     # As torchvision does it; torchvision itself is not needed for collecting.
     class StochasticDepth(nn.Module):
@@ -223,6 +226,36 @@ RUNNERS: Mapping[str, Runner] = {
     "cat": _cat,
     "copy": _plain(torch.clone),
     "embedding": _embedding,
+    "grouped_linear": functions.grouped_linear,
+    "lstm": functions.recurrent(nn.LSTM),
+    "gru": functions.recurrent(nn.GRU),
+    "rnn": functions.recurrent(nn.RNN),
+    "cdist": lambda operation: lambda a, b: torch.cdist(a, b, p=operation.attributes["p"]),
+    "cumsum": _along_dimension(torch.cumsum),
+    "where": functions.where,
+    "masked_fill": _plain(lambda x, mask: functions.changeable(x).masked_fill_(mask, 0.5)),
+    "compare": functions.compare,
+    "complex_mul": functions.complex_mul,
+    "random": _plain(torch.randn_like),
+    "max_pool3d": _module(nn.MaxPool3d),
+    "avg_pool3d": _module(nn.AvgPool3d),
+    "adaptive_avg_pool3d": _module(nn.AdaptiveAvgPool3d),
+    "adaptive_max_pool2d": _module(nn.AdaptiveMaxPool2d),
+    "max": functions.reduced(torch.amax),
+    "argmax": functions.reduced(functions.one_dimension_at_a_time(torch.argmax)),
+    "var": functions.reduced(torch.var),
+    "prod": functions.reduced(functions.one_dimension_at_a_time(torch.prod)),
+    "logsumexp": functions.reduced(torch.logsumexp),
+    "gather": lambda operation: lambda x, index: torch.gather(x, operation.attributes["dim"], index),
+    "index_select": functions.index_select,
+    "scatter": functions.scatter,
+    "embedding_bag": functions.embedding_bag,
+    "one_hot": lambda operation: lambda x: F.one_hot(x, operation.attributes["num_classes"]),
+    "sort": lambda operation: lambda x: torch.sort(x, dim=operation.attributes["dim"])[0],
+    "topk": lambda operation: lambda x: torch.topk(x, operation.attributes["k"], operation.attributes["dim"])[0],
+    "interpolate": functions.interpolate,
+    "grid_sample": functions.grid_sample,
+    "fft": functions.fourier,
 }
 """Operation kind -> how to run it. Every kind that one GPU can run by itself has a row; a test holds it to that."""
 
@@ -276,23 +309,12 @@ class Instance:
         if isinstance(run, nn.Module):
             run = run.to(device=device, dtype=dtype).train(operation.mode == "training")
         self._run = run
-        self._training = operation.mode == "training" and operation.row.backward_flops > 0
-        self._inputs = [self._input(operation, shape, device, dtype, generator) for shape in operation.input_shapes]
+        self._training = operation.mode == "training" and operation.row.has_gradient
+        self._inputs = draw_inputs(operation, device, dtype, generator)
         parameters = list(run.parameters()) if isinstance(run, nn.Module) else []
         self._leaves = [t for t in (*self._inputs, *parameters) if t.requires_grad]
         shape = operation.output_shape
         self._gradient = torch.randn(shape, generator=generator, device=device, dtype=dtype) if self._training else None
-
-    def _input(
-        self, operation: Operation, shape: tuple[int, ...], device: torch.device, dtype: torch.dtype, generator: Any
-    ) -> torch.Tensor:
-        if operation.kind == "embedding":
-            rows = operation.attributes["num_embeddings"]
-            return torch.randint(0, rows, shape, generator=generator, device=device)
-        tensor = torch.randn(shape, generator=generator, device=device, dtype=dtype)
-        if operation.kind in POSITIVE_INPUTS:
-            tensor = tensor.abs()
-        return tensor.requires_grad_(self._training)
 
     def __call__(self) -> None:
         """Run it once."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from ..datasets import Dataset
 from ..errors import DatasetError
+from ..predictors.contract import Networks
 from ..predictors.evaluation.kernel_power import PowerErrors, kept_power_errors, power_tables, validate_power
 from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, kept_errors, tables, validate_kernels
 from ..predictors.kernels.families import FAMILIES
@@ -22,9 +23,11 @@ from ..predictors.measured.device_rows import power_rows
 from ..predictors.recipes.kernels import KernelRecipe
 from .any_gpu_training import described
 from .catalogue import KERNELS_ENTRY
+from .entries.any_gpu_entry import AnyGpuEntry
 from .entries.golden import GOLDEN_OPERATIONS, golden_sample
 from .entries.kernels_entry import Golden, KernelsCard, KernelsEntry, save_kernels
 from .entries.provenance import git_commit
+from .kernel_networks import network_factors
 
 LIMITS = (
     "Device times at the default clock and cap, and power there; other clocks and caps are physics.",
@@ -56,6 +59,8 @@ def train_kernels(
     recipe: KernelRecipe,
     families: Collection[str] = tuple(FAMILIES),
     kept: KernelsEntry | None = None,
+    networks: Networks = (),
+    base: AnyGpuEntry | None = None,
 ) -> TrainedKernels:
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
@@ -64,6 +69,8 @@ def train_kernels(
         recipe: Settings.
         families: Whose device times are learned. Power is learned of all that the datasets have readings of.
         kept: An entry whose other families stay as they are; None: there are no others.
+        networks: Measured networks, for what kernels take inside them; none: that stays as it was.
+        base: Predicts what else there is in these networks; None where there are none.
 
     Raises:
         DatasetError: Too few device times.
@@ -90,6 +97,9 @@ def train_kernels(
     }
     stays = {", ".join(names) for names in others}
     old = {} if kept is None else kept.card
+    kernels = Kernels(variants, {} if kept is None else kept.kernels.network_factors)
+    if networks and base is not None:
+        kernels = replace(kernels, network_factors=network_factors(base, kernels, networks))
     card = KernelsCard(
         name=KERNELS_ENTRY,
         kernels={", ".join(names): tuple(sorted(variant.gpus)) for names, variant in variants.items()},
@@ -99,12 +109,13 @@ def train_kernels(
         errors=_with_old(old.get("errors", {}), stays, tables(validation)),
         coverage=_with_old(old.get("coverage", {}), stays, coverage(validation)),
         power_errors=_with_old(old.get("power_errors", {}), stays, power_tables(power_validation)),
+        network_factors=kernels.network_factors,
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         provenance={"git_commit": git_commit()},
     )
     golden = {} if kept is None else {names: kept.golden[names] for names in others if names in kept.golden}
-    return TrainedKernels(Kernels(variants), validation, card, {**golden, **_golden(learned)})
+    return TrainedKernels(kernels, validation, card, {**golden, **_golden(learned)})
 
 
 def _with_old(old: Mapping[str, Any], stays: Collection[str], new: Mapping[str, Any]) -> dict[str, Any]:

@@ -154,6 +154,9 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
             "Of calls that were long enough for a reading; the splits are the same.",
         ]
         lines += ["", *_kernel_errors(card["power_errors"])]
+    if card["network_factors"]:
+        factors = ", ".join(f"{chip} {factor:g}" for chip, factor in card["network_factors"].items())
+        lines += ["", f"Inside measured networks these kernels take longer than in loops, by a factor: {factors}."]
     recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
     return "\n".join(
         [*lines, "", "## Limits", "", *(f"- {limit}" for limit in card["limits"]), "", "## Recipe", "", recipe, ""]

@@ -37,7 +37,7 @@ WHOLE = {
     "hardswish": "hardswish",
     "hardsigmoid": "hardsigmoid",
     "silu": "silu",
-    "upsample_bilinear2d": "copy",
+    "upsample_bilinear2d": "interpolate",
     "embedding": "embedding",
     "stack": "cat",
     "roll": "copy",

@@ -12,7 +12,8 @@ import pytest
 import joulecast
 from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError
-from joulecast.extraction.files.onnx_operators import OPERATORS, Call
+from joulecast.extraction.files.onnx_calls import Call
+from joulecast.extraction.files.onnx_operators import OPERATORS
 from joulecast.extraction.sources import network_of_file
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
@@ -42,7 +43,7 @@ def save(path, nodes, inputs, weights, element=FLOAT):
 
 
 def node(kind, inputs, output="y", *, name="", **attributes):
-    return helper.make_node(kind, inputs.split(), [output], name=name, **attributes)
+    return helper.make_node(kind, inputs.split(), output.split(), name=name, **attributes)
 
 
 IMAGE = {"x": ["batch", 4, 9, 9]}
@@ -128,6 +129,39 @@ CASES = {
         {"w": (9, 5)},
         Operation("linear", [(2, 4, 9, 9)], {"out_features": 5, "bias": False}),
     ),
+    "Where": (
+        node("Where", "m x zero"),
+        {"m": np.ones((9,), bool), "zero": np.array(0, np.float32)},
+        Operation("where", [(9,), (2, 4, 9, 9)]),
+    ),
+    "Greater": (node("Greater", "x x"), {}, Operation("compare", [(2, 4, 9, 9)] * 2)),
+    "Gather of slices": (
+        node("Gather", "x i", axis=1),
+        {"i": np.array([0, 3])},
+        Operation("index_select", [(2, 4, 9, 9), (2,)], {"dim": 1}),
+    ),
+    "ScatterND": (
+        node("ScatterND", "x i u", reduction="add"),
+        {"i": np.array([[0, 1], [1, 3]]), "u": (2, 9, 9)},
+        Operation("scatter", [(2, 4, 9, 9), (2, 9, 9), (2,)], {"accumulate": True}),
+    ),
+    "TopK": (
+        node("TopK", "x k", "y places", axis=1),
+        {"k": np.array([3])},
+        Operation("topk", [(2, 4, 9, 9)], {"k": 3, "dim": 1}),
+    ),
+    "ReduceMax": (
+        node("ReduceMax", "x axes", keepdims=1),
+        {"axes": np.array([1])},
+        Operation("max", [(2, 4, 9, 9)], {"dim": (1,), "keepdim": True}),
+    ),
+    "ArgMax": (node("ArgMax", "x", axis=1), {}, Operation("argmax", [(2, 4, 9, 9)], {"dim": 1, "keepdim": True})),
+    "CumSum": (node("CumSum", "x d"), {"d": np.array(2)}, Operation("cumsum", [(2, 4, 9, 9)], {"dim": 2})),
+    "Resize": (
+        helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear"),
+        {"s": np.array([1, 1, 2, 2], np.float32)},
+        Operation("interpolate", [(2, 4, 9, 9)], {"output_size": 18, "mode": "linear"}),
+    ),
     "MatMul of two inputs": (node("MatMul", "x x"), {}, Operation("matmul", [(2, 4, 9, 9)] * 2)),
 }
 
@@ -192,19 +226,19 @@ def test_named_inputs_and_precisions(tmp_path):
 
 def test_what_is_unknown_is_dropped(tmp_path):
     nodes = [
-        node("Erf", "x", "e", name="/gelu/Erf"),
+        node("Det", "x", "e", name="/block/Det"),
         helper.make_node("Fused", ["e"], ["f"], domain="own"),
         node("Relu", "f", "r"),
         node("Relu", "x", "y"),
     ]
-    network = joulecast.extract(save(tmp_path / "m.onnx", nodes, {"x": [4]}, {}))
-    assert [entry.operation for entry in network] == [Operation("relu", [(4,)])]
+    network = joulecast.extract(save(tmp_path / "m.onnx", nodes, {"x": [4, 4]}, {}))
+    assert [entry.operation for entry in network] == [Operation("relu", [(4, 4)])]
     assert {(d.name, d.reason) for d in network.dropped} == {
-        ("Erf", "no operation kind"),
+        ("Det", "no operation kind"),
         ("own.Fused", "no operation kind"),
         ("Relu", "its shape cannot be inferred"),
     }
-    alone = save(tmp_path / "alone.onnx", [node("Erf", "x")], {"x": [4]}, {})
+    alone = save(tmp_path / "alone.onnx", [node("Det", "x")], {"x": [4, 4]}, {})
     with pytest.raises(ExtractionError, match="no operator"):
         joulecast.extract(alone)
 

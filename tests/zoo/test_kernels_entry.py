@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from conftest import simulated_kernels
-from joulecast import Operation
-from joulecast.datasets import save
+from joulecast import Network, Operation
+from joulecast.datasets import NetworkMeasurement, save
 from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.any_gpu.roofline import Roofline
+from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
 from joulecast.zoo import find_predictor
 from joulecast.zoo.catalogue import load_any
+from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 from joulecast.zoo.entries.files import MANIFEST, write_files
 from joulecast.zoo.entries.kernels_entry import checked_kernels, load_kernels
+from joulecast.zoo.kernel_networks import network_factors
 from joulecast.zoo.kernels_training import train_kernels
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
@@ -136,3 +141,30 @@ def test_only_what_is_asked_for_is_read(entry, operations):
     assert not entry_.kernels.variants._read
     entry_.kernels.device_s(operations, H100)
     assert list(entry_.kernels.variants._read) == [("linear", "half")]
+
+
+def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
+    hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
+    base = AnyGpuEntry("any", Roofline(), hosts, {}, None)
+    kernels = trained.kernels
+    layers = [Operation("linear", [(8192, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")]
+    network = Network.of([(layers[0], 100)])
+    asking = replace(base, kernels=kernels)
+    alone_s = asking.on(H100, "inference").predict(network).time_s
+    measured = NetworkMeasurement("deep", (1, 1), "bf16", "inference", 1.3 * alone_s, 500.0, 650.0 * alone_s)
+    in_fp32 = replace(measured, precision="fp32", time_s=9.0)
+    factors = network_factors(base, kernels, [(H100, measured, network), (H100, in_fp32, network)])
+    assert factors == {H100.chip: pytest.approx(1.3, abs=0.01)}
+    better = replace(base, kernels=replace(kernels, network_factors=factors))
+    assert better.on(H100, "inference").predict(network).time_s == pytest.approx(measured.time_s, rel=0.02)
+    # A loop is no network, and another chip is not this one.
+    alone, inside = (each.on(H100, "inference").operations.predict(layers).time_s for each in (asking, better))
+    assert alone == pytest.approx(inside)
+    gpu = find_gpu("A10")
+    assert better.on(gpu, "inference").predict(network).time_s == asking.on(gpu, "inference").predict(network).time_s
+
+
+def test_factors_of_networks_that_cannot_be_are_refused(trained, tmp_path):
+    folder = replace(trained, kernels=replace(trained.kernels, network_factors={"GH100": 50.0})).save(tmp_path)
+    with pytest.raises(ZooError, match="factors of networks"):
+        load_kernels(folder)

@@ -11,7 +11,9 @@ def test_the_zoo_knows_what_it_learned_from():
     assert found["NVIDIA A30"].has_power
     assert not found["Tesla T4"].has_power  # NeuSight measured times
     assert len(found["NVIDIA A100-PCIE-40GB"].clocks_mhz) == 12
-    assert "NVIDIA H200" not in found
+    assert found["NVIDIA H200"].has_power  # kernels in half precision and below
+    assert not found["NVIDIA L40S"].has_power
+    assert "NVIDIA H100 NVL" not in found
 
 
 def test_datasets_add_up_and_predictors_share():

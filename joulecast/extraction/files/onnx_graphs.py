@@ -19,7 +19,8 @@ from ...operations.network import Entry, Network
 from ...operations.operation import Operation, real_precision
 from ...operations.rules import Shape, size
 from ...regular_files import read_regular
-from .onnx_operators import FREE, OPERATORS, Call
+from .onnx_calls import Call
+from .onnx_operators import FREE, OPERATORS
 from .onnx_shapes import Shapes
 
 # TensorProto.DataType of onnx.proto.

@@ -7,36 +7,11 @@ new tensor here. Definitions: https://onnx.ai/onnx/operators/
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ...operations.rules import Shape, size
-
-Converted = tuple[str, list[Shape], dict[str, Any]] | None
-"""Kind, input shapes and attributes; None where nothing is done."""
-
-
-@dataclass(frozen=True)
-class Call:
-    """A node of a graph.
-
-    Args:
-        inputs: Shapes; () for an input that is left out.
-        outputs: Shapes.
-        attributes: By name, as Python values.
-        weights: Which inputs are parameters of the model.
-        numbers: Values of small constant inputs, by position.
-    """
-
-    inputs: tuple[Shape, ...]
-    outputs: tuple[Shape, ...]
-    attributes: Mapping[str, Any]
-    weights: tuple[bool, ...]
-    numbers: Mapping[int, tuple[float, ...]]
-
-    def has(self, position: int) -> bool:
-        """Whether an optional input is given."""
-        return len(self.inputs) > position and self.inputs[position] != ()
+from . import onnx_tensors
+from .onnx_calls import Call, Converted
 
 
 def _window(call: Call, dimensions: int) -> tuple[Shape, dict[str, Any]]:
@@ -138,11 +113,11 @@ def _clip(call: Call) -> Converted:
 def _pool(kind: str) -> Callable[[Call], Converted]:
     def convert(call: Call) -> Converted:
         x, attributes = _window(call, len(call.inputs[0]) - 2)
-        if len(x) != 4:
+        if len(x) not in (4, 5):
             raise KeyError(kind)
-        if kind == "avg_pool2d":
+        if kind == "avg_pool":
             del attributes["dilation"]
-        return kind, [x], {**attributes, "ceil_mode": bool(call.attributes.get("ceil_mode", 0))}
+        return f"{kind}{len(x) - 2}d", [x], {**attributes, "ceil_mode": bool(call.attributes.get("ceil_mode", 0))}
 
     return convert
 
@@ -174,7 +149,7 @@ def _gather(call: Call) -> Converted:
     table, indices = call.inputs[:2]
     if call.weights[0] and len(table) == 2 and call.attributes.get("axis", 0) == 0 and indices:
         return "embedding", [indices], {"num_embeddings": table[0], "embedding_dim": table[1]}
-    return _copy(call)
+    return onnx_tensors.index_select(call)
 
 
 def _copy(call: Call) -> Converted:
@@ -184,6 +159,17 @@ def _copy(call: Call) -> Converted:
 def _split(call: Call) -> Converted:
     return "copy", [call.inputs[0]], {}  # all parts together
 
+
+# Kind -> operators that cost about what it costs.
+_ALIKE: Mapping[str, tuple[str, ...]] = {
+    "neg": ("Floor", "Ceil", "Round", "Sign"),
+    "hardtanh": ("Shrink", "ThresholdedRelu"),
+    "exp": ("Sinh", "Cosh"),
+    "sin": ("Tan",),
+    "tanh": ("Erf", "Atan", "Asin", "Acos", "Atanh", "Asinh", "Acosh"),
+    "elu": ("Celu", "Selu"),
+    "softplus": ("Softsign",),
+}
 
 OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     "Conv": _convolution,
@@ -216,6 +202,7 @@ OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     "Sin": _unary("sin"),
     "Cos": _unary("cos"),
     "Reciprocal": _unary("div"),
+    **{name: _unary(kind) for kind, names in _ALIKE.items() for name in names},
     "Clip": _clip,
     "Add": _binary("add"),
     "Sub": _binary("sub"),
@@ -224,19 +211,24 @@ OPERATORS: Mapping[str, Callable[[Call], Converted]] = {
     "Pow": _binary("pow"),
     "Softmax": _softmax,
     "LogSoftmax": _softmax,
-    "MaxPool": _pool("max_pool2d"),
-    "AveragePool": _pool("avg_pool2d"),
+    "MaxPool": _pool("max_pool"),
+    "AveragePool": _pool("avg_pool"),
     "GlobalAveragePool": _global_pool,
     "ReduceMean": _reduction("mean"),
     "ReduceSum": _reduction("sum"),
-    "ReduceL2": _reduction("norm"),
+    **dict.fromkeys(("ReduceL1", "ReduceL2", "ReduceSumSquare"), _reduction("norm")),
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), _reduction("max")),
+    "ReduceProd": _reduction("prod"),
+    **dict.fromkeys(("ReduceLogSum", "ReduceLogSumExp"), _reduction("logsumexp")),
+    **dict.fromkeys(("Max", "Min", "Mod"), _binary("mul")),
     "Concat": _concat,
     "Gather": _gather,
     "Split": _split,
+    **onnx_tensors.OPERATORS,
     **dict.fromkeys(
         (
-            *("Transpose", "Slice", "Expand", "Tile", "Pad", "Cast", "Resize", "Upsample", "GatherND"),
-            *("GatherElements", "DepthToSpace", "SpaceToDepth"),
+            *("Transpose", "Slice", "Expand", "Tile", "Pad", "Cast", "GatherND", "Trilu"),
+            *("DepthToSpace", "SpaceToDepth", "ReverseSequence"),
         ),
         _copy,
     ),

@@ -384,7 +384,10 @@ class AnyGpuPredictor:
         if not any(known):
             return predictions
         operations = [*compress(predictions.operations, known)]
-        return predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
+        found = predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
+        if self.kernels is None:
+            return found
+        return found.times(self.kernels.in_network(OperationList.of(predictions.operations), self.gpu), 1.0)
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.remarks`: what the device times of kernels rest on."""

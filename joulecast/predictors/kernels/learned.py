@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -150,9 +150,12 @@ class Kernels:
 
     Args:
         variants: Family and variant -> what was learned of it.
+        network_factors: Chip -> how much longer these kernels take inside measured networks than in loops; 1 for all
+            other chips.
     """
 
     variants: Mapping[tuple[str, str], Variant]
+    network_factors: Mapping[str, float] = field(default_factory=dict)
 
     def parts(self, operations: OperationList, gpu: GPU) -> list[tuple[Part, Variant]]:
         """The operations that this knows on a GPU, with what it knows of them."""
@@ -174,6 +177,11 @@ class Kernels:
         To be read only. Where a kernel waits for its launch, the board draws less.
         """
         return _demand_w(operations, self, gpu)
+
+    def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
+        """How much longer each operation takes inside a network than in a loop, shape (operations,)."""
+        known = ~np.isnan(self.device_s(operations, gpu))
+        return np.where(known, self.network_factors.get(gpu.chip, 1.0), 1.0)
 
     def calibrations(self, operations: OperationList, gpu: GPU) -> list[tuple[Calibration, NDArray[np.bool_]]]:
         """Errors of what device times rest on, each with a mask of the operations that they are of."""

@@ -14,7 +14,7 @@ from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES, PRECISIONS
-from ...operations.rules import size
+from ...operations.rules import Product, size
 from .tiling import padded
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))
@@ -150,10 +150,10 @@ def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArra
 
 
 def _kernels(operation: Operation) -> float:
-    """Kernels that run at least: one for the forward, and one for the backward where there is one."""
+    """Kernels that run at least, one after the other: those of the forward, and as many backward where there is one."""
     row = operation.row
     has_backward = operation.mode == "training" and row.training_reads != row.reads
-    return 0.0 if operation.is_identity else 1.0 + has_backward
+    return 0.0 if operation.is_identity else operation.steps * (1.0 + has_backward)
 
 
 def _has_transforms(operation: Operation) -> bool:
@@ -189,17 +189,10 @@ def _computed_flops(operation: Operation) -> float:
     return float(operation.flops * computed / filled)
 
 
-def _as_product(operation: Operation) -> tuple[int, int, int, int]:
-    """The operation as a batched matrix product: batch, rows, columns, reduction."""
+def _as_product(operation: Operation) -> Product:
+    """The operation as a batched matrix product; what is none counts as one of the length 1."""
     out = operation.output_shape
-    if operation.row.family == "convolution":
-        groups = operation.attributes["groups"]
-        reduction = max(1, operation.forward_flops // (2 * size(out)))
-        return groups, out[0] * math.prod(out[2:]), out[1] // groups, reduction
-    if operation.kind in ("matmul", "attention"):
-        return size(out[:-2]), out[-2], out[-1], operation.input_shapes[0][-1]
-    reduction = operation.input_shapes[0][-1] if operation.kind == "linear" else 1
-    return 1, size(out[:-1]), out[-1] if out else 1, reduction
+    return operation.product or Product(1, size(out[:-1]), out[-1] if out else 1, 1)
 
 
 def _sizes(value: int | tuple[int, ...] | None) -> tuple[int, ...]:

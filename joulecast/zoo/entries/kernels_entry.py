@@ -12,6 +12,7 @@ from ...errors import ZooError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...predictors.formats.numbers import numbers
 from ...predictors.kernels.family import Names
 from ...predictors.kernels.learned import Kernels, Variant
 from ..rendering import markdown
@@ -23,6 +24,7 @@ from .kernels_files import family_named, read_variant, write_variant
 PREDICTOR = "kernels"
 _FILES = ("card.json", "predictor.json")
 _MOST_VARIANTS = 64
+_MOST_FACTOR = 3.0
 
 Golden = Mapping[Names, tuple[str, Sequence[Operation]]]
 """Family and variant -> a GPU, and operations that are predicted on it."""
@@ -41,6 +43,7 @@ class KernelsCard:
         errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
         power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
+        network_factors: Chip -> how much longer these kernels take inside measured networks than in loops.
         limits: What it cannot do.
         created: Date.
         licence: Licence of the entry.
@@ -55,6 +58,7 @@ class KernelsCard:
     errors: Mapping[str, Mapping[str, tuple[int, float, float]]]
     coverage: Mapping[str, Mapping[str, float]]
     power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
+    network_factors: Mapping[str, float] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
@@ -105,7 +109,7 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
     everything = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes({"variants": facts}),
+        "predictor.json": json_bytes({"variants": facts, "network_factors": dict(kernels.network_factors)}),
         **files,
     }
     shown = [
@@ -131,7 +135,10 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
     manifest, files = checked_files(folder, _FILES)
     with refusing_damage(folder):
         card = parsed_json(files["card.json"], "the card of this zoo entry")
-        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")["variants"]
+        predictor = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        facts, factors = predictor["variants"], numbers(predictor.get("network_factors", {}))
+        if not all(1 / _MOST_FACTOR <= factor <= _MOST_FACTOR for factor in factors.values()):
+            raise ZooError("a zoo entry has factors of networks that cannot be", given=str(factors)[:100])
         if not 0 < len(facts) <= _MOST_VARIANTS:
             raise ZooError("a zoo entry has a number of variants that cannot be", given=len(facts))
         by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
@@ -140,7 +147,7 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
             for row in manifest["golden"]["variants"]
         }
         variants = _StoredVariants(folder, manifest, files, by_name)
-        return KernelsEntry(name_of(card["name"]), Kernels(variants), golden, card)
+        return KernelsEntry(name_of(card["name"]), Kernels(variants, factors), golden, card)
 
 
 def checked_kernels(folder: Path) -> KernelsEntry:

@@ -1,0 +1,200 @@
+"""How to run operations that are functions of tensors in PyTorch: look-ups, sorting, transforms, products in groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
+
+from ..operations.operation import Operation
+
+Run = Callable[..., torch.Tensor]
+
+_MODES = {"nearest": "nearest", "linear": "bilinear", "cubic": "bicubic"}
+_RESIZING = {("linear", 1): "linear", ("linear", 2): "bilinear", ("linear", 3): "trilinear", ("cubic", 2): "bicubic"}
+
+
+def changeable(x: torch.Tensor) -> torch.Tensor:
+    """The input of an operator in place: autograd lets no leaf be changed, so in training a copy is."""
+    return x.clone() if x.requires_grad else x
+
+
+def where(operation: Operation) -> Run:
+    """torch.where with tensors or numbers for what the operation has no input for."""
+
+    def run(mask: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
+        first, second = (*values, 0.0, 1.0)[:2]
+        result: torch.Tensor = torch.where(mask, first, second)  # type: ignore[call-overload]
+        return result
+
+    return run
+
+
+def compare(operation: Operation) -> Run:
+    """A tensor against another, or against zero."""
+    return torch.gt if len(operation.input_shapes) == 2 else lambda x: torch.gt(x, 0)
+
+
+def index_select(operation: Operation) -> Run:
+    """Slices along a dimension; indices of several dimensions are laid in a row."""
+    dim = operation.attributes["dim"]
+
+    def run(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        return x.index_select(dim, index.flatten()).reshape(operation.output_shape)
+
+    return run
+
+
+def scatter(operation: Operation) -> Run:
+    """Rows of the source put, or added, to rows of the input."""
+    accumulate = operation.attributes["accumulate"]
+    _, source_shape, index_shape = operation.input_shapes
+    row = math.prod(source_shape) // math.prod(index_shape)
+
+    def run(x: torch.Tensor, source: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        x = changeable(x)
+        rows, parts = x.view(-1, row), source.reshape(-1, row)
+        if accumulate:
+            rows.index_add_(0, index.flatten(), parts)
+        else:
+            rows.index_copy_(0, index.flatten(), parts)
+        return x
+
+    return run
+
+
+def scattered_rows(operation: Operation) -> int:
+    """How many rows an index may name."""
+    x, source, index = operation.input_shapes
+    return math.prod(x) // (math.prod(source) // math.prod(index))
+
+
+def embedding_bag(operation: Operation) -> Run:
+    """A layer whose bags are as long as one another."""
+    layer = nn.EmbeddingBag(operation.attributes["num_embeddings"], operation.attributes["embedding_dim"])
+    (indices,), (bags,) = operation.input_shapes
+
+    class Bags(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, values: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+            result: torch.Tensor = self.layer(values, torch.arange(bags, device=values.device) * indices // bags)
+            return result
+
+    return Bags()
+
+
+def reduced(function: Callable[..., Any]) -> Callable[[Operation], Run]:
+    """A reduction whose result may come with the places that it was found at."""
+
+    def runner(operation: Operation) -> Run:
+        dim, keepdim = operation.attributes["dim"], operation.attributes["keepdim"]
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            dims = tuple(range(x.ndim)) if dim is None else dim
+            result: torch.Tensor = function(x, dim=dims, keepdim=keepdim)
+            return result
+
+        return run
+
+    return runner
+
+
+def one_dimension_at_a_time(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A reduction over one dimension only, such as torch.prod; several are laid in a row first."""
+
+    def run(x: torch.Tensor, dim: Any, keepdim: bool) -> torch.Tensor:
+        if isinstance(dim, int):
+            return function(x, dim, keepdim)
+        order = [i for i in range(x.ndim) if i not in {d % x.ndim for d in dim}]
+        kept = [x.shape[i] for i in order]
+        shape = [1 if i not in order else n for i, n in enumerate(x.shape)] if keepdim else kept
+        return function(x.permute(*order, *dim).reshape(*kept, -1), -1, False).reshape(shape)
+
+    return run
+
+
+def interpolate(operation: Operation) -> Run:
+    """Resizing to the output's size."""
+    size = operation.output_shape[2:]
+    mode = _RESIZING.get((operation.attributes["mode"], len(size)), "nearest")
+    return lambda x: F.interpolate(x, size=size, mode=mode)
+
+
+def grid_sample(operation: Operation) -> Run:
+    """Values at the points of a grid, some of which lie outside."""
+    mode = _MODES[operation.attributes["mode"]]
+    return lambda x, grid: F.grid_sample(x, grid, mode=mode, align_corners=False)
+
+
+def fourier(operation: Operation) -> Run:
+    """A transform of pairs of numbers, or of real ones."""
+    given, form = operation.attributes["dim"], operation.attributes["form"]
+    dims = (given,) if isinstance(given, int) else given
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if form == "r2c":
+            return torch.view_as_real(torch.fft.rfftn(x, dim=dims))
+        points = torch.view_as_complex(x)
+        if form == "c2c":
+            return torch.view_as_real(torch.fft.fftn(points, dim=dims))
+        real: torch.Tensor = torch.fft.irfftn(points, s=[operation.output_shape[dim] for dim in dims], dim=dims)
+        return real
+
+    return run
+
+
+def complex_mul(operation: Operation) -> Run:
+    """A product of pairs of numbers."""
+    return lambda a, b: torch.view_as_real(torch.view_as_complex(a) * torch.view_as_complex(b))
+
+
+def grouped_linear(operation: Operation) -> Run:
+    """Rows shared out evenly among experts; bf16 only, as PyTorch's kernel is."""
+    attributes, features = operation.attributes, operation.input_shapes[0][-1]
+
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = nn.Parameter(torch.randn(attributes["num_experts"], features, attributes["out_features"]))
+            self.bias = (
+                nn.Parameter(torch.zeros(attributes["num_experts"], attributes["out_features"]))
+                if attributes["bias"]
+                else None
+            )
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            rows = x.reshape(-1, features)
+            experts = attributes["num_experts"]
+            ends = torch.arange(1, experts + 1, device=x.device) * rows.shape[0] // experts
+            product: torch.Tensor = torch._grouped_mm(rows, self.weights, offs=ends.to(torch.int32))
+            if self.bias is not None:
+                counts = torch.diff(ends, prepend=ends.new_zeros(1))
+                product = product + self.bias.repeat_interleave(counts, 0, output_size=rows.shape[0])
+            return product.reshape(operation.output_shape)
+
+    return Experts()
+
+
+def recurrent(layer: Callable[..., nn.RNNBase]) -> Callable[[Operation], Run]:
+    """A recurrent layer, whose hidden states at every step are the output."""
+
+    def runner(operation: Operation) -> Run:
+        class Layer(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.layer = layer(operation.input_shapes[0][-1], **operation.attributes)
+
+            def forward(self, x: torch.Tensor) -> torch.Tensor:
+                output: torch.Tensor = self.layer(x)[0]
+                return output
+
+        return Layer()
+
+    return runner

@@ -1,0 +1,159 @@
+"""Operators that real models run beside layers: each becomes the operation that it is, and none is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812 (everybody calls it so)
+
+import joulecast
+
+IMAGE = (2, 8, 16, 16)
+
+
+class Function(nn.Module):
+    """A function of one tensor, with places that are given."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+        self.register_buffer("places", torch.tensor([0, 1, 1]))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x, self.places)
+
+
+def operations(function: Callable[..., Any], shape=IMAGE, **options):
+    network = joulecast.extract(Function(function), shape, **options)
+    assert not network.dropped
+    return {entry.operation.kind: entry.operation for entry in network}
+
+
+def shaped(function, kind, shape=IMAGE):
+    operation = operations(function, shape)[kind]
+    return operation.input_shapes, operation.attributes
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "shapes", "attributes"),
+    [
+        (lambda x, i: x.gather(1, (x > 0).long()), "gather", (IMAGE, IMAGE), {"dim": 1}),
+        (lambda x, i: x.index_select(1, i), "index_select", (IMAGE, (3,)), {"dim": 1}),
+        (lambda x, i: x.index_add(1, i, x[:, :3]), "scatter", (IMAGE, (3, 512), (3,)), {"accumulate": True}),
+        (lambda x, i: x.index_copy(1, i, x[:, :3]), "scatter", (IMAGE, (3, 512), (3,)), {"accumulate": False}),
+        (lambda x, i: x.index_put((i, i), x[0, :1]), "scatter", (IMAGE, (3, 256), (3,)), {"accumulate": False}),
+        (lambda x, i: x.masked_fill(x[:, :1] > 0, 0.0), "masked_fill", (IMAGE, (2, 1, 16, 16)), {}),
+        (lambda x, i: torch.where(x > 0, x, 0.0), "where", (IMAGE, IMAGE), {}),
+        (lambda x, i: x > x[0], "compare", (IMAGE, (8, 16, 16)), {}),
+        (lambda x, i: x.argsort(1), "sort", (IMAGE,), {"dim": 1}),
+        (lambda x, i: x.topk(3, 1)[0], "topk", (IMAGE,), {"k": 3, "dim": 1}),
+        (lambda x, i: x.cumprod(2), "cumsum", (IMAGE,), {"dim": 2}),
+        (lambda x, i: x.max(0)[0], "max", (IMAGE,), {"dim": 0, "keepdim": False}),
+        (lambda x, i: x.min(), "max", (IMAGE,), {"dim": None, "keepdim": False}),
+        (lambda x, i: x.argmin(0, keepdim=True), "argmax", (IMAGE,), {"dim": 0, "keepdim": True}),
+        (lambda x, i: x.std((2, 3)), "var", (IMAGE,), {"dim": (2, 3), "keepdim": False}),
+        (lambda x, i: x.prod(0), "prod", (IMAGE,), {"dim": 0, "keepdim": False}),
+        (lambda x, i: F.one_hot(i, 10) * x[0, 0, 0, 0], "one_hot", ((3,),), {"num_classes": 10}),
+        (lambda x, i: F.grid_sample(x, x[:, :5, :6, :2], mode="nearest", align_corners=False), "grid_sample",
+         (IMAGE, (2, 5, 6, 2)), {"mode": "nearest"}),
+        (lambda x, i: F.interpolate(x, scale_factor=2, mode="bilinear"), "interpolate", (IMAGE,),
+         {"output_size": 32, "mode": "linear"}),
+        (lambda x, i: F.interpolate(x, size=(8, 4), mode="nearest-exact"), "interpolate", (IMAGE,),
+         {"output_size": (8, 4), "mode": "nearest"}),
+        (lambda x, i: torch.fft.rfft2(x), "fft", (IMAGE,), {"dim": (2, 3), "form": "r2c", "last_size": None}),
+        (lambda x, i: torch.cdist(x, x[:, :, :5], p=1), "cdist", (IMAGE, (2, 8, 5, 16)), {"p": 1.0}),
+        (lambda x, i: x[0, 0] @ x[0, 0, 0], "matmul", ((16, 16), (16, 1)), {}),
+        (lambda x, i: x * torch.rand_like(x), "random", (IMAGE,), {}),
+    ],
+)  # fmt: skip
+def test_what_an_operator_is(function, kind, shapes, attributes):
+    found, has = shaped(function, kind)
+    assert found == shapes
+    assert dict(has) == attributes
+
+
+def test_in_place_nothing_is_copied_first():
+    def changed(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        x = x * 2
+        x[places] = 0.0
+        return x
+
+    assert "copy" not in operations(changed)
+    assert "copy" in operations(lambda x, i: x.index_fill(0, i, 0.0))
+
+
+def test_complex_numbers_are_pairs():
+    def rotated(x: torch.Tensor, places: torch.Tensor) -> torch.Tensor:
+        pairs = torch.view_as_complex(x.unflatten(-1, (8, 2)))
+        return torch.view_as_real(pairs * pairs[0] + pairs * 2.0)
+
+    found = operations(rotated)
+    assert found["complex_mul"].input_shapes == ((2, 8, 16, 8, 2), (8, 16, 8, 2))
+    assert found["complex_mul"].precision == "fp32"
+    assert found["mul"].input_shapes == ((2, 8, 16, 8, 2),)
+    assert found["complex_mul"].flops == 6 * 2 * 8 * 16 * 8
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+@pytest.mark.parametrize(
+    ("layer", "attributes"),
+    [
+        (nn.LSTM(6, 8, 2, batch_first=True), {"num_layers": 2, "proj_size": 0}),
+        (nn.LSTM(6, 8, bidirectional=True, proj_size=3), {"bidirectional": True, "proj_size": 3}),
+        (nn.GRU(6, 8, bias=False), {"bias": False}),
+        (nn.RNN(6, 8, 3, nonlinearity="relu", dropout=0.1), {"num_layers": 3}),
+    ],
+)
+def test_a_recurrent_layer_is_one_operation(layer, attributes, mode):
+    network = joulecast.extract(layer, (4, 5, 6), mode=mode)
+    (entry,) = network
+    operation = entry.operation
+    assert operation.kind == type(layer).__name__.lower()
+    assert operation.input_shapes == ((5, 4, 6) if layer.batch_first else (4, 5, 6),)
+    assert {"hidden_size": 8, **attributes}.items() <= operation.attributes.items()
+    assert operation.parameters == sum(parameter.numel() for parameter in layer.parameters())
+    assert operation.precision == "tf32"  # cuDNN may, unless told otherwise
+    assert operation.replace(mode="training").flops == 3 * operation.forward_flops
+
+
+def test_two_uses_of_a_recurrent_layer_add_their_gradients():
+    class Twice(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.GRU(6, 6)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.layer(self.layer(x)[0])[0]
+
+    network = joulecast.extract(Twice(), (4, 5, 6), mode="training")
+    counts = [(entry.operation.kind, entry.operation.input_shapes, entry.count) for entry in network]
+    assert counts == [
+        ("gru", ((4, 5, 6),), 2),
+        # Two weights and two biases.
+        ("gradient_accumulation", ((18, 6),), 2),
+        ("gradient_accumulation", ((18,),), 2),
+    ]
+
+
+def test_grouped_products_and_bags_have_their_parameters():
+    class Experts(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weights = nn.Parameter(torch.zeros(4, 64, 32, dtype=torch.bfloat16))
+            self.bag = nn.EmbeddingBag(100, 64, dtype=torch.bfloat16)
+            self.register_buffer("ends", torch.tensor([32, 64, 96, 128], dtype=torch.int32))
+
+        def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+            return torch._grouped_mm(self.bag(tokens), self.weights, offs=self.ends)
+
+    network = joulecast.extract(Experts(), torch.empty(128, 5, dtype=torch.int64))
+    found = {entry.operation.kind: entry.operation for entry in network}
+    assert found["grouped_linear"].input_shapes == ((128, 64),)
+    assert found["grouped_linear"].parameters == 4 * 64 * 32
+    assert found["grouped_linear"].flops == 2 * 128 * 64 * 32
+    assert found["embedding_bag"].input_shapes == ((640,), (128,))
+    assert found["embedding_bag"].parameters == 100 * 64
