@@ -4,9 +4,9 @@
     python benchmarks/kernels.py --family attention --family decoding build/datasets/h200 build/datasets/b200 ...
 
 Prints Markdown: benchmarks/KERNELS.md is what it printed with --rows 3000, but for the last table. Calls below 10 us
-are left out, powers below 60 us are not in the datasets. Beside the errors stand those of `any-gpu/boosting` alone, which
-has seen no such kernel; and what the power cap costs sustained runs, as measured and as the clock law makes it of the
-power that was learned.
+are left out, powers below 60 us are not in the datasets. Beside the errors stand those of `any-gpu/boosting`
+alone, which has seen no such kernel; and what the power cap costs sustained runs, as measured and as the clock law
+makes it of the power that was learned.
 """
 
 from __future__ import annotations
