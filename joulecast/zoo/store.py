@@ -68,7 +68,7 @@ def object_folder(sha256: str) -> Path:
         ZooError: That is no sha256.
     """
     if not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise ZooError("this is no sha256", given=sha256[:80])
+        raise ZooError("this is not a sha256 digest", given=sha256[:80])
     return zoo_cache() / "objects" / sha256
 
 
