@@ -256,6 +256,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _reduction("var")),
     "prod": _reduction("prod"),
     "logsumexp": _reduction("logsumexp"),
+    **dict.fromkeys(("histc", "bincount"), _reduction("sum")),  # (they read everything, and write little)
     **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
     **dict.fromkeys(("max", "min"), indexing.extreme("mul")),
     **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
@@ -308,7 +309,18 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     ),
     **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), transforms.interpolation("cubic")),
     **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), transforms.grid_sample),
-    **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "normal", "randperm"), transforms.random),
+    **dict.fromkeys(
+        (
+            "rand",
+            "randn",
+            "rand_like",
+            "randn_like",
+            "randint",
+            "normal",
+            "randperm",
+        ),
+        transforms.random,
+    ),
     "where": indexing.where,
     "masked_fill": indexing.masked_fill,
     "masked_scatter": indexing.masked_scatter,
