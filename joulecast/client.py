@@ -260,7 +260,7 @@ class Client:
                 raise TypeError(f"{type(found).__name__}, where {kind.__name__} was asked for")
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             hint = f"{type(error).__name__}: {error}"[:200]
-            raise ServiceError("this is no answer of a joulecast service", given=self.url, hint=hint) from error
+            raise ServiceError("this is not an answer of a joulecast service", given=self.url, hint=hint) from error
         return found
 
     def _request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
@@ -292,7 +292,9 @@ class Client:
                 hint="is `joulecast serve` running there? GET /v1/ready says",
             ) from error
         except (ValueError, RecursionError) as error:
-            raise ServiceError("this is no answer of a joulecast service", given=self.url, hint=str(error)) from error
+            raise ServiceError(
+                "this is not an answer of a joulecast service", given=self.url, hint=str(error)
+            ) from error
         raise _refusal(status, answer)
 
 

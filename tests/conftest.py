@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
@@ -16,6 +17,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -357,3 +359,24 @@ def rewrite(entry, name, value):
     manifest = json.loads((entry / "manifest.json").read_text())
     manifest["files"][name] = {"sha256": hashlib.sha256(data).hexdigest(), "size_bytes": len(data)}
     (entry / "manifest.json").write_text(json.dumps(manifest))
+
+
+@pytest.fixture(scope="session")
+def physics_caches():
+    """Every cache of functions of physics, wherever such a function is held."""
+    from joulecast.predictors.physics import clock, features, library, relative  # noqa: F401  (these import all others)
+
+    cache = type(lru_cache(lambda: 0))
+    found = [each for each in gc.get_objects() if isinstance(each, cache)]
+    return [each for each in found if (each.__module__ or "").startswith("joulecast.predictors.physics")]
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered(request):
+    """Every test of physics computes what it checks: what was computed for another one is forgotten.
+
+    It stands here because a second conftest.py would hide this one from `from conftest import`.
+    """
+    if request.path.parent.name == "physics":
+        for each in request.getfixturevalue("physics_caches"):
+            each.cache_clear()

@@ -90,7 +90,7 @@ def _run(path: Path) -> Any:
     """The Python file as a module; what lies beside it can be imported, as if it were run itself."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        raise ImportError("this is no Python file")
+        raise ImportError("this is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     try:

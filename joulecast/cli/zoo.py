@@ -210,4 +210,4 @@ def _folder(name: str) -> Path:
         return shipped("zoo") / name
     if (Path(name) / MANIFEST).is_file():
         return Path(name)
-    raise unknown_name("predictor", name, {*known, *pulled()}, hint="the folder of an entry does, too")
+    raise unknown_name("predictor", name, {*known, *pulled()}, hint="the folder of an entry works, too")

@@ -292,7 +292,7 @@ class EnergyTree:
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError("this is no energy tree", given=repr(error)) from error
+            raise InputError("this is not an energy tree", given=repr(error)) from error
 
     def plot(self) -> Picture:
         """The tree as an icicle: each box is as wide as its share of the joules."""

@@ -59,6 +59,17 @@ def _addmm(bound: Bound) -> Converted:
     return "linear", [shape_of(bound["mat1"])], {"out_features": shape_of(bound["mat2"])[1], "bias": True}
 
 
+def _scaled_product(bound: Bound) -> Converted:
+    """A product of quantized matrices: scales of single numbers or of rows, or of blocks along each row."""
+    scale = shape_of(bound["scale_a"])
+    attributes = {
+        "out_features": shape_of(bound["mat2"])[1],
+        "bias": bound["bias"] is not None,
+        "block_scaled": len(scale) == 2 and scale[1] > 1,
+    }
+    return "linear", [shape_of(bound["self"])], attributes
+
+
 def _matmul(first: str, second: str) -> Callable[[Bound], Converted]:
     def convert(bound: Bound) -> Converted:
         a, b = shape_of(bound[first]), shape_of(bound[second])
@@ -211,6 +222,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "conv_transpose3d": _convolution(True),
     "linear": _linear,
     "addmm": _addmm,
+    "_scaled_mm": _scaled_product,
     # Not "matmul": broken down, it shows the copies that make its operands fit for a batched product.
     "mm": _matmul("self", "mat2"),
     "bmm": _matmul("self", "mat2"),
@@ -244,6 +256,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _reduction("var")),
     "prod": _reduction("prod"),
     "logsumexp": _reduction("logsumexp"),
+    **dict.fromkeys(("histc", "bincount"), _reduction("sum")),  # (they read everything, and write little)
     **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
     **dict.fromkeys(("max", "min"), indexing.extreme("mul")),
     **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
@@ -296,7 +309,18 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     ),
     **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), transforms.interpolation("cubic")),
     **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), transforms.grid_sample),
-    **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "normal", "randperm"), transforms.random),
+    **dict.fromkeys(
+        (
+            "rand",
+            "randn",
+            "rand_like",
+            "randn_like",
+            "randint",
+            "normal",
+            "randperm",
+        ),
+        transforms.random,
+    ),
     "where": indexing.where,
     "masked_fill": indexing.masked_fill,
     "masked_scatter": indexing.masked_scatter,
@@ -342,6 +366,9 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
 REVISIONS: Mapping[str, int] = {"gather": 2}
 """Operator -> revision of its row, 1 where it is left out. Raise it when the row gives other operations than before:
 cached networks and templates of models that run the operator are outdated then, and no others."""
+
+QUANTIZED_PRODUCTS: frozenset[str] = frozenset({"_scaled_mm"})
+"""Operators that run in the type of what they read, and write a wider one."""
 
 MAKES_MASKS: frozenset[str] = frozenset(
     (*COMPARISONS, "all", "any", "argmax", "cumsum", "masked_fill", "max", "maximum", "min", "minimum", "where")

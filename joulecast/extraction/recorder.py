@@ -23,10 +23,20 @@ from .autocast import Autocast
 from .calls import Bound, Converted, shape_of
 from .dropped_work import CallSizes
 from .known_values import KnownValues, decides, without_memory
-from .operators import CONTIGUOUS_INPUT, COPIES_INPUT, FREE, MAKES_MASKS, OPERATORS, SAVES_INPUT
+from .operators import (
+    CONTIGUOUS_INPUT,
+    COPIES_INPUT,
+    FREE,
+    MAKES_MASKS,
+    OPERATORS,
+    QUANTIZED_PRODUCTS,
+    SAVES_INPUT,
+)
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
+_FLOAT8: Mapping[torch.dtype, str] = {torch.float8_e4m3fn: "fp8", torch.float8_e5m2: "fp8"}
+_PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
 CustomOperators = Mapping[str, str | Callable[[Bound], Converted]]
 """Operator as "namespace.name" -> its kind, or a function from its arguments to kind, input shapes and attributes."""
@@ -122,6 +132,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._stack.pop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if any(issubclass(kind, torch.Tensor) and kind not in _PLAIN_TENSORS for kind in types):
+            # A type of its own, such as torchao's quantized weights, says itself which operators it runs.
+            return NotImplemented
         args, kwargs = self.arguments(args, kwargs)
         inside_whole = bool(self._stack) and self._stack[-1][1]
         name = func.overloadpacket.__name__
@@ -156,7 +169,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._keep(("save_input", [tuple(first.shape)], {}), first.dtype)
         found = convert(bound)
         if found is not None:
-            self._keep(found, _dtype(result, args))
+            self._keep(found, first.dtype if plain in QUANTIZED_PRODUCTS else _dtype(result, args))
         return result
 
     def accumulate(self, shape: Shape, dtype: torch.dtype) -> None:
@@ -220,9 +233,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         reason = ""
         if kind not in self._whitelist:
             reason = "not on the whitelist"
-        elif dtype in _WITHOUT_PRECISION:
+        elif dtype in _WITHOUT_PRECISION or (dtype in _FLOAT8 and _FLOAT8[dtype] not in KINDS[kind].quantized):
             reason = f"in {str(dtype).removeprefix('torch.')}, which is no precision of operations"
-        precision = HALF.get(dtype) or real_precision(kind, self._precision)
+        named = HALF.get(dtype) or (None if reason else _FLOAT8.get(dtype))
+        precision = named or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
         if reason:
             self._dropped.add(kind, reason, self.path, DroppedWork.of(operation, dtype.itemsize))
@@ -230,7 +244,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.calls.append((operation, self.path))
 
 
-_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128, torch.float8_e4m3fn, torch.float8_e5m2})
+_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128})
 
 
 def _same_kind(kind: str) -> Callable[[Bound], Converted]:
@@ -252,9 +266,14 @@ def _is_counter(args: Any, result: Any) -> bool:
 
 
 def _dtype(result: Any, args: Any) -> torch.dtype:
-    """The type that an operator works in: that of its result, or of the first tensor that it reads."""
+    """The type that an operator works in: that of its result, or of the first tensor that it reads.
+
+    What is cast to eight bits counts as a copy in the type that is read.
+    """
     if isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
-        return result.dtype
+        read = [leaf.dtype for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+        wider = (dtype for dtype in read if dtype not in _FLOAT8)
+        return next(wider, result.dtype) if result.dtype in _FLOAT8 else result.dtype
     tensors = [leaf for leaf in tree_leaves((result, args)) if isinstance(leaf, torch.Tensor)]
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 

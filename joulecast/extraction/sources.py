@@ -90,7 +90,7 @@ def network_of(
             "this is a class, not a model", given=model.__name__, hint=f"give an instance: {model.__name__}(...)"
         )
     raise InputError(
-        "this is no model",
+        "this is not a model",
         given=type(model).__name__,
         allowed="a name, a torch.nn.Module, a configuration of transformers, a Network, a list of (Operation, count), "
         "or a file: network (JSON), config.json, .pt2, .onnx",
@@ -219,7 +219,9 @@ def _content(path: Path) -> Any:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            "this file is no JSON", given=f"{path}: {error}", hint="`joulecast extract MODEL SHAPE --json` writes one"
+            "this file is not valid JSON",
+            given=f"{path}: {error}",
+            hint="`joulecast extract MODEL SHAPE --json` writes one",
         ) from error
 
 

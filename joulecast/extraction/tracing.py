@@ -149,7 +149,9 @@ class Forward:
                 part.__dict__.update(before)
 
     def _in_type(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.to(self._half) if self._half and tensor.is_floating_point() else tensor
+        # What is quantized, and knows its own type, stays what it is.
+        quantized = tensor.dtype.itemsize < 2 or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+        return tensor.to(self._half) if self._half and tensor.is_floating_point() and not quantized else tensor
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -214,7 +214,7 @@ def read_gpu(path: str | Path) -> GPU:
     try:
         data: dict[str, object] = tomllib.loads(text.decode())
     except (ValueError, RecursionError) as error:
-        raise InputError("a GPU description is no TOML", given=f"{path}: {error}", hint=_HINT) from None
+        raise InputError("a GPU description is not valid TOML", given=f"{path}: {error}", hint=_HINT) from None
     if set(data) == {"gpu"}:
         entries = data["gpu"]
         if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):

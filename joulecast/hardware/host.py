@@ -135,7 +135,7 @@ def _profile(path: Path) -> Host:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            "this is no host profile", given=f"{path}: {error!r}"[:300], hint="`joulecast host --out FILE` makes one"
+            "this is not a host profile", given=f"{path}: {error!r}"[:300], hint="`joulecast host --out FILE` makes one"
         ) from error
     here = processor()
     note = "" if name == here else f"the host profile comes from another machine: {name}, this is {here}"

@@ -216,7 +216,9 @@ def read_recording(path: str | Path) -> Recording:
             )
     known = [record for record in records if record is not None]
     if not known or known[0]["kind"] != "machine":
-        raise InputError("this is no recording", given=str(path), allowed="a file that `joulecast measure --out` wrote")
+        raise InputError(
+            "this is not a recording", given=str(path), allowed="a file that `joulecast measure --out` wrote"
+        )
     if known[0].get("format") != FORMAT:
         raise InputError("a recording of another version", given=f"{path}: {known[0].get('format')!r}", allowed=FORMAT)
     try:

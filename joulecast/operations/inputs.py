@@ -40,7 +40,7 @@ class Input:
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return cls(normalized_shape(tuple(map(int, value.shape))), str(value.dtype).removeprefix("torch."))
         if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
-            raise InputError("this is no input", given=repr(value)[:100], allowed=_ALLOWED)
+            raise InputError("this is not an input", given=repr(value)[:100], allowed=_ALLOWED)
         return cls(normalized_shape(tuple(value)))
 
 

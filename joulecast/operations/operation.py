@@ -300,16 +300,24 @@ class Operation:
             mode=mode or self.mode,
         )
 
+    @property
+    def written_attributes(self) -> dict[str, Any]:
+        """The attributes by name that are written down: all but refinements that have their default."""
+        rows = self.row.attributes
+        return {
+            name: value
+            for name, value in sorted(self.attributes.items())
+            if not rows[name].refinement or value != rows[name].default
+        }
+
     def to_json(self) -> dict[str, Any]:
         """The operation as plain lists and dictionaries; defaults are written out, but for those of refinements."""
-        rows = self.row.attributes
         return {
             "kind": self.kind,
             "input_shapes": [list(shape) for shape in self.input_shapes],
             "attributes": {
                 name: list(value) if isinstance(value, tuple) else value
-                for name, value in sorted(self.attributes.items())
-                if not rows[name].refinement or value != rows[name].default
+                for name, value in self.written_attributes.items()
             },
             "precision": self.precision,
             "mode": self.mode,

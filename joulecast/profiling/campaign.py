@@ -82,7 +82,7 @@ class Campaign:
         for clock in self.clocks:
             if clock is not None and not _is_integer(clock, least=1):
                 raise InputError(
-                    "a clock of a campaign is no clock", given=repr(clock), allowed='MHz as an integer, or "default"'
+                    "a clock of a campaign is not a clock", given=repr(clock), allowed='MHz as an integer, or "default"'
                 )
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 600:
             raise InputError(

@@ -77,7 +77,7 @@ def _shape(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise InputError("this is no shape", given=repr(text), allowed="such as 32,3,224,224") from error
+        raise InputError("this is not a shape", given=repr(text), allowed="such as 32,3,224,224") from error
 
 
 def _positive(text: str) -> int:

@@ -31,7 +31,7 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise InputError("this is no device", given=repr(name), allowed="cpu, cuda, cuda:0, ...") from error
+        raise InputError("this is not a device", given=repr(name), allowed="cpu, cuda, cuda:0, ...") from error
     if device.type == "cpu":
         return device
     if device.type != "cuda" or not torch.cuda.is_available():

@@ -45,7 +45,7 @@ def draw_inputs(
 
     Args:
         operation: What is to be run; in training its inputs of numbers take gradients.
-        device: Where.
+        device: The device that they are drawn on.
         dtype: Type of the inputs that are numbers.
         generator: Draws them.
     """

@@ -143,7 +143,7 @@ class Journal:
         except (ValueError, RecursionError) as error:
             raise JournalError("a line of this journal is damaged", given=where, hint=_NEXT) from error
         if not isinstance(value, dict):
-            raise JournalError("a line of this journal is no record", given=where)
+            raise JournalError("a line of this journal is not a record", given=where)
         if number == 1 and value.get("journal_version") != JOURNAL_VERSION:
             raise JournalError(
                 "this journal has another version",

@@ -203,7 +203,7 @@ def _finish(journal: Journal, out: Path) -> str:
     except Exception as error:
         # The checksums are right, so somebody wrote them who is not a campaign.
         raise JournalError(
-            "a record of this journal is none that a campaign writes",
+            "a record of this journal was not written by a campaign",
             given=str(journal.path),
             hint=f"{type(error).__name__}: {first_line(error)}",
         ) from error

@@ -71,7 +71,7 @@ def validation_problem(error: RequestValidationError) -> JoulecastError:
     first = faults[0]
     where = _place(first)
     if first["type"] == "json_invalid":
-        return RefusalError(400, "json", "the body is no JSON", given=str(first.get("ctx", {}).get("error", "")))
+        return RefusalError(400, "json", "the body is not valid JSON", given=str(first.get("ctx", {}).get("error", "")))
     if isinstance(first.get("input"), bytes):
         return RefusalError(
             415, "media-type", "the body is not said to be JSON", hint="send the header Content-Type: application/json"

@@ -94,7 +94,7 @@ def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
             allowed=f"GPUs with predictors: {', '.join(trained)}",
             hint="`joulecast train` makes one from a dataset",
         )
-    hint = "the folder of an entry does, too, and models:/NAME@ALIAS; `joulecast zoo pull` brings others"
+    hint = "the folder of an entry works, too, and models:/NAME@ALIAS; `joulecast zoo pull` brings others"
     raise unknown_name("predictor", predictor, {*known, *pulled()}, hint=hint)
 
 

@@ -68,7 +68,7 @@ def object_folder(sha256: str) -> Path:
         ZooError: That is no sha256.
     """
     if not re.fullmatch("[0-9a-f]{64}", sha256):
-        raise ZooError("this is no sha256", given=sha256[:80])
+        raise ZooError("this is not a sha256 digest", given=sha256[:80])
     return zoo_cache() / "objects" / sha256
 
 
@@ -162,7 +162,8 @@ def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[st
     room_named, _, rest = name.partition("/")
     named_mode = next((each for each in MODES if rest.endswith(f"-{each}")), None)
     kind = rest if named_mode is None else rest.removesuffix(f"-{named_mode}")
-    other_kind = kind in RECIPES and kind != predictor
+    # (a GPU's own predictors may stand for each other: whichever is best may be its default)
+    other_kind = gpu is None and kind in RECIPES and kind != predictor
     if room_named != room or other_kind or (gpu is not None and named_mode not in (None, mode)):
         said = f"{room}/{predictor}" + (f"-{mode}" if gpu is not None else "")
         raise ZooError(

@@ -71,7 +71,7 @@ WRONG = [
     ("empty name", changed("name", '""'), "name.*a text"),
     ("month", EXAMPLE + 'released = "May 2020"', "released.*2020-05"),
     ("two GPUs", 2 * ("[[gpu]]\n" + EXAMPLE), "describes one GPU"),
-    ("no TOML", "name: A10G", "no TOML"),
+    ("no TOML", "name: A10G", "not valid TOML"),
 ]
 
 

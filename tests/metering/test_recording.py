@@ -85,9 +85,9 @@ def test_seals_hold_for_any_record(values):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ("", "this is no recording"),
-        ("hello\n", "this is no recording"),
-        (sealed({"kind": "end", "time_s": 1.0, "exit_code": 0}), "this is no recording"),
+        ("", "this is not a recording"),
+        ("hello\n", "this is not a recording"),
+        (sealed({"kind": "end", "time_s": 1.0, "exit_code": 0}), "this is not a recording"),
         (sealed({"kind": "machine", "format": 99}), "of another version"),
         (sealed({"kind": "machine", "format": 1}), "says what cannot be"),
         (sealed({"kind": "machine", "format": 1, **MACHINE, "devices": 7}), "says what cannot be"),

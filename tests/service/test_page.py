@@ -162,8 +162,8 @@ def test_operations_are_pasted_and_faults_are_told(page):
 @pytest.mark.parametrize(
     ("field", "typed", "title"),
     [
-        ("#shape", "32 x three", "this is no input shape"),
-        ("#shape", "0 x 128", "this is no input shape"),
+        ("#shape", "32 x three", "this is not an input shape"),
+        ("#shape", "0 x 128", "this is not an input shape"),
         ("#shape", "[8,", "the input shape is no JSON"),
         ("#model", "", "no model is named"),
         ("#cache", "many", "this is no number of tokens"),

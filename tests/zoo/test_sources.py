@@ -352,7 +352,7 @@ def test_a_read_only_place():
         "any-gpu/forest-inference",
         "t4/forest-inference",
         "a30/forest-training",
-        "a30/blend-inference",
+        "a30/blend-training",
     ],
 )
 def test_a_name_means_what_it_holds(small_entry, tmp_path, fresh_cache, name):

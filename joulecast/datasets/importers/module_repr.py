@@ -27,7 +27,9 @@ def _parse(text: str) -> tuple[str, Arguments]:
         named = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
     except (SyntaxError, ValueError) as error:
         raise InputError(
-            "this is no repr of a torch module", given=text, allowed="such as Linear(in_features=8, out_features=4)"
+            "this is not the repr of a torch module",
+            given=text,
+            allowed="such as Linear(in_features=8, out_features=4)",
         ) from error
     return call.func.id, (positional, named)
 

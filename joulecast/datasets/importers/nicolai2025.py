@@ -74,7 +74,7 @@ def _shape(text: str) -> Shape:
     try:
         return tuple(ast.literal_eval(text))
     except (ValueError, SyntaxError, TypeError) as error:
-        raise InputError("this is no shape", given=text, allowed="such as (32, 3, 224, 224)") from error
+        raise InputError("this is not a shape", given=text, allowed="such as (32, 3, 224, 224)") from error
 
 
 def _precision(row: Mapping[str, str]) -> str:

@@ -100,7 +100,7 @@ def from_config(config: Any) -> torch.nn.Module:
         try:
             config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
         except Exception as error:
-            raise InputError(f"this is no configuration of a {kind}", given=_first_line(error)) from error
+            raise InputError(f"this is not a configuration of a {kind}", given=_first_line(error)) from error
     named = (config.architectures or [None])[0]
     try:
         model_class = _class(named) if named else transformers.AutoModel._model_mapping[type(config)]

@@ -86,7 +86,7 @@ def _step(operations: tuple[Operation, ...], is_half: bool, search: _Search, sam
                 )
             dimensions.append(found)
         shapes.append(tuple(dimensions))
-    return Step(first.kind, tuple(shapes), first.attributes, is_half)
+    return Step(first.kind, tuple(shapes), first.written_attributes, is_half)
 
 
 def _at(samples: Sequence[Sample]) -> str:

@@ -114,7 +114,7 @@ class BoostedResidual:
         """
         share = number(value.get("share", 0.0))  # Entries of trees alone may say nothing of it.
         if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
-            raise ValueError("a share of a perceptron that cannot be")
+            raise ValueError("an impossible share of a perceptron")
         return cls(
             time=time,
             unseen_chips=unseen_chips,

@@ -42,7 +42,7 @@ def _member(value: object, folder: Path) -> Member:
 
 def _perceptron(value: object) -> PerceptronRecipe:
     if not isinstance(value, dict):
-        raise InputError("a perceptron of a recipe is no table", given=repr(value), allowed="[perceptron]")
+        raise InputError("a perceptron of a recipe is not a table", given=repr(value), allowed="[perceptron]")
     known = [field.name for field in fields(PerceptronRecipe)]
     for key in value:
         if key not in known:

@@ -69,7 +69,7 @@ def _read(data: memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     header = json.loads(bytes(data[8 : 8 + size]))
     facts = header.pop("__metadata__", {})
     if not all(isinstance(value, str) for value in facts.values()):
-        raise TypeError("facts that are no texts")
+        raise TypeError("facts that are not texts")
     numbers = data[8 + size :]
     arrays, taken = {}, 0
     for name, fact in header.items():

@@ -46,7 +46,8 @@ def _physics_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> Fl
 
 
 def _features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
-    read, written = np.maximum(operations.derived(_bytes), 1.0)  # (what fills a tensor reads nothing)
+    # (what does nothing, such as dropout in inference, moves no bytes, which have no logarithm)
+    read, written = np.maximum(operations.derived(_bytes), 1.0)
     moved = read + written
     logs = [moved / gpu.l2_bytes, moved / gpu.memory_bandwidth * gpu.boost_clock_mhz * 1e6, read / written]
     return np.log2(logs).T.astype(np.float32)

@@ -40,14 +40,14 @@ def require_share(name: str, value: object) -> None:
 
 
 def require_within(name: str, value: object, kind: type, bounds: Range) -> None:
-    """Refuse what is not of a kind, an integer or a number with a point, between two bounds, both included.
+    """Refuse what is not of a kind, an integer or a decimal number, between two bounds, both included.
 
     Raises:
         InputError: So it is.
     """
     low, high = bounds
     if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
-        words = "an integer" if kind is int else "a number with a point"
+        words = "an integer" if kind is int else "a decimal number"
         raise out_of_range(name, value, f"{words} from {low:g} to {high:g}")
 
 

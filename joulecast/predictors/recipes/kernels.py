@@ -73,7 +73,7 @@ class KernelRecipe:
         require_float("quantile", self.quantile, 0.01, 0.99)
         for name in ("generation", "elsewhere"):
             if not isinstance(getattr(self, name), KernelTrees):
-                raise InputError(f"{name} is no table of settings of trees", given=repr(getattr(self, name))[:100])
+                raise InputError(f"{name} is not a table of settings of trees", given=repr(getattr(self, name))[:100])
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""

@@ -82,11 +82,13 @@ class TransformerRecipe:
             require_float(name, getattr(self, name), 0.0, most)
         for name in ("layer_norm", "distance_weighting"):
             if not isinstance(getattr(self, name), bool):
-                raise InputError(f"{name} of a recipe is no truth value", given=repr(getattr(self, name)))
+                raise InputError(f"{name} of a recipe is neither true nor false", given=repr(getattr(self, name)))
         if self.stacks not in STACKS:
             raise unknown_name("stacks of a recipe", self.stacks, STACKS)
         if self.width % self.heads:
-            raise InputError("width of a recipe is no multiple of heads", given=self.width, allowed=f"k x {self.heads}")
+            raise InputError(
+                "width of a recipe is not a multiple of heads", given=self.width, allowed=f"k x {self.heads}"
+            )
 
     def to_json(self) -> dict[str, Any]:
         """The settings as a dictionary."""

@@ -59,7 +59,7 @@ class Perceptron:
         sizes = {"columns": columns, "width": width, "layers": layers}
         for name, size in sizes.items():
             if not 0 < size <= _MOST[name]:
-                raise _no_perceptron(f"a number of {name} that cannot be", size, f"1 to {_MOST[name]}")
+                raise _no_perceptron(f"an impossible number of {name}", size, f"1 to {_MOST[name]}")
         expected: dict[str, tuple[int, ...]] = {
             "lowest": (columns,),
             "highest": (columns,),

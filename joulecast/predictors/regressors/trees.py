@@ -45,7 +45,7 @@ class Trees:
         values: Value of each leaf.
 
     Raises:
-        ZooError: They do not make trees, or trees deeper or larger than any can be.
+        ZooError: They do not make trees, or trees deeper or larger than allowed.
     """
 
     columns: int
@@ -60,9 +60,9 @@ class Trees:
         leaves = int(np.count_nonzero(self.is_leaf))
         numbers = {"thresholds": self.thresholds, "values": self.values, "base": np.array([self.base])}
         if not 0 < len(self.is_leaf) <= _MOST_NODES:
-            raise _no_trees("a number of nodes that cannot be", len(self.is_leaf), f"1 to {_MOST_NODES}")
+            raise _no_trees("an impossible number of nodes", len(self.is_leaf), f"1 to {_MOST_NODES}")
         if not 0 < self.columns <= _MOST_COLUMNS:
-            raise _no_trees("a number of inputs that cannot be", self.columns, f"1 to {_MOST_COLUMNS}")
+            raise _no_trees("an impossible number of inputs", self.columns, f"1 to {_MOST_COLUMNS}")
         counts = (len(self.values), len(self.inputs), len(self.thresholds))
         inner = len(self.is_leaf) - leaves
         if counts != (leaves, inner, inner):
@@ -71,7 +71,7 @@ class Trees:
             raise _no_trees("a node that looks at an input that is not there", int(self.inputs.max()), self.columns - 1)
         for name, array in numbers.items():
             if not np.isfinite(array).all():
-                raise _no_trees(f"{name} that are no numbers", None, "finite numbers")
+                raise _no_trees(f"{name} that are not finite numbers", None, "finite numbers")
         self.levels()
 
     @cached_property
@@ -117,7 +117,7 @@ class Trees:
             if len(inner) == 0:
                 return levels
             level = np.concatenate([inner + 1, otherwise[inner]])
-        raise _no_trees("a tree that is deeper than any can be", None, f"{_MOST_LEVELS} levels")
+        raise _no_trees("a tree that is deeper than allowed", None, f"{_MOST_LEVELS} levels")
 
     def sums(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """The sum of all trees and the base for each row of inputs.

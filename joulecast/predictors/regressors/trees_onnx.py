@@ -39,7 +39,7 @@ def trees_from_onnx(model: bytes) -> Trees:
         return _read(memoryview(model))
     except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
         raise ZooError(
-            "a stored regressor is no ONNX model of trees",
+            "a stored regressor is not an ONNX model of trees",
             hint=f"{error}"[:200] or None,
             allowed="one TreeEnsembleRegressor, as `joulecast train` stores it",
         ) from error
@@ -89,7 +89,7 @@ def _read(model: memoryview) -> Trees:
     graph = _one(model, _GRAPH)
     node, columns = _one(graph, _NODE), _columns(graph)
     if bytes(_one(node, _NODE_OPERATOR)) != b"TreeEnsembleRegressor":
-        raise ValueError("an operator that is no TreeEnsembleRegressor")
+        raise ValueError("an operator that is not a TreeEnsembleRegressor")
     of = _attributes(node)
     if signed(of["n_targets"]) != 1 or bytes(of.get("post_transform", b"NONE")) != b"NONE":
         raise ValueError("several results, or results that are transformed")

@@ -50,20 +50,20 @@ class TransformerWeights:
             raise _no_transformer("numbers that are not fp32", None, "fp32")
         layers, widest = len([*self.layers()]), max((max(shape, default=1) for shape in given.values()), default=0)
         if layers > _MOST_LAYERS or widest > _MOST_NUMBERS:
-            raise _no_transformer("larger than any can be", (layers, widest), (_MOST_LAYERS, _MOST_NUMBERS))
+            raise _no_transformer("larger than allowed", (layers, widest), (_MOST_LAYERS, _MOST_NUMBERS))
         expected = self._expected()
         off = sorted(name for name in given.keys() | expected.keys() if given.get(name) != expected.get(name))
         if off:
             raise _no_transformer(f"another shape at {off[0][:60]!r}", given.get(off[0]), expected.get(off[0]))
         if not 0 < self.heads <= _MOST_HEADS or self.width % self.heads:
-            raise _no_transformer("a number of heads that cannot be", self.heads, f"a divisor of {self.width}")
+            raise _no_transformer("an impossible number of heads", self.heads, f"a divisor of {self.width}")
 
     @property
     def width(self) -> int:
         """Numbers of a vector."""
         roles = self.arrays.get("roles", np.zeros((0, 0)))
         if roles.ndim != 2 or not 0 < roles.shape[1] <= _MOST_WIDTH:
-            raise _no_transformer("vectors of a width that cannot be", roles.shape, f"1 to {_MOST_WIDTH}")
+            raise _no_transformer("vectors of an impossible width", roles.shape, f"1 to {_MOST_WIDTH}")
         return int(roles.shape[1])
 
     @property

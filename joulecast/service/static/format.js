@@ -58,7 +58,7 @@ function sizes(text) {
   const parts = text.split(/[x×,\s]+/i).filter(Boolean);
   if (parts.length && parts.every((part) => /^[1-9]\d*$/.test(part))) return parts.map(Number);
   throw new Refusal({
-    title: "this is no input shape", given: text,
+    title: "this is not an input shape", given: text,
     allowed: "sizes from 1 up, such as 32 x 3 x 224 x 224; of several inputs by name: input_ids 8 x 128, attention_mask 8 x 128",
   });
 }

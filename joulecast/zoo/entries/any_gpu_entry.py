@@ -168,7 +168,7 @@ def read_any_gpu(folder: str | Path) -> tuple[AnyGpuEntry, dict[str, Any], dict[
         )
         golden = manifest["golden"]
         if len(golden) > _MOST_GOLDEN_GPUS:
-            raise ZooError("a golden prediction is larger than any can be", given=len(golden))
+            raise ZooError("a golden prediction is larger than allowed", given=len(golden))
         again = _golden(learned, {gpu: golden_operations(value["operations"]) for gpu, value in golden.items()})
         entry = AnyGpuEntry(name_of(card["name"]), learned, hosts, network_errors, calibration)
         for gpu, value in golden.items():

@@ -56,15 +56,15 @@ def parsed_json(data: bytes, what: str) -> Any:
         ZooError: It is none, too large, nested too deeply, or has numbers that are none.
     """
     if len(data) > _MOST_JSON_BYTES:
-        raise ZooError(f"{what} is larger than any can be", given=len(data), allowed=f"{_MOST_JSON_BYTES} bytes")
+        raise ZooError(f"{what} is larger than allowed", given=len(data), allowed=f"{_MOST_JSON_BYTES} bytes")
     try:
         return json.loads(data, parse_constant=_refuse, parse_float=_finite)
     except (ValueError, RecursionError) as error:
-        raise ZooError(f"{what} is damaged: no JSON that can be", given=str(error)[:100], hint=_NEXT) from error
+        raise ZooError(f"{what} is damaged: not valid JSON", given=str(error)[:100], hint=_NEXT) from error
 
 
 def _refuse(constant: str) -> float:
-    raise ValueError(f"{constant} is no number")
+    raise ValueError(f"{constant} is not a number")
 
 
 def _finite(text: str) -> float:
@@ -149,21 +149,21 @@ def read_plain(path: Path, most_bytes: int = _MOST_FILE_BYTES) -> bytes:
     """The bytes of a plain file; nothing else is opened, so none can hang or lead elsewhere.
 
     Raises:
-        ZooError: It cannot be read, is a link, a pipe or a device, or is larger than any can be.
+        ZooError: It cannot be read, is a link, a pipe or a device, or is larger than allowed.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise ZooError("a file of this zoo entry is no plain file", given=str(path), hint=_NEXT)
+                raise ZooError("a file of this zoo entry is not a plain file", given=str(path), hint=_NEXT)
             data = file.read(most_bytes + 1) if status.st_size <= most_bytes else b""
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ZooError("a file of this zoo entry cannot be read", given=str(path), hint=reason) from error
     if status.st_size > most_bytes or len(data) > most_bytes:
         raise ZooError(
-            "a file of this zoo entry is larger than any can be", given=str(path), allowed=f"{most_bytes} bytes"
+            "a file of this zoo entry is larger than allowed", given=str(path), allowed=f"{most_bytes} bytes"
         )
     return data
 
@@ -203,7 +203,7 @@ def unpacked(data: bytes, name: str) -> bytes:
     except zlib.error as error:
         raise ZooError("a file of this zoo entry cannot be unpacked", given=name, hint=_NEXT) from error
     if inflater.unconsumed_tail:
-        raise ZooError("a file of this zoo entry unpacks to more than any can be", given=name)
+        raise ZooError("a file of this zoo entry unpacks to more than is allowed", given=name)
     if not inflater.eof or inflater.unused_data:
         raise ZooError("a file of this zoo entry is cut off, or has something behind its end", given=name, hint=_NEXT)
     return found
@@ -229,7 +229,7 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
         )
     files = manifest["files"]
     if len(files) > _MOST_FILES:
-        raise ZooError("a zoo entry has more files than any can have", given=len(files), allowed=_MOST_FILES)
+        raise ZooError("a zoo entry has more files than allowed", given=len(files), allowed=_MOST_FILES)
     for name, fact in files.items():
         if not _NAME.fullmatch(name) or name == MANIFEST:
             raise ZooError("the manifest of this zoo entry names a file outside its folder", given=repr(name)[:100])
@@ -238,7 +238,7 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
             raise ZooError("the manifest of this zoo entry is damaged", given=f"{where}, {name}", hint=_NEXT)
     total = sum(fact["size_bytes"] for fact in files.values())
     if total > _MOST_ENTRY_BYTES:
-        raise ZooError("a zoo entry is larger than any can be", given=total, allowed=f"{_MOST_ENTRY_BYTES} bytes")
+        raise ZooError("a zoo entry is larger than allowed", given=total, allowed=f"{_MOST_ENTRY_BYTES} bytes")
     return manifest
 
 

@@ -40,7 +40,7 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
         InputError: One of them is no operation.
     """
     if not 0 < len(values) <= _MOST_OPERATIONS:
-        raise ZooError("a golden prediction has a number of operations that cannot be", given=len(values))
+        raise ZooError("a golden prediction has an impossible number of operations", given=len(values))
     return [Operation.from_json(value) for value in values]
 
 
@@ -54,7 +54,9 @@ def smoke_test(predictor: NetworkPredictor, operations: Sequence[Operation]) -> 
     interval = prediction.interval(0.5)
     numbers = [prediction.time_s, prediction.energy_j, *(interval.time_s + interval.energy_j if interval else ())]
     if not all(type(number) in (float, np.float64) and np.isfinite(number) and number >= 0 for number in numbers):
-        raise ZooError("a zoo entry predicts what are no times and energies", given=numbers[:2], hint="pull it again")
+        raise ZooError(
+            "a zoo entry predicts values that are not times and energies", given=numbers[:2], hint="pull it again"
+        )
 
 
 @contextmanager

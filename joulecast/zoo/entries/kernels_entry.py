@@ -140,7 +140,7 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         if not all(1 / _MOST_FACTOR <= factor <= _MOST_FACTOR for factor in factors.values()):
             raise ZooError("a zoo entry has factors of networks that cannot be", given=str(factors)[:100])
         if not 0 < len(facts) <= _MOST_VARIANTS:
-            raise ZooError("a zoo entry has a number of variants that cannot be", given=len(facts))
+            raise ZooError("a zoo entry has an impossible number of variants", given=len(facts))
         by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
         golden = {
             (row["family"], row["variant"]): (str(row["gpu"]), golden_operations(row["operations"]))

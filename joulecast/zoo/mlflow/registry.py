@@ -289,7 +289,7 @@ def _downloaded(mlflow: Any, where: str) -> dict[str, bytes]:
     below = f"{where}/artifacts/{ENTRY}"
     sizes = [each.file_size or 0 for each in mlflow.artifacts.list_artifacts(artifact_uri=below)]
     if sum(sizes) > _MOST_BYTES:
-        raise ZooError("a zoo entry is larger than any can be", given=sum(sizes), allowed=f"{_MOST_BYTES} bytes")
+        raise ZooError("a zoo entry is larger than allowed", given=sum(sizes), allowed=f"{_MOST_BYTES} bytes")
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(mlflow.artifacts.download_artifacts(artifact_uri=below, dst_path=scratch))
         return _files_in(folder)

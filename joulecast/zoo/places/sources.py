@@ -79,7 +79,7 @@ def open_source(where: str) -> Source:
 
     if scheme or where.startswith("models:"):
         raise InputError(
-            "this is no place for zoo entries",
+            "this is not a place for zoo entries",
             given=where,
             allowed="a folder, a .zip file, https://, http://, s3://, or models:/NAME@ALIAS of an MLflow registry",
         )

@@ -48,7 +48,7 @@ def test_a_class_or_a_model_of_a_file(call, net, name, options, outputs):
     [
         ("Nett", (), "did you mean Net"),
         ("fails", (), "no such file"),
-        ("number", (), "this is no model"),
+        ("number", (), "this is not a model"),
         ("Net", ("--model-option", "width=9"), "width"),
         ("Net", ("--model-option", "outputs"), "NAME=VALUE"),
         ("ready", ("--model-option", "outputs=3"), "options make a model that is given by name"),
