@@ -10,7 +10,7 @@ from torch import nn
 
 import joulecast
 from joulecast import Operation
-from joulecast.errors import ExtractionError, InputError, UncoveredError, UnknownNameError, ZooError
+from joulecast.errors import InputError, UncoveredError, UnknownNameError, ZooError
 from joulecast.resources import shipped
 from joulecast.units import si
 from joulecast.zoo import find_predictor
@@ -122,7 +122,7 @@ def test_what_is_not_covered_is_listed_and_strict_raises():
     assert prediction.device_time_s == joulecast.predict([(CONV, 20)], None, "A30", **own).device_time_s
     with pytest.raises(UncoveredError, match="1 operations of network are not covered"):
         joulecast.predict(network, None, "A30", strict=True, **own)
-    with pytest.raises(InputError, match="covers none"):
+    with pytest.raises(InputError, match="fp64 rate of NVIDIA A10 is not in the catalogue"):
         joulecast.predict([(LINEAR_TF32, 2)], None, "A30", **own)
 
 
@@ -250,9 +250,15 @@ def test_what_is_no_name_is_told(arguments, says):
         joulecast.predict("resnet18", (8, 3, 64, 64), **{"gpu": "A30", **arguments})
 
 
-def test_a_model_in_double_says_why_it_runs_nothing():
-    with pytest.raises(ExtractionError, match=r"runs no operation(.|\n)*1 x linear: in float64"):
-        joulecast.extract(nn.Linear(8, 8).double(), (4, 8))
+def test_a_model_in_double_needs_a_gpu_whose_rate_is_known():
+    model = nn.Linear(4096, 4096).double()
+    found = joulecast.predict(model, (4096, 4096), "A100 PCIe 40GB")
+    # 2 x 4096^3 FLOPs at 19.5 TFLOP/s on tensor cores, of which no product reaches all.
+    assert 1 < found.time_s / (2 * 4096**3 / 19.5e12) < 1.5
+    assert found.interval(0.9).time_s[1] >= 1.99 * found.time_s
+    assert any("no dataset has measured linear in fp64" in note for note in found.notes)
+    with pytest.raises(InputError, match="fp64 rate of NVIDIA A10 is not in the catalogue"):
+        joulecast.predict(model, (4096, 4096), "A10")
 
 
 def test_a_cap_that_the_lowest_clock_does_not_keep_is_told():

@@ -35,6 +35,7 @@ from .operators import (
 
 HALF: Mapping[torch.dtype, str] = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 DTYPES: Mapping[str, torch.dtype] = {name: dtype for dtype, name in HALF.items()}
+_DOUBLE: Mapping[torch.dtype, str] = {torch.float64: "fp64", torch.complex128: "fp64"}
 _FLOAT8: Mapping[torch.dtype, str] = {torch.float8_e4m3fn: "fp8", torch.float8_e5m2: "fp8"}
 _PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter)
 
@@ -233,18 +234,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         reason = ""
         if kind not in self._whitelist:
             reason = "not on the whitelist"
-        elif dtype in _WITHOUT_PRECISION or (dtype in _FLOAT8 and _FLOAT8[dtype] not in KINDS[kind].quantized):
+        elif dtype in _FLOAT8 and _FLOAT8[dtype] not in KINDS[kind].quantized:
             reason = f"in {str(dtype).removeprefix('torch.')}, which is no precision of operations"
-        named = HALF.get(dtype) or (None if reason else _FLOAT8.get(dtype))
+        named = HALF.get(dtype) or _DOUBLE.get(dtype) or (None if reason else _FLOAT8.get(dtype))
         precision = named or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision, mode=self._mode)
         if reason:
             self._dropped.add(kind, reason, self.path, DroppedWork.of(operation, dtype.itemsize))
         else:
             self.calls.append((operation, self.path))
-
-
-_WITHOUT_PRECISION = frozenset({torch.float64, torch.complex128})
 
 
 def _same_kind(kind: str) -> Callable[[Bound], Converted]:

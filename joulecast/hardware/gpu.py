@@ -179,6 +179,13 @@ class GPU:
             return precision
         if precision == "tf32":
             return "fp32"
+        if precision == "fp64":
+            raise InputError(
+                f"the fp64 rate of {self.name} is not in the catalogue",
+                given=precision,
+                allowed=", ".join(self.peak_flops),
+                hint="convert the model with .float(), or choose a GPU for fp64, such as A100 or H100",
+            )
         raise InputError(
             f"{self.name} does not support {precision}", given=precision, allowed=", ".join(self.peak_flops)
         )

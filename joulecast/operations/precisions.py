@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, get_args
 
-Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", "int8"]
+Precision = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "nvfp4", "int8", "fp64"]
 RequestedPrecision = Literal["default", "fp32", "tf32", "fp16", "bf16"]
 
 PRECISIONS: tuple[str, ...] = get_args(Precision)
@@ -22,5 +22,6 @@ ELEMENT_BYTES: Mapping[str, float] = {
     # Four bits, and a scale of one byte for every 16 elements (NVIDIA, "Introducing NVFP4", 2025).
     "nvfp4": 0.5 + 1 / 16,
     "int8": 1,
+    "fp64": 8,
 }
 """Precision -> bytes of one element, with its share of the scales that the format itself has."""

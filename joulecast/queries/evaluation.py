@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Network
+from ..operations.operation_list import OperationList
 from ..predictors.contract import ResidualModel
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import OverClocks, predict_over_clocks
+from ..predictors.physics.precisions import fp64_in_fp32
 from .memory import MemoryNeed
 from .question import Variant
 
@@ -66,7 +68,7 @@ def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
         if shared is not None:
             by_learned.setdefault(id(shared), (shared, []))[1].append(predictor.operations.gpu)
     for learned, gpus in by_learned.values():
-        learned.prefetch(network.operations, gpus)
+        learned.prefetch(OperationList.of(network.operations).derived(fp64_in_fp32), gpus)
 
 
 def curve(

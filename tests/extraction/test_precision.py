@@ -45,11 +45,13 @@ def test_what_half_asks_for_is_what_half_does():
     assert ("exp", "fp32") in precisions(trace(Upcasts(), (2, 8), precision="bf16"))
 
 
-def test_double_is_no_precision_of_operations():
+def test_double_is_fp64():
     network = trace(nn.Sequential(nn.Linear(8, 8).double(), nn.ReLU(), Down()), (2, 8))
-    assert precisions(network) == [("copy", "fp32"), ("relu", "fp32")]
-    assert {(d.name, d.count) for d in network.dropped} == {("linear", 1), ("relu", 1)}
-    assert all("float64" in d.reason for d in network.dropped)
+    assert precisions(network) == [("linear", "fp64"), ("relu", "fp64"), ("copy", "fp32"), ("relu", "fp32")]
+    assert network.dropped == ()
+    # Inputs of 2 x 8, weights of 8 x 8, a bias of 8 and outputs of 2 x 8, of eight bytes each.
+    linear = network.operations[0]
+    assert linear.bytes_read + linear.bytes_written == 8 * (16 + 64 + 8 + 16)
 
 
 class Down(nn.Module):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import joulecast
 from conftest import SLOWER_THAN_PHYSICS, TRUE_ENERGY, simulated_gpu, simulated_operations
 from joulecast import Network, Operation
 from joulecast.datasets import NetworkMeasurement
@@ -276,3 +277,18 @@ def test_decoding_computes_what_it_asks_for():
     step = Operation("attention", [query, keys, keys], precision="bf16")
     paid = EnergyConstants.parts([step], np.array([1e-4]), gpu, gpu.boost_clock_mhz)
     assert paid[0, 1] == pytest.approx(step.flops)
+
+
+def test_double_takes_what_its_rate_says():
+    sizes = {"linear": ([(4096, 4096)], {"out_features": 4096}), "relu": ([(1 << 26,)], {})}
+    in_fp32 = [Operation(kind, *parts) for kind, parts in sizes.items()]
+    in_fp64 = [operation.replace(precision="fp64") for operation in in_fp32]
+    # Volta has half of fp32's rate, an A100 the same on tensor cores; twice the bytes take twice as long on both.
+    for gpu, ratio in (("V100 SXM2 16GB", 2.0), ("A100 PCIe 40GB", 1.0)):
+        double, single = (joulecast.predict_operations(each, gpu) for each in (in_fp64, in_fp32))
+        linear, relu = (double.device_time_s / single.device_time_s).tolist()
+        assert linear == pytest.approx(ratio, rel=0.05)
+        assert relu == pytest.approx(2.0, rel=0.02)
+        assert double.interval(0.9).time_s[1] == pytest.approx(2 * double.time_s)
+    with pytest.raises(InputError, match="fp64 rate of NVIDIA A10 is not in the catalogue"):
+        joulecast.predict_operations(in_fp64, "A10")

@@ -24,8 +24,7 @@ from .onnx_operators import FREE, OPERATORS
 from .onnx_shapes import Shapes
 
 # TensorProto.DataType of onnx.proto.
-_HALF = {10: "fp16", 16: "bf16"}
-_DOUBLE = 11
+_NAMED = {10: "fp16", 11: "fp64", 16: "bf16"}
 _MOST_BYTES = 2 << 30  # of any protobuf message
 _MOST_NODES, _MOST_DEPTH = 500_000, 100  # with the bodies of functions in the place of their calls
 _DOMAINS = ("", "ai.onnx")
@@ -197,11 +196,12 @@ class _Reader:
 
     def _keep(self, found: tuple[str, list[Shape], dict[str, Any]], element: int, path: str) -> None:
         kind, shapes, attributes = found
-        precision = _HALF.get(element) or real_precision(kind, self._precision)
+        precision = _NAMED.get(element) or real_precision(kind, self._precision)
         operation = Operation(kind, shapes, attributes, precision=precision)
-        if kind not in self._whitelist or element == _DOUBLE:
-            reason = "not on the whitelist" if kind not in self._whitelist else "in float64"
-            self._dropped.add(kind, reason, path, DroppedWork.of(operation, self._element_bytes(element)))
+        if kind not in self._whitelist:
+            self._dropped.add(
+                kind, "not on the whitelist", path, DroppedWork.of(operation, self._element_bytes(element))
+            )
             return
         self.operations.setdefault(operation, []).append(path)
 

@@ -38,7 +38,7 @@ from ..physics.least_times import LeastTimes
 from ..physics.library import expected_ratio, on_fp32_pipes
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import KIND_PLACES, numbers_of
-from ..physics.precisions import tf32_in_fp32, without_tf32
+from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
 from ..physics.relative import RELATIVE_NAMES, relative_features
 from ..regressors.perceptron import Perceptron
 from ..regressors.serving import stored_trees
@@ -331,7 +331,9 @@ class AnyGpuPredictor:
         return work.with_others(in_fp32, quicker)
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
-        ratio, energy_ratio = self.learned.factors(operations, self.gpu, capped=capped)
+        # Nothing was measured in fp64: it is taken to reach as much of its least time as fp32 does.
+        seen = operations.derived(fp64_in_fp32)
+        ratio, energy_ratio = self.learned.factors(seen, self.gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
         clock = float(self.gpu.boost_clock_mhz)
         if self.kernels is not None:
@@ -383,7 +385,7 @@ class AnyGpuPredictor:
         known = [source != "missing" for source in predictions.source]
         if not any(known):
             return predictions
-        operations = [*compress(predictions.operations, known)]
+        operations = OperationList(compress(predictions.operations, known)).derived(fp64_in_fp32)
         found = predictions.times(*self.learned.in_network(operations, counts[known], self.gpu))
         if self.kernels is None:
             return found

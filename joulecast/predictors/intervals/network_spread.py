@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import compress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...arrays import FloatArray
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
@@ -16,6 +17,7 @@ from .conformal import conformal_error, conformal_rank
 from .network_calibration import NetworkCalibration, shares_of
 from .operation_spread import OperationSpread, clock_error, looked_up
 from .predicted import PredictedOperations
+from .unmeasured import LEAST_LEVEL, least_half_width, never_measured
 
 FAR_SHARE = 0.2
 """A network is far outside the training data if this share of its device time is in operations that are."""
@@ -57,7 +59,7 @@ class NetworkSpread:
     def units(self) -> Mapping[str, float]:
         """The difficulty by quantity."""
         if self.operations is None:
-            return dict.fromkeys(self.networks.scores[self.composition], 1.0)
+            return {quantity: self._unit(quantity) for quantity in self.networks.scores[self.composition]}
         spread = self.operations
         known = looked_up(spread.calibration, spread.trained_on, self.predictions.operations)
         return self.networks.difficulty_of(*shares_of(self.counts, self.predictions), known.sigmas)
@@ -74,11 +76,25 @@ class NetworkSpread:
     @property
     def never_measured_kinds(self) -> tuple[str, ...]:
         """Kinds that make the interval wider because no dataset has measured them (unmeasured.py)."""
+        some = compress(self.predictions.operations, self._never_measured)
+        return tuple(dict.fromkeys(f"{o.kind} in fp64" if o.precision == "fp64" else o.kind for o in some))
+
+    @cached_property
+    def _never_measured(self) -> NDArray[np.bool_]:
+        operations = self.predictions.operations
         if self.operations is None:
-            return ()
-        spread, operations = self.operations, self.predictions.operations
-        mask = looked_up(spread.calibration, spread.trained_on, operations).never_measured
-        return tuple(dict.fromkeys(operation.kind for operation in compress(operations, mask)))
+            return never_measured(operations)
+        spread = self.operations
+        return looked_up(spread.calibration, spread.trained_on, operations).never_measured
+
+    def _unit(self, quantity: str) -> float:
+        """What errors without difficulty are widened by: all that nobody measured is taken to err alike."""
+        shares, known = shares_of(self.counts, self.predictions)
+        share, errors = float(shares[self._never_measured[known]].sum()), self.networks.scores[self.composition]
+        if not share or not self.supports(LEAST_LEVEL):
+            return 1.0
+        widest = conformal_error(errors[quantity], LEAST_LEVEL, "measured networks")
+        return max(1.0, share * least_half_width(quantity, LEAST_LEVEL) / widest)
 
     def supports(self, level: float) -> bool:
         """Whether there are enough errors for an interval of this level.

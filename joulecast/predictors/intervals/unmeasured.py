@@ -28,27 +28,32 @@ MEASURED_KINDS: frozenset[str] = frozenset(
 )
 """Kinds that a dataset measured, alone or within a network."""
 
-_LEVEL = 0.9
+LEAST_LEVEL = 0.9
+"""The level that the least factors hold at."""
 # Assumed, as there is nothing to learn it from: nine of ten such operations take between half and twice what is
 # predicted. Power is known better, because cap and idle board bound it.
-_LEAST_FACTORS: Mapping[str, float] = {"time": 2.0, "power": 1.4, "energy": 2.0}
+_LEAST_FACTORS: Mapping[str, float] = {"time": 2.0, "power": 1.4, "energy": 2.0, "edp": 4.0}
 
 
 def never_measured(operations: Sequence[Operation], also_measured: Collection[str] = ()) -> NDArray[np.bool_]:
-    """Mask of the operations whose kind no dataset has measured, shape (operations,).
+    """Mask of the operations whose kind, or precision, no dataset has measured, shape (operations,).
 
     Args:
         operations: The operations.
         also_measured: Kinds that the predictor itself was trained on.
     """
     known = MEASURED_KINDS.union(also_measured)
-    return np.array([o.kind not in known and not o.is_identity for o in operations], dtype=bool)
+    return np.array([_is_new(operation, known) for operation in operations], dtype=bool)
+
+
+def _is_new(operation: Operation, known: Collection[str]) -> bool:
+    return not operation.is_identity and (operation.kind not in known or operation.precision == "fp64")
 
 
 def least_half_width(quantity: str, level: float) -> float:
-    """The least half width of the logarithm of time, power or energy, for a level between 0 and 1.
+    """The least half width of the logarithm of time, power, energy or their product, for a level between 0 and 1.
 
     Log errors are taken to be normal, which says how the factors above change with the level.
     """
-    quantiles = [NormalDist().inv_cdf((1 + each) / 2) for each in (level, _LEVEL)]
+    quantiles = [NormalDist().inv_cdf((1 + each) / 2) for each in (level, LEAST_LEVEL)]
     return math.log(_LEAST_FACTORS[quantity]) * quantiles[0] / quantiles[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
@@ -142,14 +142,13 @@ def notes_of(
     elif not knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w):
         yield "no other clock or cap was measured: time and energy are scaled by physics, the interval is wider"
     if kinds := knowledge.operations.by_fallback(network.operations):
-        more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
-        shown = ", ".join(kinds[:_SHOWN_KINDS]) + more
+        shown = _first(kinds)
         yield f"not measured on {gpu.name}, predicted from its data sheet by what other GPUs showed: {shown}"
         if spread is not None:
             yield f"the interval is that of networks on GPUs of which nothing was measured, not of {gpu.name}'s own"
     yield from knowledge.operations.remarks(network.operations)
     if spread is not None and (unmeasured := spread.never_measured_kinds):
-        yield f"no dataset has measured {', '.join(unmeasured)}: the interval is wider"
+        yield f"no dataset has measured {_first(unmeasured)}: the interval is wider"
     if not knowledge.host.learned:
         yield "no network was measured on this GPU: host cost taken from the A30"
     if coverage.share is None:
@@ -161,6 +160,11 @@ def notes_of(
         )
     elif spread.far_outside:
         yield f"far outside the training data: over {100 * FAR_SHARE:.0f} % of the device time"
+
+
+def _first(kinds: Sequence[str]) -> str:
+    more = f" and {len(kinds) - _SHOWN_KINDS} more" if len(kinds) > _SHOWN_KINDS else ""
+    return ", ".join(kinds[:_SHOWN_KINDS]) + more
 
 
 def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float) -> Iterator[str]:

@@ -20,6 +20,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
+from ...operations.precisions import ELEMENT_BYTES
 from ..formats.numbers import numbers
 from .operation_numbers import by_precision, numbers_of
 from .roofline import on_tensor_cores
@@ -142,8 +143,12 @@ class EnergyConstants:
         tensor = on_tensor_cores(n, gpu)
         # What fills up the tiles of tensor cores is zeros, which switch nothing: a step of decoding has one row of 64.
         done = np.where(tensor & (n.element_bytes == _HALF), n.flops, n.computed_flops)
-        # TF32 multiplies numbers of twice the width.
+        # TF32 multiplies numbers of twice the width of half precision, and fp64 of twice the width of fp32. On tensor
+        # cores fp64 is taken to draw what fp32 does: an A100 has 19.5 TFLOP/s of either under the same cap.
+        double = n.element_bytes == ELEMENT_BYTES["fp64"]
         flops = done * by_precision(n.precision, lambda p: 1.0 + (gpu.running_precision(p) == "tf32"))
+        flops = np.where(double & ~tensor, 2.0 * flops, flops)
+        tensor = tensor & ~double
         moved = n.bytes_read + n.bytes_written
         hbm = "HBM" in (gpu.memory_type or "HBM")
         logic = process_factor(gpu) * relative_voltage(gpu, clock_mhz) ** 2

@@ -18,6 +18,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.precisions import ELEMENT_BYTES
 from .bandwidth import reached_bandwidth
 from .cached import ON_EACH_GPU, cached
 from .features import dense_convolutions
@@ -113,7 +114,8 @@ def _put_convolutions(
     small batches several times slower than FLOPs do (with them, ResNet-101 on A100 and A10 came out far too slow).
     """
     dense = OperationList.of(operations).derived(dense_convolutions)
-    on_pipes = ~on_tensor_cores(dense, gpu)
+    # (of fp64 nobody knows cuDNN's algorithms: its FLOPs count)
+    on_pipes = ~on_tensor_cores(dense, gpu) & (dense.element_bytes != ELEMENT_BYTES["fp64"])
     work = dense.least(gpu)
     compute_s, memory_s = work.flops / gpu.peak_flops["fp32"], work.bytes / reached_bandwidth(gpu)
     cache_s = (work.bytes + work.flops * dense.element_bytes / LOADED_TILE) / way

@@ -30,6 +30,13 @@ def in_fp32(operations: OperationList) -> OperationList:
     return OperationList(map(_in_fp32, operations))
 
 
+def fp64_in_fp32(operations: OperationList) -> OperationList:
+    """The operations with those in fp64 in fp32; to be derived from a list once. The same list where there are none."""
+    if not any(operation.precision == "fp64" for operation in operations):
+        return operations
+    return OperationList(_in_fp32(each) if each.precision == "fp64" else each for each in operations)
+
+
 def without_tf32(operations: OperationList) -> OperationList:
     """The operations with those in TF32 in fp32; to be derived from a list once."""
     return OperationList(_in_fp32(each) if each.precision == "tf32" else each for each in operations)
