@@ -176,14 +176,16 @@ class Kernels:
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
-        return _costs(operations, self, gpu)[0]
+        device_s, _ = _costs(operations, self, gpu)
+        return device_s
 
     def demand_w(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Board power without a cap at the default clock, shape (operations,); NaN where nothing is known.
 
         To be read only. Where a kernel waits for its launch, the board draws less.
         """
-        return _costs(operations, self, gpu)[1]
+        _, demand_w = _costs(operations, self, gpu)
+        return demand_w
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """How much longer each operation takes inside a network than in a loop, shape (operations,)."""
@@ -218,15 +220,15 @@ class Kernels:
 
 # Both at once, because they follow from the same physics, features and trees.
 @cached(ON_EACH_GPU)
-def _costs(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArray:
-    """Device times and demands, shape (2, operations); see `Kernels.device_s` and `Kernels.demand_w`."""
-    found = np.full((2, len(operations)), np.nan)
+def _costs(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+    """Device times and demands; see `Kernels.device_s` and `Kernels.demand_w`."""
+    device_s, demand_w = np.full((2, len(operations)), np.nan)
     for part, variant in kernels.parts(operations, gpu):
         family = FAMILIES[part.family]
         burst = variant.burst(family, part.operations, gpu)
-        demand_w = variant.demand_w(family, part.operations, gpu, burst)
-        found[0, part.places] = burst.device_s
-        if demand_w is not None:
-            found[1, part.places] = demand_w
-    found.flags.writeable = False
-    return found
+        known_w = variant.demand_w(family, part.operations, gpu, burst)
+        device_s[part.places] = burst.device_s
+        if known_w is not None:
+            demand_w[part.places] = known_w
+    device_s.flags.writeable = demand_w.flags.writeable = False
+    return device_s, demand_w
