@@ -73,7 +73,8 @@ def extracted(question: Mapping[str, Any]) -> Network:
 
     Args:
         question: "file" or "name"; "inputs" as `Inputs.to_json` gives them, or None; "whitelist", None for the usual
-            one; "mode", "precision", "cache_length" and "optimizer" as `joulecast.extract` takes them.
+            one; "mode", "precision", "cache_length", "optimizer" and, of files, "assume" as `joulecast.extract` takes
+            them.
 
     Raises:
         JoulecastError: See `joulecast.extract`.
@@ -92,7 +93,7 @@ def extracted(question: Mapping[str, Any]) -> Network:
     if "name" in question:
         return named_network(question["name"], given, **options)
     chosen = WHITELIST if whitelist is None else tuple(whitelist)
-    return network_of_file(Path(question["file"]), given, whitelist=chosen, **options)
+    return network_of_file(Path(question["file"]), given, whitelist=chosen, assume=question.get("assume"), **options)
 
 
 def _inputs(value: Any) -> Inputs:

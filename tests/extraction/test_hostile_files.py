@@ -12,6 +12,7 @@ import torch
 
 import joulecast
 from joulecast.errors import ExtractionError, InputError, JoulecastError
+from joulecast.extraction.assumptions import NOTHING_ASSUMED
 from joulecast.extraction.isolation import SHARED, Limits
 from joulecast.extraction.known_values import KnownValues
 from joulecast.operations.inputs import Inputs
@@ -91,7 +92,7 @@ def test_values_of_a_file_are_no_addresses(tmp_path):
 
 
 def test_what_would_write_outside_is_not_computed():
-    known = KnownValues()
+    known = KnownValues(NOTHING_ASSUMED)
     shapes = ([1, 1, 1, 1], [1, 1, 2, 2])
     tensors = [known.run(torch.ops.aten.ones.default, (shape,), {"device": "meta"}) for shape in shapes]
     indices = known.run(torch.ops.aten.full.default, ([1, 1, 1, 1], 1), {"device": "meta", "dtype": torch.int64})
@@ -103,7 +104,7 @@ def test_what_would_write_outside_is_not_computed():
 
 def test_integers_that_the_processor_cannot_divide():
     """-2**63 / -1 ends a process on x86, where PyTorch truncates."""
-    known = KnownValues()
+    known = KnownValues(NOTHING_ASSUMED)
     full = torch.ops.aten.full.default
     least, minus = (known.run(full, ([1], n), {"device": "meta", "dtype": torch.int64}) for n in (-(2**63), -1))
     result = known.run(torch.ops.aten.div.Tensor_mode, (least, minus), {"rounding_mode": "trunc"})

@@ -41,7 +41,7 @@ def import_transformers() -> ModuleType:
 
 @contextmanager
 def offline() -> Iterator[None]:
-    """Ask nobody while a model is built: a configuration may name another model of the hub, as its backbone."""
+    """Ask nobody while a configuration or model is made: it may name another model of the hub, as its backbone."""
     hub: Any = importlib.import_module("huggingface_hub.constants")
     before, hub.HF_HUB_OFFLINE = hub.HF_HUB_OFFLINE, True
     try:
@@ -100,7 +100,8 @@ def from_config(config: Any) -> torch.nn.Module:
         if kind not in transformers.CONFIG_MAPPING:
             raise unknown_name("type of transformer", kind, transformers.CONFIG_MAPPING.keys())
         try:
-            config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
+            with offline():
+                config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
         except Exception as error:
             raise InputError(f"this is not a configuration of a {kind}", given=_first_line(error)) from error
         _refuse_deep(config)

@@ -163,7 +163,7 @@ class Kernels:
             (part, self.variants[part[:2]])
             for part in variant_parts(operations)
             if part[:2] in self.variants
-            and part.operations[0].precision in gpu.peak_flops
+            and _is_like_measured(gpu, part.operations[0].precision)
             and FAMILIES[part.family].covers(gpu)
         ]
 
@@ -205,8 +205,16 @@ class Kernels:
         return tuple(
             f"{family} in {variant}"
             for family, variant in self.variants
-            if FAMILIES[family].variant_precisions[variant] in gpu.peak_flops and FAMILIES[family].covers(gpu)
+            if _is_like_measured(gpu, FAMILIES[family].variant_precisions[variant]) and FAMILIES[family].covers(gpu)
         )
+
+
+def _is_like_measured(gpu: GPU, precision: str) -> bool:
+    """Whether a GPU runs a precision as those that were measured did.
+
+    All that were measured below fp32 have tensor cores for it. A Pascal GPU, which has none, computes fp16 in fp32.
+    """
+    return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))
 
 
 @cached(ON_EACH_GPU)
