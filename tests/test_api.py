@@ -122,7 +122,7 @@ def test_what_is_not_covered_is_listed_and_strict_raises():
     assert prediction.device_time_s == joulecast.predict([(CONV, 20)], None, "A30", **own).device_time_s
     with pytest.raises(UncoveredError, match="1 operations of network are not covered"):
         joulecast.predict(network, None, "A30", strict=True, **own)
-    with pytest.raises(InputError, match="fp64 rate of NVIDIA A10 is not in the catalogue"):
+    with pytest.raises(InputError, match="covers none"):
         joulecast.predict([(LINEAR_TF32, 2)], None, "A30", **own)
 
 
