@@ -367,7 +367,8 @@ def physics_caches():
     from joulecast.predictors.physics import clock, features, library, relative  # noqa: F401  (these import all others)
 
     cache = type(lru_cache(lambda: 0))
-    found = [each for each in gc.get_objects() if isinstance(each, cache)]
+    # Not isinstance, which asks lazy modules for their class and makes them warn.
+    found = [each for each in gc.get_objects() if type(each) is cache]
     return [each for each in found if (each.__module__ or "").startswith("joulecast.predictors.physics")]
 
 

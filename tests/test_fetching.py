@@ -149,5 +149,6 @@ def test_other_schemes_are_not_followed(served, where):
 )
 def test_answers_that_are_none(served, body):
     service = served(whole(OK, body))
-    with pytest.raises(ServiceError, match="no answer of a joulecast service"):
+    # The connection of a server that sends more than was asked for may break before all of it is read.
+    with pytest.raises(ServiceError, match=r"not an answer of a joulecast service|does not answer"):
         joulecast.Client(service.url).predict("resnet18", (1, 3, 64, 64), "A30")

@@ -63,7 +63,7 @@ def test_a_prediction_that_is_incomplete():
 
 
 def test_a_sweep_and_its_choices():
-    sweep = joulecast.sweep(*JOB, gpus=["A30", "H100 SXM"])
+    sweep = joulecast.sweep(*JOB, gpus=["A30", "L4"])
     text = read(sweep._repr_html_())
     best = sweep.best()
     for expected in (best.alias, si(best.energy_j, "J"), f"{best.clock_mhz:g}", "never measured"):
@@ -72,7 +72,7 @@ def test_a_sweep_and_its_choices():
 
 
 def test_choices():
-    choices = joulecast.best(*JOB, gpus=["A30", "H100 SXM", "T4"], precision="bf16")
+    choices = joulecast.best(*JOB, gpus=["A30", "L4", "T4"], precision="bf16")
     text = read(choices._repr_html_())
     for expected in (choices[0].alias, si(choices[0].energy_j, "J"), "never measured", "left out: T4"):
         assert expected in text
@@ -88,7 +88,7 @@ def test_choices():
 def test_operations_and_what_explains_them():
     relu = joulecast.Operation("relu", [(32, 64, 56, 56)])
     odd = joulecast.Operation("softmax", [(8, 128)], {"dim": -1}, precision="bf16")
-    for gpu in ("A30", "H100 SXM"):
+    for gpu in ("A30", "L4"):
         found = joulecast.predict_operations([relu, odd], gpu)
         text = read(found._repr_html_())
         assert si(float(found.energy_j[0]), "J") in text

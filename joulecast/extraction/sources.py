@@ -160,6 +160,7 @@ def network_of_file(
     operators: CustomOperators | None = None,
     cache_length: int | None = None,
     optimizer: str | None = None,
+    assume: Assume | None = None,
 ) -> Network:
     """List the operations of the model in a file, in this process; see `joulecast.extract` for the arguments.
 
@@ -172,6 +173,7 @@ def network_of_file(
         "whitelist": whitelist,
         "operators": operators,
         "optimizer": optimizer,
+        "assume": assume,
     }
     with refusing_damage("this file describes no model that can be", path):
         return _READERS.get(path.suffix, _from_configuration)(path, inputs, cache_length, options)
@@ -251,6 +253,7 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
         "optimizer": options["optimizer"],
         "whitelist": None if whitelist is WHITELIST else sorted(whitelist),
         "cache_length": cache_length,
+        "assume": None if options["assume"] is None else dict(options["assume"]),
     }
     # (an ONNX file holds its weights, and is in memory more than once)
     return SHARED.network(question, Limits(Limits.memory_bytes + 3 * size_bytes))

@@ -258,7 +258,7 @@ def test_errors_name_the_module_and_leave_no_hooks():
         (("resnet50", (0, 3, 224, 224)), InputError, "positive"),
         (("resnet50", (224,)), ExtractionError, "resnet50"),
         (("resnet50", None), InputError, "shape"),
-        ((3.5, (1, 3)), InputError, "no model"),
+        ((3.5, (1, 3)), InputError, "not a model"),
         (([("relu", 1)], None), InputError, "pairs"),
     ],
 )

@@ -12,6 +12,7 @@ import torch
 
 import joulecast
 from joulecast.errors import ExtractionError, InputError, JoulecastError
+from joulecast.extraction.assumptions import NOTHING_ASSUMED
 from joulecast.extraction.isolation import SHARED, Limits
 from joulecast.extraction.known_values import KnownValues
 from joulecast.operations.inputs import Inputs
@@ -91,7 +92,7 @@ def test_values_of_a_file_are_no_addresses(tmp_path):
 
 
 def test_what_would_write_outside_is_not_computed():
-    known = KnownValues()
+    known = KnownValues(NOTHING_ASSUMED)
     shapes = ([1, 1, 1, 1], [1, 1, 2, 2])
     tensors = [known.run(torch.ops.aten.ones.default, (shape,), {"device": "meta"}) for shape in shapes]
     indices = known.run(torch.ops.aten.full.default, ([1, 1, 1, 1], 1), {"device": "meta", "dtype": torch.int64})
@@ -103,7 +104,7 @@ def test_what_would_write_outside_is_not_computed():
 
 def test_integers_that_the_processor_cannot_divide():
     """-2**63 / -1 ends a process on x86, where PyTorch truncates."""
-    known = KnownValues()
+    known = KnownValues(NOTHING_ASSUMED)
     full = torch.ops.aten.full.default
     least, minus = (known.run(full, ([1], n), {"device": "meta", "dtype": torch.int64}) for n in (-(2**63), -1))
     result = known.run(torch.ops.aten.div.Tensor_mode, (least, minus), {"rounding_mode": "trunc"})
@@ -142,7 +143,7 @@ def question(path, shape):
 def test_limits_end_one_extraction_and_not_the_next(tmp_path):
     pytest.importorskip("transformers")
     layers = tmp_path / "config.json"
-    layers.write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 10**6, "architectures": ["BertModel"]}))
+    layers.write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 1000, "architectures": ["BertModel"]}))
     relu, long = program(tmp_path / "m.pt2", [RELU]), program(tmp_path / "n.pt2", [RELU] * 3000)
     assert SHARED.network(question(relu, None), Limits())
     process = SHARED._process
@@ -152,6 +153,16 @@ def test_limits_end_one_extraction_and_not_the_next(tmp_path):
         SHARED.network(question(long, None), Limits(memory_bytes=1 << 20))
     assert SHARED.network(question(relu, None), Limits())
     assert SHARED._process is process
+
+
+def test_a_configuration_with_more_layers_than_models_have(tmp_path):
+    pytest.importorskip("transformers", reason="needs joulecast[transformers]")
+    path = tmp_path / "config.json"
+    for kind, layers in (("bert", "num_hidden_layers"), ("gpt2", "n_layer")):
+        path.write_text(json.dumps({"model_type": kind, layers: 1001}))
+        with pytest.raises(InputError, match="more layers") as caught:
+            joulecast.extract(path, (1, 8))
+        assert (caught.value.given, caught.value.allowed) == ("1001", "up to 1000")
 
 
 def test_an_extraction_whose_process_is_killed(tmp_path):

@@ -14,6 +14,8 @@ from joulecast import Operation
 from joulecast.errors import ExtractionError, InputError, MissingDependencyError, UnknownNameError
 from joulecast.extraction.models.torchvision_models import import_torchvision
 from joulecast.extraction.models.transformers_configs import ARCHITECTURES
+from joulecast.extraction.sources import network_of_file
+from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
 from joulecast.queries.memory import memory_need
 
@@ -165,7 +167,7 @@ def test_configurations_run_no_code(tmp_path):
     with pytest.raises(UnknownNameError, match="llama"):
         joulecast.extract(path, (2, 8))
     path.write_text(json.dumps({"model_type": "llama", "num_hidden_layers": "many"}))
-    with pytest.raises(InputError, match="no configuration of a llama"):
+    with pytest.raises(InputError, match="not a configuration of a llama"):
         joulecast.extract(path, (2, 8))
     path.write_text(json.dumps(content)[:40])
     with pytest.raises(InputError, match="not valid JSON"):
@@ -179,7 +181,7 @@ def test_inputs_by_name_are_integers_where_they_must_be():
     assert queries == {16, 1}
     alone = joulecast.extract("bert_base", (2, 16))
     masked = joulecast.extract("bert_base", {"input_ids": (2, 16), "attention_mask": (2, 16)})
-    assert masked.flops == alone.flops
+    assert masked.flops == alone.flops + 2 * 16  # the mask is compared, once for each token
 
 
 def test_half_is_half_but_for_what_llama_does_in_fp32():
@@ -226,7 +228,7 @@ def test_weights_of_experts_take_memory(tmp_path):
     assert memory_need(network).weights_bytes == pytest.approx(2 * parameters, rel=0.01)
 
 
-def test_a_configuration_asks_no_hub(monkeypatch):
+def test_a_configuration_asks_no_hub(monkeypatch, tmp_path):
     """The backbone that a configuration names would be looked for on the hub, with the user's token."""
     asked = []
 
@@ -235,7 +237,9 @@ def test_a_configuration_asks_no_hub(monkeypatch):
         raise OSError("no network in tests")
 
     monkeypatch.setattr("socket.getaddrinfo", refuse)
-    config = transformers.UperNetConfig(backbone="openmmlab/upernet-convnext-tiny", use_pretrained_backbone=True)
+    content = {"model_type": "upernet", "backbone": "openmmlab/upernet-convnext-tiny", "use_pretrained_backbone": True}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(content))
     with pytest.raises((ExtractionError, InputError)):
-        joulecast.extract(config, (1, 3, 64, 64))
+        network_of_file(path, Inputs.of((1, 3, 64, 64)), mode="inference", precision="default")
     assert asked == []

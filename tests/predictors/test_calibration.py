@@ -12,6 +12,7 @@ from conftest import simulated_operations
 from joulecast import Network, Operation
 from joulecast.errors import InputError
 from joulecast.hardware import find_gpu
+from joulecast.operations.kinds import KINDS
 from joulecast.predictors.evaluation.calibrating import calibrate, fit_networks, thinned
 from joulecast.predictors.evaluation.coverage import chance_range, network_coverage, operation_coverage
 from joulecast.predictors.evaluation.networks import NetworkError
@@ -22,6 +23,7 @@ from joulecast.predictors.intervals.clock_errors import CLOCK_ERRORS
 from joulecast.predictors.intervals.closeness import COORDINATES, Closeness
 from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
 from joulecast.predictors.intervals.network_calibration import Difficulty, NetworkCalibration, Parts, variances
+from joulecast.predictors.intervals.unmeasured import MEASURED_KINDS, never_measured
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
 from joulecast.predictors.recipes.forest import ForestRecipe
@@ -278,6 +280,32 @@ def test_intervals_of_operations(predictor):
     huge = predictor.operations.predict([Operation("relu", [(2**14, 2**6, 2**7, 2**7)])])
     assert huge.far_outside.tolist() == [True]
     assert not found.far_outside[:2].any()
+
+
+def test_kinds_that_nobody_measured_have_wide_intervals(predictor):
+    size = (32, 48, 40, 40)
+    operations = [Operation("where", [size] * 3), Operation("add", [size] * 2), Operation("relu", [size])]
+    found = predictor.operations.predict(operations)
+    high_s = found.interval(0.9).time_s[1] / found.time_s
+    assert high_s[0] == pytest.approx(2.0)  # nine of ten within a factor of two
+    assert (high_s[1:] < 1.8).all()  # what the simulated errors say
+    # Normal log errors: 0.674 and 1.645 standard deviations for half and nine of ten.
+    narrow = found.interval(0.5)
+    assert narrow.time_s[1][0] / found.time_s[0] == pytest.approx(2 ** (0.6745 / 1.6449), rel=1e-3)
+    assert narrow.energy_j[0][0] / found.energy_j[0] == pytest.approx(2 ** (-0.6745 / 1.6449), rel=1e-3)
+
+    known = predictor.predict(Network.of([(operations[1], 2), (operations[2], 2)]))
+    other = predictor.predict(Network.of([(operations[0], 2), (operations[2], 2)]))
+    assert other.interval().time_s[1] / other.time_s > 1.1 * known.interval().time_s[1] / known.time_s
+    assert any("no dataset has measured where" in note for note in other.notes)
+    assert not any("no dataset" in note for note in known.notes)
+
+
+def test_a_kind_of_the_training_data_is_measured():
+    sort = Operation("sort", [(64, 32)], {"dim": -1})
+    assert never_measured([sort]).tolist() == [True]
+    assert never_measured([sort], {"sort"}).tolist() == [False]
+    assert set(KINDS) >= MEASURED_KINDS
 
 
 def test_interval_of_a_network(predictor):

@@ -100,9 +100,9 @@ def test_few_rows_get_no_session_ready(monkeypatch):
         ({"is_leaf": np.zeros(0, bool)}, "number of nodes"),
         ({"is_leaf": np.array([True, True, True, False, True, False])}, "does not end"),
         ({"inputs": np.array([0, 2], np.uint16)}, "input that is not there"),
-        ({"thresholds": np.array([1, np.nan], np.float32)}, "no numbers"),
+        ({"thresholds": np.array([1, np.nan], np.float32)}, "not finite numbers"),
         ({"values": np.array([1, 2, 3], np.float32)}, "do not fit"),
-        ({"base": float("inf")}, "no numbers"),
+        ({"base": float("inf")}, "not finite numbers"),
         ({"columns": 1 << 20}, "number of inputs"),
     ],
 )

@@ -55,7 +55,7 @@ def test_two_campaigns_refuse_each_other(tmp_path):
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [('{"journal_version": 7}\n', "another version"), ("nonsense\n", "damaged"), ("[]\n", "no record")],
+    [('{"journal_version": 7}\n', "another version"), ("nonsense\n", "damaged"), ("[]\n", "not a record")],
 )
 def test_what_is_no_journal_is_refused_and_left_alone(tmp_path, text, says):
     path = tmp_path / "j"
@@ -175,7 +175,7 @@ def test_what_a_journal_says_is_no_path(tmp_path):
     with Journal(tmp_path / "in" / "journal.jsonl", {**CAMPAIGN, "device": "A30"}) as journal:
         journal.append(measured(clock_mhz=f"{outside}/x"))
         journal.append(measured(clock_mhz=900))
-    with pytest.raises(JournalError, match="none that a campaign writes"):
+    with pytest.raises(JournalError, match="was not written by a campaign"):
         finish(tmp_path / "in")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["in", "journal.jsonl"]
 

@@ -260,7 +260,7 @@ def test_lists_what_there_is(service):
     assert "48 networks" in gpus["A30"]["measured"]
     assert "a30/forest-inference" in gpus["A30"]["predictors"]
     assert "time only" in gpus["T4"]["measured"]
-    assert (gpus["H100 SXM"]["measured"], gpus["H100 SXM"]["predictors"]) == (None, [])
+    assert (gpus["L4"]["measured"], gpus["L4"]["predictors"]) == (None, [])
     assert service.ask("/v1/gpus/a30").json["sources"]
     models = service.ask("/v1/models?search=resnet50").json["models"]
     assert [row["name"] for row in models] == ["resnet50", "wide_resnet50_2"]

@@ -293,7 +293,7 @@ def test_hostile_indexes_are_refused(folder, index, says):
 
 def test_places_that_are_none():
     for where in ("ftp://x/y", "models:/x/1", "gs://x"):
-        with pytest.raises(InputError, match="no place for zoo entries"):
+        with pytest.raises(InputError, match="not a place for zoo entries"):
             open_source(where)
     with pytest.raises(InputError, match="no such folder"):
         index_of(open_source("/nowhere/at/all"))

@@ -27,7 +27,8 @@ SCALED_POWER = "scaled power"
 MEASURED, STAND_IN = "measured", "kind never measured"
 """Groups beside the families: operations of the training data, and kinds that another one stands in for."""
 
-_ONE_SIGMA = 0.6827
+ONE_SIGMA = 0.6827
+"""Share of normal errors within one standard deviation."""
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,7 @@ class Calibration:
     ) -> FloatArray:
         """Standard deviation of the log error of each operation's device time or energy."""
         on_gpu = np.zeros(len(operations), dtype=bool)
-        return self.log_errors(quantity, _ONE_SIGMA, operations, on_gpu, measured, distances)
+        return self.log_errors(quantity, ONE_SIGMA, operations, on_gpu, measured, distances)
 
     def far_outside(self, operations: Sequence[Operation], distances: FloatArray) -> NDArray[np.bool_]:
         """Operations farther from the training data than nearly all (99 %) that errors were found on.

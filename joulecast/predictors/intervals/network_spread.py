@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress
 
 import numpy as np
 
@@ -69,6 +70,15 @@ class NetworkSpread:
         device_s = np.nan_to_num(self.counts * self.predictions.device_time_s)
         far = self.operations.far_outside(self.predictions.operations)
         return float(device_s[far].sum()) > FAR_SHARE * float(device_s.sum())
+
+    @property
+    def never_measured_kinds(self) -> tuple[str, ...]:
+        """Kinds that make the interval wider because no dataset has measured them (unmeasured.py)."""
+        if self.operations is None:
+            return ()
+        spread, operations = self.operations, self.predictions.operations
+        mask = looked_up(spread.calibration, spread.trained_on, operations).never_measured
+        return tuple(dict.fromkeys(operation.kind for operation in compress(operations, mask)))
 
     def supports(self, level: float) -> bool:
         """Whether there are enough errors for an interval of this level.

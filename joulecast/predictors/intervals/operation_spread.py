@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...operations.operation import Operation
-from .calibration import QUANTITIES, Calibration
+from .calibration import ONE_SIGMA, QUANTITIES, Calibration
 from .clock_errors import BASIS, CLOCK_ERRORS, octaves
 from .conformal import conformal_error
 from .predicted import PredictedOperations
+from .unmeasured import least_half_width, never_measured
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ class OperationSpread:
             other, places = self.fallback
             for quantity, half in other.log_errors(predictions, level).items():
                 found[quantity] = np.where(places & ~np.isnan(half), half, found[quantity])
-        return found
+        return {quantity: known.widened(quantity, half, level) for quantity, half in found.items()}
 
     def as_sent(self, predictions: PredictedOperations) -> SentOperationSpread:
         """Everything looked up at the usual levels, to be sent to a client."""
@@ -147,7 +148,21 @@ class LookedUp:
     def sigmas(self) -> dict[str, FloatArray]:
         """Quantity -> see `Calibration.sigma`."""
         known = self.operations, self.measured, self.distances
-        return {quantity: self.calibration.sigma(quantity, *known) for quantity in QUANTITIES}
+        return {
+            quantity: self.widened(quantity, self.calibration.sigma(quantity, *known), ONE_SIGMA)
+            for quantity in QUANTITIES
+        }
+
+    @cached_property
+    def never_measured(self) -> NDArray[np.bool_]:
+        """Mask of the operations of which neither a dataset nor the predictor's own training data say anything."""
+        return never_measured(self.operations, self.calibration.closeness.rows) & ~self.measured
+
+    def widened(self, quantity: str, half: FloatArray, level: float) -> FloatArray:
+        """Half widths, where nothing was measured at least those of unmeasured.py; NaN stays."""
+        if not self.never_measured.any():
+            return half
+        return np.where(self.never_measured, np.maximum(half, least_half_width(quantity, level)), half)
 
 
 # Cached, because a network is asked for at one clock after the other.

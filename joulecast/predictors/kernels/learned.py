@@ -20,7 +20,7 @@ from ..physics.cached import ON_EACH_GPU, cached
 from .basis import Basis, basis_of, known_basis
 from .families import FAMILIES
 from .family import Family
-from .power import PowerDemand, as_pytorch, power_inputs
+from .power import Burst, PowerDemand, as_pytorch, power_inputs
 
 _LEAST_S = 1e-6  # No kernel takes less.
 ALL = ""
@@ -89,25 +89,32 @@ class Variant:
 
     def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, of operations of this variant; shape (operations,)."""
+        return self.burst(family, operations, gpu).device_s
+
+    def burst(self, family: Family, operations: OperationList, gpu: GPU) -> Burst:
+        """Operations of this variant in a short loop at the default clock, with what their device times follow from."""
         generation, physics_s = gpu.compute_capability, self.physics_s(family, operations, gpu)
         rows = family.features(operations, gpu, physics_s)
         regressor = self.generations.get(generation, self.elsewhere)
         (log_ratio,) = in_batches(lambda some: (np.asarray(regressor(some)),), rows, [rows[:, 0]])
         trusted = 1.0 if generation in self.generations else family.shrinkage
-        found: FloatArray = np.maximum(physics_s * np.exp(trusted * log_ratio), _LEAST_S)
-        return found
+        device_s: FloatArray = np.maximum(physics_s * np.exp(trusted * log_ratio), _LEAST_S)
+        return Burst(physics_s, rows, device_s)
 
-    def demand_w(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray | None:
-        """Board power without a cap at the default clock, of operations of this variant; None where it is not known."""
+    def demand_w(self, family: Family, operations: OperationList, gpu: GPU, burst: Burst) -> FloatArray | None:
+        """Board power without a cap at the default clock, of operations of this variant; None where it is not known.
+
+        Args:
+            family: The family of the variant.
+            operations: The operations.
+            gpu: The GPU that they run on.
+            burst: The same operations as `burst` has them.
+        """
         if self.power is None or not self.power.covers(gpu):
             return None
-        return self.power.demand_w(self.power_inputs(family, operations, gpu), gpu)
-
-    def power_inputs(self, family: Family, operations: OperationList, gpu: GPU) -> NDArray[np.float32]:
-        """What trees of power see of operations of this variant: of PyTorch's kernels, in a burst."""
-        plain = OperationList(map(as_pytorch, operations))
-        burst_s = self.device_s(family, plain, gpu)
-        return power_inputs(family, plain, gpu, self.physics_s(family, plain, gpu), burst_s)
+        plain = as_pytorch(operations)
+        of_pytorch = burst if plain is operations else self.burst(family, plain, gpu)
+        return self.power.demand_w(power_inputs(of_pytorch, gpu), gpu)
 
 
 class Part(NamedTuple):
@@ -163,20 +170,22 @@ class Kernels:
             (part, self.variants[part[:2]])
             for part in variant_parts(operations)
             if part[:2] in self.variants
-            and part.operations[0].precision in gpu.peak_flops
+            and _is_like_measured(gpu, part.operations[0].precision)
             and FAMILIES[part.family].covers(gpu)
         ]
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
-        return _device_s(operations, self, gpu)
+        device_s, _ = _costs(operations, self, gpu)
+        return device_s
 
     def demand_w(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Board power without a cap at the default clock, shape (operations,); NaN where nothing is known.
 
         To be read only. Where a kernel waits for its launch, the board draws less.
         """
-        return _demand_w(operations, self, gpu)
+        _, demand_w = _costs(operations, self, gpu)
+        return demand_w
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """How much longer each operation takes inside a network than in a loop, shape (operations,)."""
@@ -205,25 +214,29 @@ class Kernels:
         return tuple(
             f"{family} in {variant}"
             for family, variant in self.variants
-            if FAMILIES[family].variant_precisions[variant] in gpu.peak_flops and FAMILIES[family].covers(gpu)
+            if _is_like_measured(gpu, FAMILIES[family].variant_precisions[variant]) and FAMILIES[family].covers(gpu)
         )
 
 
-@cached(ON_EACH_GPU)
-def _device_s(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArray:
-    found = np.full(len(operations), np.nan)
-    for part, variant in kernels.parts(operations, gpu):
-        found[part.places] = variant.device_s(FAMILIES[part.family], part.operations, gpu)
-    found.flags.writeable = False
-    return found
+def _is_like_measured(gpu: GPU, precision: str) -> bool:
+    """Whether a GPU runs a precision as those that were measured did.
+
+    All that were measured below fp32 have tensor cores for it. A Pascal GPU, which has none, computes fp16 in fp32.
+    """
+    return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))
 
 
+# Both at once, because they follow from the same physics, features and trees.
 @cached(ON_EACH_GPU)
-def _demand_w(operations: OperationList, kernels: Kernels, gpu: GPU) -> FloatArray:
-    found = np.full(len(operations), np.nan)
+def _costs(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[FloatArray, FloatArray]:
+    """Device times and demands; see `Kernels.device_s` and `Kernels.demand_w`."""
+    device_s, demand_w = np.full((2, len(operations)), np.nan)
     for part, variant in kernels.parts(operations, gpu):
-        demand_w = variant.demand_w(FAMILIES[part.family], part.operations, gpu)
-        if demand_w is not None:
-            found[part.places] = demand_w
-    found.flags.writeable = False
-    return found
+        family = FAMILIES[part.family]
+        burst = variant.burst(family, part.operations, gpu)
+        known_w = variant.demand_w(family, part.operations, gpu, burst)
+        device_s[part.places] = burst.device_s
+        if known_w is not None:
+            demand_w[part.places] = known_w
+    device_s.flags.writeable = demand_w.flags.writeable = False
+    return device_s, demand_w

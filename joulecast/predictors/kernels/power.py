@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,8 +25,8 @@ from ..batches import in_batches
 from ..contract import Regressor
 from ..physics.energy import relative_voltage, static_power_w
 from .basis import Basis, basis_of
-from .family import Family
 
+_PYTORCH = "pytorch"
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
 _NEAR = ("9.", "10.", "12.")
 """Compute capabilities of generations that are like those whose power was measured: from Hopper on. On older ones the
@@ -68,30 +69,52 @@ class PowerDemand:
         return found
 
 
-def power_inputs(
-    family: Family, operations: OperationList, gpu: GPU, physics_s: FloatArray, device_s: FloatArray
-) -> NDArray[np.float32]:
+class Burst(NamedTuple):
+    """Operations of one variant on a GPU, in a loop too short to meet the power cap.
+
+    Args:
+        physics_s: What physics says that they take, shape (operations,).
+        features: What trees of device times see, shape (operations, features of the family).
+        device_s: What they are predicted to take, shape (operations,).
+    """
+
+    physics_s: FloatArray
+    features: NDArray[np.float32]
+    device_s: FloatArray
+
+
+def power_inputs(burst: Burst, gpu: GPU) -> NDArray[np.float32]:
     """What trees of power see.
 
     Args:
-        family: The family that the operations belong to.
-        operations: Of one variant, as PyTorch computes them.
+        burst: Operations as PyTorch computes them.
         gpu: The GPU that they run on.
-        physics_s: What physics says that they take.
-        device_s: What they are predicted to take in a burst.
 
     Returns:
         Shape (operations, features of the family and two more).
     """
     rate = gpu.sms * gpu.boost_clock_mhz / 1e3
-    cap = np.full(len(operations), np.log2(gpu.power_limit_w / rate))
-    features = family.features(operations, gpu, physics_s)
-    return np.column_stack([features, np.log2(device_s / physics_s), cap]).astype(np.float32)
+    cap = np.full(len(burst.device_s), np.log2(gpu.power_limit_w / rate))
+    return np.column_stack([burst.features, np.log2(burst.device_s / burst.physics_s), cap]).astype(np.float32)
 
 
-def as_pytorch(operation: Operation) -> Operation:
-    """The same operation as PyTorch computes it: the power of an engine's kernel stands for it."""
-    attributes = {**operation.attributes, "implementation": "pytorch"}
+def as_pytorch(operations: OperationList) -> OperationList:
+    """Operations as PyTorch computes them: the power of an engine's kernel is taken to be that of PyTorch's.
+
+    The same list where PyTorch computes all of them.
+    """
+    return operations.derived(_as_pytorch)
+
+
+def _as_pytorch(operations: OperationList) -> OperationList:
+    plain = OperationList(map(_by_pytorch, operations))
+    return operations if plain == operations else plain
+
+
+def _by_pytorch(operation: Operation) -> Operation:
+    if operation.attributes["implementation"] == _PYTORCH:
+        return operation
+    attributes = {**operation.attributes, "implementation": _PYTORCH}
     return Operation(
         operation.kind, operation.input_shapes, attributes, precision=operation.precision, mode=operation.mode
     )

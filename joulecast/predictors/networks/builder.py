@@ -148,6 +148,8 @@ def notes_of(
         if spread is not None:
             yield f"the interval is that of networks on GPUs of which nothing was measured, not of {gpu.name}'s own"
     yield from knowledge.operations.remarks(network.operations)
+    if spread is not None and (unmeasured := spread.never_measured_kinds):
+        yield f"no dataset has measured {', '.join(unmeasured)}: the interval is wider"
     if not knowledge.host.learned:
         yield "no network was measured on this GPU: host cost taken from the A30"
     if coverage.share is None:

@@ -30,7 +30,7 @@ def predictions(device_s, host_s, dynamic_j, static_w=50.0, time_s=None, energy_
     return OperationPredictions(
         operations=(RELU,) * count,
         time_s=np.array(time_s),
-        power_w=np.full(count, np.nan),
+        power_w=np.full(count, 100.0),
         energy_j=np.array(dynamic_j if energy_j is None else energy_j),
         device_time_s=np.array(device_s),
         dynamic_energy_j=np.array(dynamic_j),
