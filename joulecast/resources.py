@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from .errors import ZooError
@@ -9,6 +10,7 @@ from .errors import ZooError
 _PACKAGE = Path(__file__).resolve().parent
 
 
+@lru_cache(maxsize=4)
 def shipped(name: str) -> Path:
     """The folder `zoo` or `datasets` that came with this installation or checkout.
 

@@ -45,6 +45,9 @@ def serve(
         bool, typer.Option(envvar=_from("EXTRACTION"), help="Look with torch into models that have no template.")
     ] = True,
     max_body_bytes: Annotated[int, typer.Option(envvar=_from("MAX_BODY_BYTES"), help="Of a request.")] = 4_000_000,
+    max_bodies_bytes: Annotated[
+        int, typer.Option(envvar=_from("MAX_BODIES_BYTES"), help="Of all large requests at once; a quarter for one.")
+    ] = 64_000_000,
     max_batch: Annotated[int, typer.Option(envvar=_from("MAX_BATCH"), help="Predictions in one batch.")] = 5_000,
     max_operations: Annotated[
         int, typer.Option(envvar=_from("MAX_OPERATIONS"), help="Different operations of one network.")
@@ -104,6 +107,7 @@ def serve(
         cors_origins=tuple(cors_origin or ()),
         root_path=root_path,
         max_body_bytes=max_body_bytes,
+        max_bodies_bytes=max_bodies_bytes,
         max_batch=max_batch,
         max_operations=max_operations,
         max_choices=max_choices,

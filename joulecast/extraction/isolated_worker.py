@@ -16,6 +16,7 @@ import re
 import signal
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ..damage import first_line
 from ..errors import ExtractionError, JoulecastError
 from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
+from ..operations.operation import MODES
 from .operators import WHITELIST
 
 _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.extraction.files.onnx_graphs")
@@ -30,7 +32,18 @@ _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.ex
 
 def _import_for(question: Mapping[str, Any]) -> None:
     """Import the libraries that a question needs, so that each fork has them; what is missing is told by a fork."""
-    suffix = Path(question["file"]).suffix if "file" in question else None
+    from .models.transformers_configs import ARCHITECTURES
+
+    if "file" in question:
+        suffix = Path(question["file"]).suffix
+        _import_libraries(suffix, builds_transformer=suffix == ".json")
+    else:
+        _import_libraries(None, builds_transformer=question["name"] in ARCHITECTURES)
+
+
+@cache
+def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
+    """Import what files with this suffix, or None for names, need; once, and parts of libraries by using them."""
     if suffix == ".onnx":
         with contextlib.suppress(ImportError):
             for name in _ONNX:
@@ -42,12 +55,15 @@ def _import_for(question: Mapping[str, Any]) -> None:
         from .tracing import trace
 
         # Much of torch is imported when it is first used.
-        trace(torch.nn.Linear(1, 1), (1, 1), mode=question["mode"])
+        for mode in MODES:
+            trace(torch.nn.Linear(1, 1), (1, 1), mode=mode)
     if suffix != ".pt2":
         with contextlib.suppress(ImportError):
             from .models import timm_models, transformers_models
 
             transformers_models.import_transformers()
+            if builds_transformer:
+                transformers_models.build("bert_base", num_hidden_layers=1)
             if suffix is None:
                 timm_models.import_timm()
 

@@ -84,7 +84,7 @@ def _one_spelling(name: str, value: Any) -> Any:
         return (value,)
     if name in ("normalized_shape", "dim") or not isinstance(value, tuple) or len(set(value)) != 1:
         return value
-    return value[0]
+    return value if isinstance(value[0], bool) else value[0]  # a flag has no dimensions
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

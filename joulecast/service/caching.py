@@ -7,13 +7,15 @@ import hashlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import Response
 
+from .bodies import LARGE_BYTES, read_apart
 from .caches import BoundedCache
 from .rendering import media_type_of
 
@@ -90,6 +92,7 @@ class CachedRoute(APIRoute):
     def get_route_handler(self) -> Handler:
         """The handler with a cache before it."""
         handler = super().get_route_handler()
+        model = None if self.body_field is None else cast("type[BaseModel]", self.body_field.field_info.annotation)
 
         async def cached(request: Request) -> Response:
             cache: AnswerCache = request.app.state.cache
@@ -98,6 +101,8 @@ class CachedRoute(APIRoute):
             key = cache.key(request, body)
             finished = cache.finished.get(key)
             if finished is None:
+                if model is not None and len(body) > LARGE_BYTES and _is_json(request.headers):
+                    request = await read_apart(request, body, model)
                 response = await self.answered(handler, request, body)
                 if response.status_code != 200:
                     return response
@@ -108,6 +113,10 @@ class CachedRoute(APIRoute):
             return _response(finished, request.headers)
 
         return cached
+
+
+def _is_json(headers: Headers) -> bool:
+    return headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
 
 
 def _response(finished: Finished, asked: Headers) -> Response:

@@ -14,6 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..errors import RefusalError
+from .bodies import LARGE_BYTES, BodiesInMemory
 from .logs import LOGGER, log
 from .problems import problem_response
 from .settings import Settings
@@ -43,6 +44,7 @@ class Gate:
         self._settings = settings
         self._tokens = [token.encode() for token in settings.tokens]
         self._observe = observe
+        self._bodies = BodiesInMemory(settings.max_bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request in, or answer it here."""
@@ -58,16 +60,19 @@ class Gate:
         address = scope["client"][0] if scope.get("client") else ""
         state["client"] = headers.get("authorization", "") if self._tokens else address
         answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
+        body = _Body(receive, self._settings, self._bodies, state["client"])
         started_s = time.perf_counter()
         try:
             self._refuse_stranger(_path(scope), headers)
             self._refuse_large(headers)
-            await self._app(scope, self._limited(receive), answer.send)
+            await self._app(scope, body.receive, answer.send)
         except RefusalError as error:
             await answer.respond(error, scope, receive)
         except Exception:  # noqa: BLE001  # the last resort: nobody else will tell anyone
             LOGGER.exception("error", extra={"fields": {"request_id": request_id, "path": scope["path"]}})
             await answer.respond(_OUR_FAULT, scope, receive)
+        finally:
+            body.close()
         seconds = time.perf_counter() - started_s
         route = getattr(scope.get("route"), "path", "(none)")
         self._observe(route, scope["method"], answer.status, seconds)
@@ -105,43 +110,57 @@ class Gate:
     def _refuse_large(self, headers: Headers) -> None:
         length = headers.get("content-length", "")
         if length.isdigit() and int(length) > self._settings.max_body_bytes:
-            raise self._too_large(int(length))
+            raise _too_large(int(length), self._settings)
 
-    def _too_large(self, size: int) -> RefusalError:
-        return RefusalError(
-            413,
-            "too-large",
-            "the body is too large",
-            given=f"at least {size} bytes",
-            allowed=f"up to {self._settings.max_body_bytes} bytes",
-            hint="split the batch",
-        )
 
-    def _limited(self, receive: Receive) -> Receive:
-        """The body, up to its limits in bytes and in seconds."""
-        size = 0
-        complete = False
-        deadline_s: float | None = None
+def _too_large(size_bytes: int, settings: Settings) -> RefusalError:
+    return RefusalError(
+        413,
+        "too-large",
+        "the body is too large",
+        given=f"at least {size_bytes} bytes",
+        allowed=f"up to {settings.max_body_bytes} bytes",
+        hint="split the batch",
+    )
 
-        async def limited() -> Message:
-            nonlocal size, complete, deadline_s
-            if complete:
-                # From here on there is only the disconnection to wait for.
-                return await receive()
-            deadline_s = deadline_s or time.monotonic() + self._settings.body_seconds
-            try:
-                message = await asyncio.wait_for(receive(), max(0.0, deadline_s - time.monotonic()))
-            except TimeoutError:
-                raise RefusalError(
-                    408, "slow", "the body did not come in time", allowed=f"{self._settings.body_seconds:g} s"
-                ) from None
-            size += len(message.get("body", b""))
-            complete = not message.get("more_body", False)
-            if size > self._settings.max_body_bytes:
-                raise self._too_large(size)
-            return message
 
-        return limited
+class _Body:
+    """A body on its way in, up to its limits in bytes and in seconds; a large one counts until it is answered."""
+
+    def __init__(self, receive: Receive, settings: Settings, bodies: BodiesInMemory, client: str) -> None:
+        self._receive = receive
+        self._settings = settings
+        self._bodies = bodies
+        self._client = client
+        self._complete = False
+        self._deadline_s: float | None = None
+        self._size_bytes = 0
+        self._counted_bytes = 0
+
+    async def receive(self) -> Message:
+        if self._complete:
+            # From here on there is only the disconnection to wait for.
+            return await self._receive()
+        self._deadline_s = self._deadline_s or time.monotonic() + self._settings.body_seconds
+        try:
+            message = await asyncio.wait_for(self._receive(), max(0.0, self._deadline_s - time.monotonic()))
+        except TimeoutError:
+            raise RefusalError(
+                408, "slow", "the body did not come in time", allowed=f"{self._settings.body_seconds:g} s"
+            ) from None
+        self._size_bytes += len(message.get("body", b""))
+        self._complete = not message.get("more_body", False)
+        if self._size_bytes > self._settings.max_body_bytes:
+            raise _too_large(self._size_bytes, self._settings)
+        if self._size_bytes > LARGE_BYTES:
+            self._bodies.add(self._client, self._size_bytes - self._counted_bytes)
+            self._counted_bytes = self._size_bytes
+        return message
+
+    def close(self) -> None:
+        """It has been answered."""
+        if self._counted_bytes:
+            self._bodies.remove(self._client, self._counted_bytes)
 
 
 _OUR_FAULT = RefusalError(

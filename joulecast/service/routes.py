@@ -24,6 +24,7 @@ from ..queries.sweep import choices_csv
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, TracingNeededError, batch_csv, batch_json
+from .bodies import LARGE_BYTES
 from .caching import CachedRoute, Handler
 from .problems import MEDIA_TYPE
 from .questions import (
@@ -67,7 +68,6 @@ _NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "You have
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
 
-_QUICK_BYTES = 100_000
 FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
 Answered = Coroutine[Any, Any, Response]
 Answer = TypeVar("Answer")
@@ -86,7 +86,7 @@ class _PredictRoute(CachedRoute):
 
     async def answered(self, handler: Handler, request: Request, body: bytes) -> Response:
         """See `CachedRoute.answered`."""
-        plain = not request.scope["query_string"] and len(body) <= _QUICK_BYTES
+        plain = not request.scope["query_string"] and len(body) <= LARGE_BYTES
         if not plain or not request.headers.get("content-type", "").startswith("application/json"):
             return await handler(request)
         try:

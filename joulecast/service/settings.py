@@ -21,6 +21,7 @@ class Settings:
         cors_origins: Origins of other web pages that may ask; empty for none.
         root_path: What a proxy strips off the front of every path, such as "/joulecast".
         max_body_bytes: Most bytes in the body of a request.
+        max_bodies_bytes: Most bytes in all large bodies that have not been answered; of one client, a quarter of that.
         max_batch: Predictions in one batch.
         max_operations: Different operations of one network.
         max_choices: GPUs x clocks x precisions of one sweep.
@@ -54,6 +55,7 @@ class Settings:
     cors_origins: tuple[str, ...] = ()
     root_path: str = ""
     max_body_bytes: int = 4_000_000
+    max_bodies_bytes: int = 64_000_000
     max_batch: int = 5_000
     max_operations: int = 5_000
     max_choices: int = 10_000

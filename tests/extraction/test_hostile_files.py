@@ -143,7 +143,7 @@ def question(path, shape):
 def test_limits_end_one_extraction_and_not_the_next(tmp_path):
     pytest.importorskip("transformers")
     layers = tmp_path / "config.json"
-    layers.write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 10**6, "architectures": ["BertModel"]}))
+    layers.write_text(json.dumps({"model_type": "bert", "num_hidden_layers": 1000, "architectures": ["BertModel"]}))
     relu, long = program(tmp_path / "m.pt2", [RELU]), program(tmp_path / "n.pt2", [RELU] * 3000)
     assert SHARED.network(question(relu, None), Limits())
     process = SHARED._process
@@ -153,6 +153,16 @@ def test_limits_end_one_extraction_and_not_the_next(tmp_path):
         SHARED.network(question(long, None), Limits(memory_bytes=1 << 20))
     assert SHARED.network(question(relu, None), Limits())
     assert SHARED._process is process
+
+
+def test_a_configuration_with_more_layers_than_models_have(tmp_path):
+    pytest.importorskip("transformers", reason="needs joulecast[transformers]")
+    path = tmp_path / "config.json"
+    for kind, layers in (("bert", "num_hidden_layers"), ("gpt2", "n_layer")):
+        path.write_text(json.dumps({"model_type": kind, layers: 1001}))
+        with pytest.raises(InputError, match="more layers") as caught:
+            joulecast.extract(path, (1, 8))
+        assert (caught.value.given, caught.value.allowed) == ("1001", "up to 1000")
 
 
 def test_an_extraction_whose_process_is_killed(tmp_path):

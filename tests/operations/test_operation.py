@@ -286,6 +286,40 @@ def test_hostile_attributes_are_refused_or_cost_something_finite(kind, shapes, a
         assert accepted < len(HOSTILE) / 2, name
 
 
+# What no attribute of any kind may be, whatever its range.
+IMPOSSIBLE = [
+    *(-(10**9), -65, -(2**31), -(10**30), -1.5, -1e308, float("nan"), float("-inf")),
+    *(
+        "nosuch",
+        "nan",
+        "1",
+        "\0",
+        "../x",
+        [[1, 2], [3]],
+        [[]],
+        [-(10**9)],
+        [1.5, 2.5],
+        ["1"],
+        [True] * 2,
+        {"a": 1},
+        b"1",
+        1j,
+    ),
+]
+
+
+def test_impossible_attributes_are_refused_by_every_kind():
+    asked = 0
+    for kind, shapes, attributes, _ in CASES:
+        for name in KINDS[kind].attributes:
+            for value in IMPOSSIBLE:
+                with pytest.raises(InputError) as caught:
+                    Operation(kind, shapes, {**attributes, name: value})
+                assert caught.value.what, (kind, name, value)
+                asked += 1
+    assert asked > 2500
+
+
 @pytest.mark.parametrize(
     ("kind", "shapes", "attributes"),
     [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import random
 from importlib.util import find_spec
 
 import pytest
 
 from joulecast import wire
+from service_process import start
 
 RELU = {"kind": "relu", "input_shapes": [[32, 64]]}
 LINEAR = {"kind": "linear", "input_shapes": [[2, 3]], "attributes": {"out_features": 3}}
@@ -108,3 +110,32 @@ def test_memory_stays_level(narrow):
     # (each takes more than its paths, and 40 of them twice what is allowed)
     assert 100_000 < gauge("joulecast_known_bytes") <= 200_000
     assert gauge("joulecast_answer_bytes") <= 200_000
+
+
+def test_a_large_body_is_read_as_a_small_one_is(service):
+    """Large bodies are read by the workers; spaces change nothing but the size."""
+    plain = {"operations": [RELU], "gpu": "A30"}
+    faults = [{**plain, "gpu": 3}, {**plain, "nosuch": 1}, {"gpu": "A30"}, {**plain, "gpu": "nosuch"}, plain]
+    for path, question in [*(("/v1/predict", each) for each in faults), ("/v1/predict/batch", BATCH)]:
+        body = json.dumps(question).encode()
+        small, large = (service.ask(path, body + b" " * spaces) for spaces in (0, 70_000))
+        instance = {"instance": None} if small.status != 200 else {}
+        assert (small.status, {**small.json, **instance}) == (large.status, {**large.json, **instance})
+    assert service.ask("/v1/predict", b"{" + b" " * 70_000).status == 400
+    assert service.ask("/v1/predict", b" " * 70_000, Content_Type="").status == 415
+
+
+def test_large_bodies_in_memory_are_limited(tmp_path):
+    running = start(tmp_path, "--max-bodies-bytes", "800000", "--no-extraction")
+    try:
+        spaces = b" " * 150_000
+        body = json.dumps({"operations": [RELU], "gpu": "A30"}).encode()
+        assert running.ask("/v1/predict", body + spaces).status == 200
+        refused = running.ask("/v1/predict", body + spaces + spaces)
+        assert (refused.status, refused.json["title"]) == (429, "too many large bodies are waiting")
+        assert "quarter" in refused.json["allowed"]
+        # What has been answered, or refused, takes no room any more.
+        assert [running.ask("/v1/predict", body + spaces).status for _ in range(8)] == [200] * 8
+    finally:
+        running.process.kill()
+        running.process.wait()

@@ -22,6 +22,8 @@ from .transformers_configs import ARCHITECTURES, Architecture
 if TYPE_CHECKING:
     from ..tracing import Forward
 
+_MOST_LAYERS = 1000  # ten times those of the deepest language models; each takes milliseconds to build and trace
+
 
 @exclusive
 def import_transformers() -> ModuleType:
@@ -88,7 +90,7 @@ def from_config(config: Any) -> torch.nn.Module:
             (`auto_map`) is not looked at.
 
     Raises:
-        InputError: transformers does not know this type of model or this class.
+        InputError: transformers does not know this type of model or this class, or it has too many layers.
         ExtractionError: The configuration does not make a model.
         MissingDependencyError: transformers is not installed.
     """
@@ -102,6 +104,7 @@ def from_config(config: Any) -> torch.nn.Module:
                 config = transformers.CONFIG_MAPPING[kind].from_dict(dict(config))
         except Exception as error:
             raise InputError(f"this is not a configuration of a {kind}", given=_first_line(error)) from error
+        _refuse_deep(config)
     named = (config.architectures or [None])[0]
     try:
         model_class = _class(named) if named else transformers.AutoModel._model_mapping[type(config)]
@@ -112,6 +115,17 @@ def from_config(config: Any) -> torch.nn.Module:
             hint="code that comes with a configuration is not run; build the model yourself and give it as a module",
         ) from error
     return _without_weights(model_class, config)
+
+
+def _refuse_deep(config: Any) -> None:
+    layers = getattr(config, "num_hidden_layers", None)
+    if isinstance(layers, int) and layers > _MOST_LAYERS:
+        raise InputError(
+            "this configuration has more layers than a model that is built from a file may have",
+            given=layers,
+            allowed=f"up to {_MOST_LAYERS}",
+            hint="all layers are alike: predict fewer of them, and multiply",
+        )
 
 
 def _class(name: str) -> Any:

@@ -18,7 +18,7 @@ from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
 from .families import FAMILIES
 from .family import Family, Names
 from .learned import Kernels, Variant, variant_parts
-from .power import PowerDemand, as_pytorch, demand_at_cap_w
+from .power import PowerDemand, as_pytorch, demand_at_cap_w, power_inputs
 
 LEAST_POWERS = 300
 """Readings of a variant below which its power is not learned."""
@@ -85,13 +85,13 @@ def readings(kernels: Kernels, rows: Sequence[DeviceRow]) -> dict[Names, list[Re
 
 
 def _readings(family: Family, variant: Variant, gpu: GPU, rows: Sequence[DeviceRow]) -> Readings:
-    operations = OperationList(as_pytorch(row.operation) for row in rows)
-    burst_s = variant.device_s(family, operations, gpu)
+    operations = as_pytorch(OperationList(row.operation for row in rows))
+    burst = variant.burst(family, operations, gpu)
     measured_s = np.array([row.device_s for row in rows])
     power_w = np.array([row.power_w for row in rows], dtype=float)
-    log_demand = np.log(demand_w(gpu, power_w, measured_s / burst_s) / gpu.power_limit_w)
-    inputs = variant.power_inputs(family, operations, gpu)
-    return Readings(gpu, operations, inputs, log_demand, power_w, measured_s, burst_s)
+    log_demand = np.log(demand_w(gpu, power_w, measured_s / burst.device_s) / gpu.power_limit_w)
+    inputs = power_inputs(burst, gpu)
+    return Readings(gpu, operations, inputs, log_demand, power_w, measured_s, burst.device_s)
 
 
 def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArray:

@@ -10,8 +10,9 @@ the clock, so that the same product takes longer than in a burst.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,12 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..batches import in_batches
+from ..batches import asked_together
 from ..contract import Regressor
 from ..physics.energy import relative_voltage, static_power_w
 from .basis import Basis, basis_of
-from .family import Family
 
+_PYTORCH = "pytorch"
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
 _NEAR = ("9.", "10.", "12.")
 """Compute capabilities of generations that are like those whose power was measured: from Hopper on. On older ones the
@@ -61,37 +62,67 @@ class PowerDemand:
 
     def demand_w(self, inputs: NDArray[np.float32], gpu: GPU) -> FloatArray:
         """Board power without a cap at the default clock, one value per row of inputs, of a GPU that this covers."""
-        regressor = self.generations.get(gpu.compute_capability, self.elsewhere)
-        (log_ratio,) = in_batches(lambda some: (np.asarray(regressor(some)),), inputs, [inputs[:, 0]])
-        least_w = static_power_w(gpu, float(gpu.boost_clock_mhz)) + _LEAST_W
-        found: FloatArray = np.clip(np.exp(log_ratio), least_w / gpu.power_limit_w, _MOST_OVER_CAP) * gpu.power_limit_w
+        (found,) = self.demands_w([inputs], [gpu])
         return found
 
+    def demands_w(self, inputs: Sequence[NDArray[np.float32]], gpus: Sequence[GPU]) -> list[FloatArray]:
+        """The same for inputs on several GPUs, with one answer for each GPU."""
+        regressors = [self.generations.get(gpu.compute_capability, self.elsewhere) for gpu in gpus]
+        return [_bounded_w(log, gpu) for log, gpu in zip(asked_together(regressors, inputs), gpus, strict=True)]
 
-def power_inputs(
-    family: Family, operations: OperationList, gpu: GPU, physics_s: FloatArray, device_s: FloatArray
-) -> NDArray[np.float32]:
+
+def _bounded_w(log_ratio: FloatArray, gpu: GPU) -> FloatArray:
+    least_w = static_power_w(gpu, float(gpu.boost_clock_mhz)) + _LEAST_W
+    found: FloatArray = np.clip(np.exp(log_ratio), least_w / gpu.power_limit_w, _MOST_OVER_CAP) * gpu.power_limit_w
+    return found
+
+
+class Burst(NamedTuple):
+    """Operations of one variant on a GPU, in a loop too short to meet the power cap.
+
+    Args:
+        physics_s: What physics says that they take, shape (operations,).
+        features: What trees of device times see, shape (operations, features of the family).
+        device_s: What they are predicted to take, shape (operations,).
+    """
+
+    physics_s: FloatArray
+    features: NDArray[np.float32]
+    device_s: FloatArray
+
+
+def power_inputs(burst: Burst, gpu: GPU) -> NDArray[np.float32]:
     """What trees of power see.
 
     Args:
-        family: The family that the operations belong to.
-        operations: Of one variant, as PyTorch computes them.
+        burst: Operations as PyTorch computes them.
         gpu: The GPU that they run on.
-        physics_s: What physics says that they take.
-        device_s: What they are predicted to take in a burst.
 
     Returns:
         Shape (operations, features of the family and two more).
     """
     rate = gpu.sms * gpu.boost_clock_mhz / 1e3
-    cap = np.full(len(operations), np.log2(gpu.power_limit_w / rate))
-    features = family.features(operations, gpu, physics_s)
-    return np.column_stack([features, np.log2(device_s / physics_s), cap]).astype(np.float32)
+    cap = np.full(len(burst.device_s), np.log2(gpu.power_limit_w / rate))
+    return np.column_stack([burst.features, np.log2(burst.device_s / burst.physics_s), cap]).astype(np.float32)
 
 
-def as_pytorch(operation: Operation) -> Operation:
-    """The same operation as PyTorch computes it: the power of an engine's kernel stands for it."""
-    attributes = {**operation.attributes, "implementation": "pytorch"}
+def as_pytorch(operations: OperationList) -> OperationList:
+    """Operations as PyTorch computes them: the power of an engine's kernel is taken to be that of PyTorch's.
+
+    The same list where PyTorch computes all of them.
+    """
+    return operations.derived(_as_pytorch)
+
+
+def _as_pytorch(operations: OperationList) -> OperationList:
+    plain = OperationList(map(_by_pytorch, operations))
+    return operations if plain == operations else plain
+
+
+def _by_pytorch(operation: Operation) -> Operation:
+    if operation.attributes["implementation"] == _PYTORCH:
+        return operation
+    attributes = {**operation.attributes, "implementation": _PYTORCH}
     return Operation(
         operation.kind, operation.input_shapes, attributes, precision=operation.precision, mode=operation.mode
     )

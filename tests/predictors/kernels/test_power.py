@@ -7,6 +7,7 @@ import pytest
 
 from joulecast.hardware import IdleCurve, VoltageCurve, find_gpu
 from joulecast.operations.operation import Operation
+from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.kernels.fit_power import demand_w
 from joulecast.predictors.kernels.power import PowerDemand, as_pytorch, demand_at_cap_w
 
@@ -69,4 +70,7 @@ def test_generations_before_hopper_are_left_to_the_energies_of_networks():
 def test_an_engines_kernel_stands_for_that_of_pytorch():
     shapes = [(1, 8, 16, 64)] * 3
     of_engine = Operation("attention", shapes, {"implementation": "vllm", "causal": True}, precision="bf16")
-    assert as_pytorch(of_engine) == Operation("attention", shapes, {"causal": True}, precision="bf16")
+    of_pytorch = Operation("attention", shapes, {"causal": True}, precision="bf16")
+    assert as_pytorch(OperationList([of_engine, of_pytorch])) == OperationList([of_pytorch] * 2)
+    plain = OperationList([of_pytorch])
+    assert as_pytorch(plain) is plain
