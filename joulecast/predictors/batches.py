@@ -28,6 +28,7 @@ _MOST_THREADS = 16
 
 Piece = TypeVar("Piece")
 Made = TypeVar("Made")
+Ask = Callable[[NDArray[np.float32]], Any]
 
 
 def cores() -> int:
@@ -58,6 +59,32 @@ def in_batches(
         values[order] = np.concatenate(columns)
         found.append(values)
     return found
+
+
+def asked_together(regressors: Sequence[Ask], tables: Sequence[NDArray[np.float32]]) -> list[FloatArray]:
+    """Ask regressors for tables, each regressor once for all of its tables.
+
+    Args:
+        regressors: One for each table; the same one may occur several times.
+        tables: Inputs, each of shape (rows, columns).
+
+    Returns:
+        What its regressor says of each table, shape (rows,).
+    """
+    places: dict[Ask, list[int]] = {}
+    for place, regressor in enumerate(regressors):
+        places.setdefault(regressor, []).append(place)
+    found: dict[int, FloatArray] = {}
+    for regressor, some in places.items():
+        rows = np.concatenate([tables[place] for place in some])
+        (values,) = in_batches(_alone(regressor), rows, [rows[:, 0]])
+        ends = np.cumsum([len(tables[place]) for place in some])[:-1]
+        found.update(zip(some, np.split(values, ends), strict=True))
+    return [found[place] for place in range(len(tables))]
+
+
+def _alone(ask: Ask) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
+    return lambda rows: (np.asarray(ask(rows)),)
 
 
 def over_cores(work: Callable[[Piece], Made], pieces: Sequence[Piece]) -> list[Made]:

@@ -123,8 +123,21 @@ class PredictsOperations(Protocol):
         ...
 
     @property
-    def residual_model(self) -> ResidualModel | None:
-        """The residual model that it shares with predictors of other GPUs; None where it has none."""
+    def shared_models(self) -> tuple[SharedModel, ...]:
+        """What it shares with predictors of other GPUs."""
+        ...
+
+
+class SharedModel(Protocol):
+    """What predictors of several GPUs share, and what can be asked for all of them at once."""
+
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """Compute what is learned of operations on many GPUs at once, which takes less time than one after the other.
+
+        Args:
+            operations: Operations in precisions that all these GPUs have. The list caches the result.
+            gpus: The GPUs that will be asked for.
+        """
         ...
 
 

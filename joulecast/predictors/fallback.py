@@ -119,8 +119,9 @@ class FallbackPredictor:
         return self.own.measured_launch_s
 
     @property
-    def residual_model(self) -> None:
-        """See `PredictsOperations.residual_model`; most of it is the GPU's own."""
+    def shared_models(self) -> tuple[()]:
+        """See `PredictsOperations.shared_models`; most of it is the GPU's own."""
+        return ()
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.remarks`: those of the fallback about what it predicts."""

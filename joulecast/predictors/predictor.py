@@ -238,8 +238,9 @@ class OperationPredictor:
         return regressor_inputs(matrix, self.baseline.loop_s(groups, line.time_s), self.baseline.host_s(groups))
 
     @property
-    def residual_model(self) -> None:
-        """See `PredictsOperations.residual_model`; its regressors are of one GPU."""
+    def shared_models(self) -> tuple[()]:
+        """See `PredictsOperations.shared_models`; its regressors are of one GPU."""
+        return ()
 
     @property
     def measured_launch_s(self) -> Mapping[str, float]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Network
-from ..predictors.contract import ResidualModel
+from ..predictors.contract import SharedModel
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import OverClocks, predict_over_clocks
 from .memory import MemoryNeed
@@ -60,10 +60,9 @@ class Curve:
 
 def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
     """Let predictors for any GPU look at a network on all their GPUs at once, before it is asked for on each."""
-    by_learned: dict[int, tuple[ResidualModel, list[GPU]]] = {}
+    by_learned: dict[int, tuple[SharedModel, list[GPU]]] = {}
     for predictor in predictors:
-        shared = predictor.operations.residual_model
-        if shared is not None:
+        for shared in predictor.operations.shared_models:
             by_learned.setdefault(id(shared), (shared, []))[1].append(predictor.operations.gpu)
     for learned, gpus in by_learned.values():
         learned.prefetch(network.operations, gpus)

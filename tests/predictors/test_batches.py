@@ -8,7 +8,7 @@ from threadpoolctl import ThreadpoolController
 
 from joulecast.operations.operation import Operation
 from joulecast.predictors import batches
-from joulecast.predictors.batches import in_batches, over_cores
+from joulecast.predictors.batches import asked_together, in_batches, over_cores
 from joulecast.zoo import find_predictor
 
 
@@ -54,3 +54,17 @@ def test_a_batch_predicts_what_its_parts_do() -> None:
         few = predictor.predict(operations[start : start + 100])
         assert together.time_s[start : start + 100] == pytest.approx(few.time_s, rel=1e-5)
         assert together.power_w[start : start + 100] == pytest.approx(few.power_w, rel=1e-5)
+
+
+def test_regressors_are_asked_once_for_all_of_their_tables() -> None:
+    asked = []
+
+    def first(rows):
+        asked.append(len(rows))
+        return rows[:, 0]
+
+    tables = [np.full((count, 2), float(count), dtype=np.float32) for count in (1, 2, 3, 600)]
+    found = asked_together([first, lambda rows: -rows[:, 1], first, first], tables)
+    assert [values.tolist() for values in found] == [[1.0], [-2.0] * 2, [3.0] * 3, [600.0] * 600]
+    assert asked == [604]
+    assert asked_together([], []) == []

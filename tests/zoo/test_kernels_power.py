@@ -69,6 +69,19 @@ def test_a_long_run_sits_at_the_cap_and_takes_longer_than_a_burst(trained):
     assert settled.device_time_s[0] / predictions.device_time_s[0] == pytest.approx(1.12, abs=0.03)
 
 
+def test_many_gpus_at_once_come_to_what_each_comes_to_alone(trained):
+    engine = Operation("linear", [(64, 512)], {"out_features": 256, "implementation": "tensorrt_llm"}, precision="bf16")
+    some = [linear(1), linear(64), engine, Operation("relu", [(8, 8)])]
+    gpus = [find_gpu(name) for name in ("H200", "H100 SXM", "B200", "A30", "MI210")]
+    together = OperationList(some)
+    trained.kernels.prefetch(together, gpus)
+    for gpu in gpus:
+        # (another order, because a list of the same operations would be answered from the cache)
+        alone = OperationList(reversed(some))
+        for of in (trained.kernels.device_s, trained.kernels.demand_w):
+            np.testing.assert_array_equal(of(together, gpu), of(alone, gpu)[::-1])
+
+
 def test_older_generations_keep_the_energies_of_physics(trained):
     old = find_gpu("A100 SXM4 80GB")
     assert np.isnan(trained.kernels.demand_w(OperationList([linear(64)]), old)).all()

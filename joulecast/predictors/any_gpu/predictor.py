@@ -23,7 +23,7 @@ from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import in_batches
-from ..contract import Files, Regressor, ResidualModel, host_times, launch_s, require_mode
+from ..contract import Files, Regressor, ResidualModel, SharedModel, host_times, launch_s, require_mode
 from ..formats.numbers import number, numbers
 from ..intervals.calibration import Calibration
 from ..intervals.operation_spread import OperationSpread
@@ -410,6 +410,6 @@ class AnyGpuPredictor:
         return {}
 
     @property
-    def residual_model(self) -> ResidualModel:
-        """See `PredictsOperations.residual_model`."""
-        return self.learned
+    def shared_models(self) -> tuple[SharedModel, ...]:
+        """See `PredictsOperations.shared_models`."""
+        return (self.learned,) if self.kernels is None else (self.learned, self.kernels)

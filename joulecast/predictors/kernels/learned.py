@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
 from ...operations.operation_list import OperationList
-from ..batches import in_batches
+from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
 from ..physics.cached import ON_EACH_GPU, cached
@@ -93,28 +93,39 @@ class Variant:
 
     def burst(self, family: Family, operations: OperationList, gpu: GPU) -> Burst:
         """Operations of this variant in a short loop at the default clock, with what their device times follow from."""
-        generation, physics_s = gpu.compute_capability, self.physics_s(family, operations, gpu)
-        rows = family.features(operations, gpu, physics_s)
-        regressor = self.generations.get(generation, self.elsewhere)
-        (log_ratio,) = in_batches(lambda some: (np.asarray(regressor(some)),), rows, [rows[:, 0]])
-        trusted = 1.0 if generation in self.generations else family.shrinkage
-        device_s: FloatArray = np.maximum(physics_s * np.exp(trusted * log_ratio), _LEAST_S)
-        return Burst(physics_s, rows, device_s)
+        (found,) = self.bursts(family, operations, [gpu])
+        return found
 
-    def demand_w(self, family: Family, operations: OperationList, gpu: GPU, burst: Burst) -> FloatArray | None:
-        """Board power without a cap at the default clock, of operations of this variant; None where it is not known.
+    def bursts(self, family: Family, operations: OperationList, gpus: Sequence[GPU]) -> list[Burst]:
+        """The same on several GPUs, with one answer for each GPU."""
+        physics_s = [self.physics_s(family, operations, gpu) for gpu in gpus]
+        rows = [family.features(operations, gpu, seconds) for gpu, seconds in zip(gpus, physics_s, strict=True)]
+        generations = [gpu.compute_capability for gpu in gpus]
+        log_ratios = asked_together([self.generations.get(name, self.elsewhere) for name in generations], rows)
+        trusted = [1.0 if name in self.generations else family.shrinkage for name in generations]
+        return [
+            Burst(seconds, table, np.maximum(seconds * np.exp(share * log_ratio), _LEAST_S))
+            for seconds, table, share, log_ratio in zip(physics_s, rows, trusted, log_ratios, strict=True)
+        ]
+
+    def demands_w(
+        self, family: Family, operations: OperationList, bursts: Mapping[GPU, Burst]
+    ) -> Mapping[GPU, FloatArray]:
+        """Board power without a cap at the default clock, of operations of this variant, on GPUs where it is known.
 
         Args:
             family: The family of the variant.
             operations: The operations.
-            gpu: The GPU that they run on.
-            burst: The same operations as `burst` has them.
+            bursts: GPU -> the same operations as `burst` has them.
         """
-        if self.power is None or not self.power.covers(gpu):
-            return None
+        power = self.power
+        gpus = [] if power is None else [gpu for gpu in bursts if power.covers(gpu)]
+        if power is None or not gpus:
+            return {}
         plain = as_pytorch(operations)
-        of_pytorch = burst if plain is operations else self.burst(family, plain, gpu)
-        return self.power.demand_w(power_inputs(of_pytorch, gpu), gpu)
+        by_pytorch = [bursts[gpu] for gpu in gpus] if plain is operations else self.bursts(family, plain, gpus)
+        inputs = [power_inputs(burst, gpu) for burst, gpu in zip(by_pytorch, gpus, strict=True)]
+        return dict(zip(gpus, power.demands_w(inputs, gpus), strict=True))
 
 
 class Part(NamedTuple):
@@ -151,6 +162,13 @@ def _parts(operations: OperationList) -> tuple[Part, ...]:
     )
 
 
+class _Costs(NamedTuple):
+    """Device times and demands; see `Kernels.device_s` and `Kernels.demand_w`."""
+
+    device_s: FloatArray
+    demand_w: FloatArray
+
+
 @dataclass(frozen=True, eq=False)
 class Kernels:
     """What was learned of all families.
@@ -164,28 +182,34 @@ class Kernels:
     variants: Mapping[tuple[str, str], Variant]
     network_factors: Mapping[str, float] = field(default_factory=dict)
 
-    def parts(self, operations: OperationList, gpu: GPU) -> list[tuple[Part, Variant]]:
-        """The operations that this knows on a GPU, with what it knows of them."""
-        return [
-            (part, self.variants[part[:2]])
-            for part in variant_parts(operations)
-            if part[:2] in self.variants
+    def knows(self, part: Part, gpu: GPU) -> bool:
+        """Whether this knows the operations of a variant on a GPU."""
+        return (
+            part[:2] in self.variants
             and _is_like_measured(gpu, part.operations[0].precision)
             and FAMILIES[part.family].covers(gpu)
-        ]
+        )
+
+    def parts(self, operations: OperationList, gpu: GPU) -> list[tuple[Part, Variant]]:
+        """The operations that this knows on a GPU, with what it knows of them."""
+        return [(part, self.variants[part[:2]]) for part in variant_parts(operations) if self.knows(part, gpu)]
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
-        device_s, _ = _costs(operations, self, gpu)
-        return device_s
+        return _costs(operations, self, gpu).device_s
 
     def demand_w(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Board power without a cap at the default clock, shape (operations,); NaN where nothing is known.
 
         To be read only. Where a kernel waits for its launch, the board draws less.
         """
-        _, demand_w = _costs(operations, self, gpu)
-        return demand_w
+        return _costs(operations, self, gpu).demand_w
+
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `SharedModel.prefetch`."""
+        found = operations.derived(_prefetched)
+        asked = [gpu for gpu in gpus if (self, gpu) not in found]
+        found.update(((self, gpu), costs) for gpu, costs in _costs_on_each(operations, self, asked).items())
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """How much longer each operation takes inside a network than in a loop, shape (operations,)."""
@@ -226,17 +250,30 @@ def _is_like_measured(gpu: GPU, precision: str) -> bool:
     return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))
 
 
-# Both at once, because they follow from the same physics, features and trees.
 @cached(ON_EACH_GPU)
-def _costs(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[FloatArray, FloatArray]:
-    """Device times and demands; see `Kernels.device_s` and `Kernels.demand_w`."""
-    device_s, demand_w = np.full((2, len(operations)), np.nan)
-    for part, variant in kernels.parts(operations, gpu):
-        family = FAMILIES[part.family]
-        burst = variant.burst(family, part.operations, gpu)
-        known_w = variant.demand_w(family, part.operations, gpu, burst)
-        device_s[part.places] = burst.device_s
-        if known_w is not None:
-            demand_w[part.places] = known_w
-    device_s.flags.writeable = demand_w.flags.writeable = False
-    return device_s, demand_w
+def _costs(operations: OperationList, kernels: Kernels, gpu: GPU) -> _Costs:
+    known = operations.derived(_prefetched).get((kernels, gpu))
+    return _costs_on_each(operations, kernels, [gpu])[gpu] if known is None else known
+
+
+def _prefetched(operations: OperationList) -> dict[tuple[Kernels, GPU], _Costs]:
+    return {}
+
+
+def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[GPU]) -> dict[GPU, _Costs]:
+    """Both costs at once, because they follow from the same physics, features and trees."""
+    found = {gpu: np.full((2, len(operations)), np.nan) for gpu in gpus}
+    for part in variant_parts(operations):
+        some = [gpu for gpu in found if kernels.knows(part, gpu)]
+        if not some:
+            continue
+        family, variant = FAMILIES[part.family], kernels.variants[part[:2]]
+        bursts = dict(zip(some, variant.bursts(family, part.operations, some), strict=True))
+        demands_w = variant.demands_w(family, part.operations, bursts)
+        for gpu, burst in bursts.items():
+            found[gpu][0, part.places] = burst.device_s
+        for gpu, demand_w in demands_w.items():
+            found[gpu][1, part.places] = demand_w
+    for both in found.values():
+        both.flags.writeable = False
+    return {gpu: _Costs(*both) for gpu, both in found.items()}

@@ -10,7 +10,7 @@ the clock, so that the same product takes longer than in a burst.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..batches import in_batches
+from ..batches import asked_together
 from ..contract import Regressor
 from ..physics.energy import relative_voltage, static_power_w
 from .basis import Basis, basis_of
@@ -62,11 +62,19 @@ class PowerDemand:
 
     def demand_w(self, inputs: NDArray[np.float32], gpu: GPU) -> FloatArray:
         """Board power without a cap at the default clock, one value per row of inputs, of a GPU that this covers."""
-        regressor = self.generations.get(gpu.compute_capability, self.elsewhere)
-        (log_ratio,) = in_batches(lambda some: (np.asarray(regressor(some)),), inputs, [inputs[:, 0]])
-        least_w = static_power_w(gpu, float(gpu.boost_clock_mhz)) + _LEAST_W
-        found: FloatArray = np.clip(np.exp(log_ratio), least_w / gpu.power_limit_w, _MOST_OVER_CAP) * gpu.power_limit_w
+        (found,) = self.demands_w([inputs], [gpu])
         return found
+
+    def demands_w(self, inputs: Sequence[NDArray[np.float32]], gpus: Sequence[GPU]) -> list[FloatArray]:
+        """The same for inputs on several GPUs, with one answer for each GPU."""
+        regressors = [self.generations.get(gpu.compute_capability, self.elsewhere) for gpu in gpus]
+        return [_bounded_w(log, gpu) for log, gpu in zip(asked_together(regressors, inputs), gpus, strict=True)]
+
+
+def _bounded_w(log_ratio: FloatArray, gpu: GPU) -> FloatArray:
+    least_w = static_power_w(gpu, float(gpu.boost_clock_mhz)) + _LEAST_W
+    found: FloatArray = np.clip(np.exp(log_ratio), least_w / gpu.power_limit_w, _MOST_OVER_CAP) * gpu.power_limit_w
+    return found
 
 
 class Burst(NamedTuple):
