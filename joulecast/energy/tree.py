@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from ..errors import InputError
+from ..rendering.csv_tables import table_csv
 from ..rendering.notebook import Picture, document, notes, table
 from ..units import si
 from .comparison import TreeComparison, comparison
@@ -253,6 +254,11 @@ class EnergyTree:
             }
             for node in self.root.walk()
         ]
+
+    def to_csv(self) -> str:
+        """One line for every node, parents first; see `to_rows`."""
+        rows = self.to_rows()
+        return table_csv(rows[0], (row.values() for row in rows))
 
     def to_json(self) -> dict[str, Any]:
         """The tree as plain lists and dictionaries; `from_json` reads it."""

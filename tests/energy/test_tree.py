@@ -84,6 +84,13 @@ def test_own_shares_and_what_is_unattributed_are_the_total(rows, unattributed):
         assert each.root.total.energy_j + unattributed == pytest.approx(whole, rel=1e-12, abs=0)
 
 
+def test_csv_has_a_line_for_every_node():
+    lines = two_layers().to_csv().splitlines()
+    assert lines[0].startswith("phase,path,level,name,calls,own_time_s,own_energy_j")
+    assert len(lines) == 1 + sum(1 for _ in two_layers().root.walk())
+    assert "forward,layer.1.conv,operation,conv2d,2" in two_layers().to_csv()
+
+
 def test_trees_are_compared_part_by_part():
     predicted = EnergyTree.of("predicted", [Row("a", share(1.0)), Row("b", share(2.0)), Row("c", share(3.0))])
     measured = EnergyTree.of(
