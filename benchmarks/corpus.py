@@ -32,6 +32,7 @@ OUT = Path(__file__).with_name("CORPUS.md")
 LIBRARIES = ("torchvision", "timm", "transformers")
 MODES = ("inference", "training")
 IMAGE, VIDEO, TOKENS, SOUND = (2, 3, 224, 224), (1, 3, 16, 224, 224), (2, 64), (2, 16000)
+LONG_TEXT = (2, 1024)
 # torchvision's models that take something else than images of 224 pixels, by the beginning of their names.
 SHAPES: dict[str, Any] = {
     **dict.fromkeys(("r3d", "mc3", "r2plus1d", "mvit", "s3d", "swin3d"), VIDEO),
@@ -94,11 +95,15 @@ class Case:
         for layers in LAYERS:
             if isinstance(getattr(config, layers, None), int) and not hasattr(config, "depths"):
                 setattr(config, layers, 2)
+        if hasattr(config, "layerdrop"):
+            config.layerdrop = 0.0  # training would skip layers by chance
         model = transformers_models.from_config(config)
         if model.main_input_name == "pixel_values":
             size = getattr(config, "image_size", 224)
             return model, (2, 3, *(size if isinstance(size, list | tuple) else (size, size)))
-        return model, SOUND if model.main_input_name == "input_values" else TOKENS
+        if model.main_input_name == "input_values":
+            return model, SOUND
+        return model, LONG_TEXT if self.name == "big_bird" else TOKENS  # shorter ones do not need its sparse attention
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from joulecast.errors import InputError, UncoveredError
 from joulecast.extraction.operators import OPERATORS
 from joulecast.extraction.tracing import trace
 from joulecast.operations.dropped import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedWork
-from joulecast.predictors.networks.uncovered import MOST_UNCOVERED_SHARE
+from joulecast.predictors.networks.uncovered import MOST_UNCOVERED_SHARE, percent
 from joulecast.queries.memory import memory_need
 
 
@@ -252,3 +252,11 @@ def test_damaged_files(damaged, says):
     value = joulecast.extract(nn.ReLU(), SHAPE).to_json()
     with pytest.raises(InputError, match=says):
         Network.from_json({**value, "dropped": [damaged]})
+
+
+@pytest.mark.parametrize(
+    ("share", "text"),
+    [(0.0, "0.0 %"), (1.8e-7, "below 0.01 %"), (0.0004, "0.04 %"), (0.083, "8.3 %"), (0.25, "25 %")],
+)
+def test_shares_are_read_at_a_glance(share, text):
+    assert percent(share) == text

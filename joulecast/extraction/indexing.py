@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..operations.rules import Shape, size
@@ -16,6 +16,13 @@ def _numel(tensor: Any) -> int:
 
 def _is_mask(index: Any) -> bool:
     return index is not None and str(index.dtype) in ("torch.bool", "torch.uint8")
+
+
+def _mask_shape(indices: Sequence[Any], rank: int) -> Shape:
+    """Shape of the first mask among indices, with ones for the dimensions of the input that it does not cover."""
+    place = next(i for i, index in enumerate(indices) if _is_mask(index))
+    leading = (*(1,) * place, *indices[place].shape)
+    return (*leading, *(1,) * (rank - len(leading)))
 
 
 def where(bound: Bound) -> Converted:
@@ -91,7 +98,7 @@ def index_put(bound: Bound) -> Converted:
     """x[i, j] = values."""
     x, indices = result_of(bound), [i for i in bound["indices"] if i is not None]
     if any(map(_is_mask, indices)):
-        return "masked_fill", [shape_of(x) or (1,), shape_of(indices[0]) or (1,)], {}
+        return "masked_fill", [shape_of(x) or (1,), _mask_shape(bound["indices"], x.ndim) or (1,)], {}
     places = _broadcast(indices)
     named = math.prod(x.shape[dim] for dim, i in enumerate(bound["indices"]) if i is not None)
     return _scattered(x, (size(places), _numel(x) // named), places, bound["accumulate"])

@@ -26,7 +26,8 @@ _SAFE = frozenset(
     minimum mul ne neg pow reciprocal remainder round rsqrt rsub sign sin sqrt sub sum where masked_fill
     _local_scalar_dense _to_copy _unsafe_view alias cat clone copy_ detach detach_ expand fill_ flip index lift_fresh
     nonzero permute repeat reshape select slice split split_with_sizes squeeze stack t transpose tril triu unbind
-    unsqueeze view constant_pad_nd one_hot scatter sort argsort bincount histc gather index_add
+    unsqueeze view constant_pad_nd one_hot scatter sort argsort bincount histc gather index_add index_put __and__
+    __or__ __xor__
     """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
 )
 """What is computed for real: arithmetic, comparisons and work on shapes. Their kernels check every value that they

@@ -17,7 +17,7 @@ from ..operations.dropped import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped,
 from ..operations.kinds import KINDS
 from ..operations.operation import Operation, real_precision
 from ..operations.rules import Shape
-from .assumed_values import UNKNOWN
+from .assumed_values import UNKNOWN, with_places
 from .assumptions import NOTHING_ASSUMED, Assumptions
 from .autocast import Autocast
 from .calls import Bound, Converted, shape_of
@@ -287,7 +287,8 @@ class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # A real tensor that a module keeps outside its parameters was saved as it is.
-        args = self._recorder.on_meta(args)
+        # The gradient of a number that a mask placed is a sum over however many places, so that one will do.
+        args = with_places(func, self._recorder.on_meta(args), 1)
         result = func(*args, **(kwargs or {}))
         tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
         if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
@@ -295,12 +296,18 @@ class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
+def _is_composite(func: Any) -> bool:
+    return bool(func.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd))
+
+
 class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs a forward again as it was recorded: on the meta device, taking the same decisions."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._recorder, self._decisions = recorder, deque(recorder.known.decisions)
+        # Where gradients are followed, PyTorch breaks down operators that are composites, so none of them is met again.
+        decisions = ((func, made) for func, made in recorder.known.decisions if not _is_composite(func))
+        self._recorder, self._decisions = recorder, deque(decisions)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given, further = self._recorder.arguments(args, kwargs)

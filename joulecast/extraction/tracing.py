@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -23,6 +24,8 @@ from ..operations.network import Network
 from ..operations.operation import MODES, real_precision
 from .assumptions import EXPERTS, Assume, Assumptions
 from .exclusive import exclusive
+from .failures import LONGEST, explained, what_to_assume
+from .known_values import NeedsValuesError
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
 from .recorder import DTYPES, Accumulations, CustomOperators, Recorder, Replay
@@ -35,14 +38,17 @@ Tensors = dict[str, torch.Tensor]
 class _OnOneDevice(TorchFunctionMode):
     """Leaves tensors where they are when a forward sends them to a GPU: there they would be on it already.
 
-    Lists that a forward makes of known values are made number by number, as operators that a dispatch mode sees.
+    Lists and texts that a forward makes of tensors are made number by number, as operators that a dispatch mode sees.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.Tensor.cuda:
             return args[0]
-        if func is torch.Tensor.tolist and hasattr(args[0], "known_value"):
+        if func is torch.Tensor.tolist and args[0].is_meta:
             return _listed(args[0])
+        if func is torch.Tensor.__format__ and args[0].is_meta and not args[0].ndim:
+            with contextlib.suppress(RuntimeError):  # a value that nobody knows is told as PyTorch does
+                return format(args[0].item(), args[1])
         return func(*map(_not_on_gpu, args), **{name: _not_on_gpu(value) for name, value in (kwargs or {}).items()})
 
 
@@ -252,13 +258,17 @@ def trace(
         except JoulecastError:
             raise
         except Exception as error:
-            raise _explained(error, name, recorder, inputs) from error
+            hint = None
+            if isinstance(error, NeedsValuesError):
+                again = partial(trace, module, input_shape, mode=mode, precision=precision, whitelist=whitelist)
+                hint = what_to_assume(partial(again, operators=operators, prepare=prepare), assume)
+            raise explained(error, name, recorder, inputs, hint) from error
     if not recorder.calls:
         left_out = "; ".join(f"{d.count} x {d.name}: {d.reason}" for d in recorder.dropped)
         raise ExtractionError(
             f"{name} runs no operation on this input",
             given=shape_text(inputs.shape),
-            hint=f"what it does run is left out: {left_out}"[:_LONGEST] if left_out else None,
+            hint=f"what it does run is left out: {left_out}"[:LONGEST] if left_out else None,
         )
     if on_trace is not None:
         on_trace(recorder)
@@ -276,40 +286,3 @@ def _stated(assumptions: Assumptions, recorder: Recorder) -> tuple[str, ...]:
     """Assumptions in words: those of the user, and that which the kind of grouped products makes in any case."""
     grouped = any(operation.kind == "grouped_linear" for operation, _ in recorder.calls)
     return tuple(dict.fromkeys([*assumptions, *([EXPERTS] if grouped else [])]))
-
-
-def _explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs) -> ExtractionError:
-    where = f"{name}.{recorder.path}" if recorder.path else name
-    what = next(iter(str(error).strip().splitlines()), "no message")[:_LONGEST]
-    within = f" in {recorder.operator}" if recorder.operator else ""
-    return ExtractionError(
-        f"{name} does not run on this input: {where} raised {type(error).__name__}{within}: {what}",
-        given=shape_text(inputs.shape),
-        hint=next((hint for sign, hint in _HINTS.items() if sign in what), _CHECK_DIMENSIONS),
-    )
-
-
-_LONGEST = 300
-
-_CHECK_DIMENSIONS = "check the dimensions; a model that needs the values of tensors cannot be extracted"
-_LEAVES_PYTORCH = (
-    "the forward takes values out of PyTorch (.numpy(), .tolist(), float(x)), where nobody sees what becomes of them: "
-    "write that part in PyTorch, or extract what comes before it"
-)
-# What PyTorch says -> what to do about it.
-_HINTS: Mapping[str, str] = {
-    "missing": "give every input: a list of shapes, or a dictionary of names and shapes",
-    "positional argument": "give as many shapes as the model has inputs, or a dictionary of names and shapes",
-    "unexpected keyword": "name the inputs as the model's forward does",
-    "values that only the input has": "state what to assume, assume={'experts': 'uniform'} for a mixture of experts or "
-    "assume={'boxes': 100} for a detector; or extract the part before, such as its backbone",
-    "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
-    "Index": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
-    "indices": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
-    "meta tensor": _LEAVES_PYTORCH,
-    "meta device type tensor": _LEAVES_PYTORCH,
-    "unallocated storage": _LEAVES_PYTORCH,
-    "data pointer": _LEAVES_PYTORCH,
-    "CUDA": "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
-    "NVIDIA": "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
-}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..predictors.networks.prediction import Interval
-from ..predictors.networks.uncovered import INCOMPLETE
+from ..predictors.networks.uncovered import INCOMPLETE, percent
 from ..rendering.notebook import Picture, as_html, as_picture
 from ..units import si
 
@@ -108,7 +108,7 @@ class Choice:
         """How much is in no total: "12 %", or "an unknown share"; empty where everything is covered."""
         if not self.uncovered:
             return ""
-        return "an unknown share" if self.uncovered_share is None else f"{100 * self.uncovered_share:.2g} %"
+        return "an unknown share" if self.uncovered_share is None else percent(self.uncovered_share)
 
     def _repr_html_(self) -> str:
         return as_html(self)

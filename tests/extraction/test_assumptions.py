@@ -73,6 +73,33 @@ def test_without_an_assumption_it_is_an_error_that_says_which():
         joulecast.extract(Mixture(), (TOKENS, WIDTH))
 
 
+@pytest.mark.parametrize("form", [torch.Tensor.tolist, "{}".format], ids=["list", "text"])
+def test_experts_that_are_called_by_what_their_numbers_read(form):
+    class Named(Mixture):
+        def forward(self, x):
+            chosen = self.gate(x).argmax(-1)
+            counts = torch.bincount(chosen, minlength=EXPERTS)
+            return [self.experts[int(form(number))](x) for number in torch.nonzero(counts)[:, 0]]
+
+    network = joulecast.extract(Named(), (TOKENS, WIDTH), assume=UNIFORM)
+    assert sum(e.count for e in network if e.operation.attributes.get("out_features") == 3 * WIDTH) == EXPERTS
+
+
+def test_the_advice_is_an_assumption_that_was_tried():
+    with pytest.raises(ExtractionError, match=r"runs under an assumption: assume=\{'boxes': 100\}"):
+        joulecast.extract(Selects(), (40, 8))
+
+
+@pytest.mark.parametrize("assume", [None, UNIFORM])
+def test_no_assumption_is_advised_that_does_not_help(assume):
+    class Decides(nn.Module):
+        def forward(self, x):
+            return torch.relu(x) if x.sum() > 0 else x
+
+    with pytest.raises(ExtractionError, match="nothing that can be assumed gives this value"):
+        joulecast.extract(Decides(), (2, 3), assume=assume)
+
+
 @pytest.mark.parametrize("boxes", [5, 1000])
 def test_selections_keep_the_stated_number_or_all(boxes):
     network = joulecast.extract(Selects(), (40, 8), assume={"boxes": boxes})
@@ -90,12 +117,13 @@ def test_assumptions_that_cannot_be(assume, error):
         joulecast.extract(Mixture(), (TOKENS, WIDTH), assume=assume)
 
 
-def test_transformers_with_experts_in_a_loop():
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_transformers_with_experts_in_a_loop(mode):
     import_torchvision()
     transformers = pytest.importorskip("transformers")
     sizes = {"d_model": 32, "d_ff": 64, "num_heads": 2, "d_kv": 16, "vocab_size": 100, "num_experts": 4}
     config = transformers.SwitchTransformersConfig(num_layers=2, num_decoder_layers=2, **sizes)
-    network = joulecast.extract(config, (2, 16), assume=UNIFORM)
+    network = joulecast.extract(config, (2, 16), mode=mode, assume=UNIFORM)
     wide = [e for e in network if e.operation.attributes.get("out_features") == 64]
     rows = sum(e.count * math.prod(e.operation.input_shapes[0][:-1]) for e in wide)
     # A dense and a sparse layer in encoder and decoder; each token goes to one expert.
@@ -114,5 +142,5 @@ def test_detectors_with_a_stated_number_of_boxes(name, boxes, published):
 
 
 def test_training_a_detector_needs_targets():
-    with pytest.raises(ExtractionError, match="targets should not be none"):
+    with pytest.raises(ExtractionError, match=r"targets should not be none(?s:.*)extract its inference"):
         joulecast.extract("fcos_resnet50_fpn", (1, 3, 300, 300), mode="training", assume={"boxes": 100})

@@ -42,6 +42,52 @@ class Lists(nn.Module):
         return torch.relu(x) + sum(x.sum(0).tolist())
 
 
+class Masked(nn.Module):
+    """A learned row in the place of those that a mask of the first dimensions covers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.row = nn.Parameter(torch.zeros(8))
+
+    def forward(self, x):
+        x, mask = torch.relu(x), torch.zeros(x.shape[:2], dtype=torch.bool)
+        mask[:, :2] = True
+        x[mask] = self.row
+        return x
+
+
+class MaskedLater(nn.Module):
+    """Decides by a mask that it made itself, with & and by assignment."""
+
+    def forward(self, x):
+        mask = torch.ones(len(x)) - 1
+        mask[torch.arange(len(x)) == 2] = 5
+        return torch.relu(x) if ((mask > 4) & (mask < 6)).any() else x
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_mask_covers_the_first_dimensions(mode):
+    network = joulecast.extract(Masked(), (4, 6, 8), mode=mode)
+    filled = next(
+        e.operation
+        for e in network
+        if e.module_paths == ("",) and e.operation.kind == "masked_fill" and len(e.operation.input_shapes[0]) == 3
+    )
+    assert filled.input_shapes == ((4, 6, 8), (4, 6, 1))
+
+
+@pytest.mark.parametrize(("length", "kinds"), [(4, ["relu"]), (2, [])])
+def test_decisions_by_masks_of_constants(length, kinds):
+    class Both(MaskedLater):
+        def forward(self, x):
+            return super().forward(torch.sigmoid(x))
+
+    found = [
+        e.operation.kind for e in joulecast.extract(Both(), (length, 8)) if e.operation.kind in ("relu", "sigmoid")
+    ]
+    assert found == ["sigmoid", *kinds]
+
+
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_a_tensor_without_dimensions_holds_one_number(mode):
     network = joulecast.extract(Scaled(), SHAPE, mode=mode)
@@ -80,7 +126,7 @@ def scripted() -> nn.Module:
         (compiled, InputError, "_orig_mod"),
         (scripted, InputError, "give the original module"),
         (Numpy, ExtractionError, "takes values out of PyTorch"),
-        (Lists, ExtractionError, "takes values out of PyTorch"),
+        (Lists, ExtractionError, "nothing that can be assumed gives this value"),
     ],
 )
 def test_refused_with_advice(make, error, says):

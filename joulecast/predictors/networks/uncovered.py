@@ -24,6 +24,7 @@ INCOMPLETE = "INCOMPLETE"
 # A backward costs about two forwards: one product for the gradient of the input, one for that of the weights.
 _TRAINING_PER_FORWARD = 3
 _SHOWN, _SHOWN_MODULES = 3, 2
+_LEAST_SHOWN = 1e-4
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ class Coverage:
         """Both shares in words; FLOPs only where anybody has a formula for them."""
         if self.flops_share is None or self.bytes_share is None:
             return "an unknown share of the work"
-        flops = f"{_percent(self.flops_share)} of the FLOPs and " if self.flops_share else ""
-        return f"{flops}{_percent(self.bytes_share)} of the bytes"
+        flops = f"{percent(self.flops_share)} of the FLOPs and " if self.flops_share else ""
+        return f"{flops}{percent(self.bytes_share)} of the bytes"
 
     def __str__(self) -> str:
         """One line: what is not covered, and its share; empty where all is."""
@@ -128,7 +129,7 @@ class Coverage:
             raise UncoveredError(
                 f"too much of {name} is not covered for a total: {self.share_text}",
                 given=self._shown,
-                allowed=f"up to {_percent(MOST_UNCOVERED_SHARE)} of either",
+                allowed=f"up to {percent(MOST_UNCOVERED_SHARE)} of either",
                 hint=f"{self._what_helps()}; or leave it out on purpose: "
                 "dataclasses.replace(joulecast.extract(model, input_shape), dropped=())",
             )
@@ -206,5 +207,10 @@ def _share(listed: int, missing: Sequence[int | None], dropped: Sequence[int | N
     return (sum(work or 0 for work in missing) + beside) / max(1, listed + beside)
 
 
-def _percent(share: float) -> str:
+def percent(share: float) -> str:
+    """A share of 0 to 1 as text; a tiny one is no row of zeros, and no power of ten."""
+    if 0 < share < _LEAST_SHOWN:
+        return f"below {100 * _LEAST_SHOWN:g} %"
+    if 0 < share < 0.001:
+        return f"{100 * share:.2f} %"
     return f"{100 * share:.1f} %" if share < 0.1 else f"{100 * share:.0f} %"
