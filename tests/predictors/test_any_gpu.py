@@ -13,9 +13,10 @@ from joulecast.datasets import NetworkMeasurement
 from joulecast.errors import DatasetError, InputError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.any_gpu.boosted_residual import BoostedResidual
 from joulecast.predictors.any_gpu.boosting import fit_any_gpu
 from joulecast.predictors.any_gpu.network_fits import learn_from_networks
-from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor, BoostedResidual
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.evaluation.any_gpu import ALL, validate_any_gpu
 from joulecast.predictors.fitting.any_gpu import quicker
 from joulecast.predictors.measured.device_rows import DeviceRow, device_rows

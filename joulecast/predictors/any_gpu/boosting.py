@@ -23,8 +23,8 @@ from ..recipes.boosting import BoostingRecipe
 from ..recipes.perceptron import PerceptronRecipe
 from ..regressors.perceptron import Perceptron
 from ..regressors.xgboost_model import BoostedRegressor, unfitted_trees
+from .boosted_residual import BoostedResidual
 from .network_fits import learn_from_networks
-from .predictor import BoostedResidual
 from .ranges import ratio_ranges, typical_ratios
 
 _MOST_OF_A_KIND = 1000

@@ -24,7 +24,7 @@ from ..physics.energy import ENERGY_SPREAD, PRIOR_ENERGY, EnergyConstants, stati
 from ..physics.half_precision import HalfPrecision, half_groups
 from ..physics.least_times import LeastTimes
 from ..physics.norms import smooth_max
-from .predictor import BoostedResidual
+from .boosted_residual import BoostedResidual
 
 _LOOPS_COUNT = 0.2  # Weight of a loop, where a network has weight 1, in the fit of energies.
 # Standard deviations: of a network's log time, of the logarithms of HalfPrecision, of host seconds per call. What moves

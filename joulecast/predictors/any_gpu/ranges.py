@@ -11,7 +11,7 @@ import numpy as np
 from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ..measured.device_rows import DeviceRow
-from .predictor import Range
+from .boosted_residual import Range
 
 _QUANTILES = (0.005, 0.995)
 

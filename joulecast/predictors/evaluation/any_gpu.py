@@ -19,8 +19,9 @@ from ...datasets import Dataset, NetworkMeasurement
 from ...hardware import GPU
 from ...operations.network import Network
 from ...operations.operation import Operation
+from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import inputs_and_targets
-from ..any_gpu.predictor import AnyGpuPredictor, BoostedResidual
+from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Networks, ResidualModel
 from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, quicker
 from ..measured.device_rows import DeviceRow, device_rows

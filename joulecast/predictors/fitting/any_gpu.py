@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from ...datasets import Dataset
 from ...errors import ZooError, unknown_name
 from ...hardware import GPU
+from ..any_gpu.boosted_residual import BoostedResidual
 from ..any_gpu.boosting import fit_any_gpu
 from ..any_gpu.ensemble import Ensemble
 from ..any_gpu.network_fits import learn_from_networks
-from ..any_gpu.predictor import AnyGpuPredictor, BoostedResidual
+from ..any_gpu.predictor import AnyGpuPredictor
 from ..any_gpu.roofline import Roofline
 from ..contract import Files, Networks, ResidualModel
 from ..measured.device_rows import DeviceRow, device_rows

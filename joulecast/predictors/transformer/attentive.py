@@ -23,7 +23,7 @@ from ...hardware import GPU
 from ...operations.kinds import KINDS
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ..any_gpu.predictor import Range
+from ..any_gpu.boosted_residual import Range
 from ..batches import over_cores
 from ..contract import Files, host_times, launch_s
 from ..formats.numbers import number

@@ -1,0 +1,223 @@
+"""BoostedResidual: what boosted trees, and a perceptron beside them, have learned over many GPUs.
+
+It is the log ratio of device time to what physics (least_times.py) and libraries (library.py) let expect, learned from
+features that are relative to each GPU (relative.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...arrays import FloatArray
+from ...errors import ZooError
+from ...hardware import GPU
+from ...operations.kinds import KINDS
+from ...operations.operation import Operation
+from ...operations.operation_list import OperationList
+from ..batches import in_batches
+from ..contract import Files, Regressor, host_times
+from ..formats.numbers import number, numbers
+from ..physics.baseline import STAND_INS
+from ..physics.energy import EnergyConstants
+from ..physics.half_precision import HalfPrecision, seen_as
+from ..physics.library import expected_ratio, on_fp32_pipes
+from ..physics.operation_numbers import KIND_PLACES, numbers_of
+from ..physics.relative import RELATIVE_NAMES, relative_features
+from ..regressors.perceptron import Perceptron
+from ..regressors.serving import stored_trees
+
+Range = tuple[float, float]
+LogRatios = Callable[[NDArray[np.float32]], FloatArray]
+"""Maps features of operations to the log ratio of each."""
+
+_NAME = "boosting"  # Name in recipes and files.
+_PERCEPTRON = "perceptron"
+
+# Shrinkage: weight of the learned log ratio on a chip that was not measured; the rest is what is typical of the kind.
+# Part of what is learned holds for the learned chips only. With each of NeuSight's five chips left out, weights of 0.5
+# to 0.8 gave smaller errors than 1, and much the same among themselves.
+_SHRINKAGE = 0.75
+# Features that are not zero for operations that do not run on fp32 pipes. Only 227 convolutions of these were measured.
+# Trees keep to what they showed; a perceptron extrapolates from it and predicted networks in half precision too slow.
+_NO_PLAIN_FP32 = [RELATIVE_NAMES.index(name) for name in ("tensor_cores", "half_precision")]
+
+
+@dataclass(frozen=True)
+class BoostedResidual:
+    """A residual model of boosted trees and a perceptron, learned over all measured GPUs.
+
+    Args:
+        time: Predicts the log ratio of device time to what libraries let expect (library.py), on chips that were
+            measured.
+        unseen_chips: Predicts the same ratio on all other chips. It was trained on equally many rows of every kind and
+            GPU and follows none of them closely, so it is worse on measured chips and better on others.
+        chips: The chips that were measured.
+        ranges: Kind or family -> lowest and highest log ratio that was seen; predictions are clipped to it, because
+            trees may go wrong on sizes that were never measured.
+        energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
+        host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
+        half: Factors of half precision, from measured networks; None where operations in half precision were measured.
+        perceptron: Predicts the same ratio for operations on fp32 pipes; None for trees alone.
+        share: Weight of the perceptron in the mean of both.
+        typical: Kind or family -> its typical log ratio on fp32 pipes, towards which predictions are shrunk.
+    """
+
+    time: Regressor
+    unseen_chips: Regressor
+    chips: frozenset[str]
+    ranges: Mapping[str, Range]
+    energy: EnergyConstants
+    host_s: Mapping[str, Mapping[str, float]]
+    half: HalfPrecision | None = None
+    perceptron: Regressor | None = None
+    share: float = 0.0
+    typical: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the regressors."""
+        return {
+            "inputs": list(RELATIVE_NAMES),
+            "chips": sorted(self.chips),
+            "ranges": {name: list(values) for name, values in self.ranges.items()},
+            "energy": self.energy.to_json(),
+            "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
+            "half": None if self.half is None else self.half.to_json(),
+            "share": self.share,
+            "usual": dict(self.typical),
+        }
+
+    @classmethod
+    def from_json(
+        cls, value: Mapping[str, Any], time: Regressor, unseen_chips: Regressor, perceptron: Regressor | None = None
+    ) -> Self:
+        """Read what `to_json` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: It is something else.
+        """
+        share = number(value.get("share", 0.0))  # Entries of trees alone may say nothing of it.
+        if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
+            raise ValueError("an impossible share of a perceptron")
+        return cls(
+            time=time,
+            unseen_chips=unseen_chips,
+            chips=frozenset(str(chip) for chip in value["chips"]),
+            ranges={name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()},
+            energy=EnergyConstants.from_json(value["energy"]),
+            host_s=host_times(value["host_s"]),
+            half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
+            perceptron=perceptron,
+            share=share,
+            typical=numbers(value.get("usual", {})),
+        )
+
+    def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
+        """See `ResidualModel.to_files`."""
+        files = self.time.to_files("time") | self.unseen_chips.to_files("elsewhere")
+        if self.perceptron is not None:
+            files |= self.perceptron.to_files(_PERCEPTRON)
+        return {"predictor": _NAME, **self.to_json()}, files
+
+    @classmethod
+    def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
+        """Read what `to_files` wrote.
+
+        Raises:
+            ZooError, KeyError, TypeError, ValueError: It is something else.
+        """
+        if facts["inputs"] != list(RELATIVE_NAMES):
+            raise ZooError("this zoo entry was trained on other features", hint="train it again")
+        time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
+        perceptron = Perceptron.from_files(files, _PERCEPTRON)
+        if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
+            raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
+        return cls.from_json(facts, time, unseen_chips, perceptron)
+
+    @property
+    def parts(self) -> dict[str, object]:
+        """What has learning curves of its own; see `curves_of`."""
+        return {"time": self.time, "elsewhere": self.unseen_chips}
+
+    def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
+        """Device time over least time, one value per operation; see `ResidualModel.factors`."""
+        listed = OperationList.of(operations)
+        lowest, highest, typical = self._by_kind[:, numbers_of(listed).kind.astype(int)]
+        log_ratio = listed.derived(_prefetched).get((self._regressor(gpu), gpu))
+        if log_ratio is None:
+            rows = relative_features(seen_as(listed, gpu), gpu).astype(np.float32)
+            (log_ratio,) = in_batches(_alone(self._regressor(gpu)), rows, [numbers_of(listed).kind])
+        if gpu.chip not in self.chips:
+            drawn = typical + _SHRINKAGE * (log_ratio - typical)
+            log_ratio = np.where(on_fp32_pipes(seen_as(listed, gpu), gpu) & np.isfinite(typical), drawn, log_ratio)
+        ratio = np.exp(np.clip(log_ratio, lowest, highest)) * expected_ratio(listed, gpu, capped)
+        return ratio if self.half is None else self.half.applied(listed, gpu, ratio)
+
+    def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
+        """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""
+        found = operations.derived(_prefetched)
+        by_regressor: dict[LogRatios, list[GPU]] = {}
+        for gpu in gpus:
+            if (self._regressor(gpu), gpu) not in found:
+                by_regressor.setdefault(self._regressor(gpu), []).append(gpu)
+        places = np.arange(len(operations))
+        for regressor, some in by_regressor.items():
+            rows = np.concatenate([relative_features(seen_as(operations, gpu), gpu).astype(np.float32) for gpu in some])
+            (logs,) = in_batches(_alone(regressor), rows, [np.tile(places, len(some))])
+            found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
+
+    def _regressor(self, gpu: GPU) -> LogRatios:
+        """Which of those that are kept; the same one every time."""
+        measured, unseen_chips = self._regressors
+        return measured if gpu.chip in self.chips else unseen_chips
+
+    @cached_property
+    def _regressors(self) -> tuple[LogRatios, LogRatios]:
+        if self.perceptron is None:
+            return self.time, self.unseen_chips
+        return _mean(self.time, self.perceptron, self.share), _mean(self.unseen_chips, self.perceptron, self.share)
+
+    @cached_property
+    def _by_kind(self) -> FloatArray:
+        """Lowest, highest and typical log ratio of every kind, shape (3, kinds)."""
+        found = np.empty((3, len(KIND_PLACES)))
+        for kind, place in KIND_PLACES.items():
+            family = KINDS[kind].family
+            # What trees say of a family that nobody measured is chance: it stays within what its stand-in showed.
+            known = (self.ranges.get(name) for name in (kind, family, *STAND_INS[family]))
+            lowest, highest = next((each for each in known if each), (-np.inf, np.inf))
+            found[:, place] = lowest, highest, self.typical.get(kind, self.typical.get(family, np.nan))
+        return found
+
+    def factors(
+        self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
+    ) -> tuple[FloatArray, FloatArray]:
+        """See `ResidualModel.factors`; the trees leave energies as physics says."""
+        return self.ratio(operations, gpu, capped), np.ones(len(operations))
+
+    def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
+        """See `ResidualModel.in_network`; a network is its parts."""
+        return 1.0, 1.0
+
+
+def _mean(trees: LogRatios, perceptron: LogRatios, share: float) -> LogRatios:
+    def mean(rows: NDArray[np.float32]) -> FloatArray:
+        found = np.array(trees(rows))
+        plain = (rows[:, _NO_PLAIN_FP32] == 0).all(axis=1)
+        found[plain] += share * (perceptron(rows[plain]) - found[plain])
+        return found
+
+    return mean
+
+
+def _alone(regressor: LogRatios) -> Callable[[NDArray[np.float32]], tuple[FloatArray]]:
+    return lambda rows: (regressor(rows),)
+
+
+def _prefetched(operations: OperationList) -> dict[tuple[LogRatios, GPU], FloatArray]:
+    return {}
