@@ -9,7 +9,7 @@ import typer
 
 from ..operations.inputs import parse_shapes, titled
 from ..operations.network_csv import network_csv
-from ..operations.operation import operation_text
+from ..operations.operation_text import operation_text
 from ..units import si
 from .arguments import (
     AsCsv,

@@ -9,7 +9,7 @@ import typer
 
 from ..errors import InputError
 from ..operations.inputs import parse_shapes, titled
-from ..operations.operation import operation_text
+from ..operations.operation_text import operation_text
 from ..units import si
 from .arguments import (
     AsCsv,

@@ -17,8 +17,9 @@ from ..rendering.notebook import document, notes, table
 from ..units import si
 from .dropped import Dropped, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
-from .operation import Operation, operation_text, real_precision
+from .operation import Operation, real_precision
 from .operation_list import OperationList
+from .operation_text import operation_text
 
 _SHOWN = 10  # Of its operations, in a notebook.
 

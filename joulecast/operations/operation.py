@@ -390,18 +390,3 @@ def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
             hint="Operation.from_json(...) makes one of a dictionary",
         )
     return listed
-
-
-def operation_text(operation: Operation) -> str:
-    """Short, but enough to tell the operations of a network apart."""
-    shapes = ["x".join(map(str, shape)) for shape in operation.input_shapes]
-    out = "x".join(map(str, operation.output_shape))
-    names: dict[str, Any] = {"kernel_size": "k", "stride": "s", "groups": "g"}
-    details = " ".join(
-        f"{short}{operation.attributes[name]}"
-        for name, short in names.items()
-        if name in operation.attributes and operation.attributes[name] not in (1, None)
-    )
-    inputs = f"{len(shapes)} inputs" if len(shapes) > 3 else ", ".join(shapes)
-    change = out if set(shapes) == {out} else f"{inputs} -> {out}"
-    return f"{operation.kind} {change}" + (f" {details}" if details else "") + f" {operation.precision}"
