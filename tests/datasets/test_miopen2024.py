@@ -66,7 +66,7 @@ def test_directions_have_their_sides(tmp_path, letter, direction, read, written)
 def test_a_gradient_is_held_out_with_its_other_precisions():
     attributes = {"out_channels": 32, "kernel_size": 3, "direction": "weight_gradient"}
     gradient = Operation("conv2d", [(4, 16, 56, 56)], attributes, precision="bf16")
-    expected = {gradient.replace(precision=precision) for precision in ("fp32", "tf32", "fp16", "bf16")}
+    expected = {gradient.replace(precision=precision) for precision in ("fp64", "fp32", "tf32", "fp16", "bf16")}
     assert variants([gradient]) == expected
 
 
