@@ -121,7 +121,7 @@ def predict(
     """Predict time, power and energy of one iteration of a model on a GPU.
 
     Args:
-        model: See `extract`, as for the next four.
+        model: A name, module, configuration, file, Network or list of operations, as `extract` takes it.
         input_shape: Shape of the input, batch first, or of several inputs; None for a Network, its file, or a list.
         mode: "inference", or "training" for forward and backward.
         precision: "default", fp32, tf32, fp16 or bf16.
@@ -224,7 +224,7 @@ def best(
     GPUs that lack the precision or the memory are left out; the list that is returned names them in `left_out`.
 
     Args:
-        model: See `extract`, as for input_shape, mode and cache_length.
+        model: A name, module, configuration, file, Network or list of operations, as `extract` takes it.
         input_shape: Shape of the input, batch first, or of several inputs.
         objective: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon; the least is best.
         gpus: Names, aliases or files of GPUs; None for the whole catalogue.
@@ -299,7 +299,7 @@ def sweep(
     """Predict a job on GPUs over their clocks: a table, its Pareto front, and plots.
 
     Args:
-        model: See `best`, as for everything that is not said here.
+        model: A name, module, configuration, file, Network or list of operations, as `extract` takes it.
         input_shape: Shape of the input, batch first, or of several inputs.
         objective: What the rows' values are, and what the plots mark the optimum of.
         gpus: Names, aliases or files of GPUs; None for the whole catalogue.

@@ -1,7 +1,8 @@
 """The whitelist in terms of PyTorch: which of its operators is which kind of operation.
 
 To find a kind in models, add a row to OPERATORS. An operator that stands in none of the tables and that PyTorch
-defines by others is broken down into those; what is left then is reported as dropped, never lost in silence.
+defines by others is broken down into those; what is left then is reported as dropped, never lost in silence. The file
+is long because the whole whitelist stands in one place, so that a reader can search it.
 """
 
 from __future__ import annotations

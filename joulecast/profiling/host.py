@@ -24,6 +24,8 @@ _CALLS, _ROUNDS = 2000, 25
 def measure_host(device: torch.device | None = None) -> tuple[float, dict[str, Any]]:
     """The factor of this machine, and what was measured.
 
+    The factor is an estimate: no host is known whose networks and whose calls were both measured.
+
     A ReLU module is called on one element, as loops of the reference host did. On the CPU the computation itself takes
     less than a tenth of that; on a GPU the loop is asynchronous, so that only launches are timed.
 

@@ -1,7 +1,8 @@
 """FLOPs and bytes of every kind, inference and training, against arithmetic written out by hand.
 
-Nothing here is computed by the package: sizes are multiplied out in each row. Bytes are those of fp32: four for each
-element, eight for an index, one for a truth value. A training operation is its forward and its backward together.
+One table of all kinds, and so a long file. Nothing here is computed by the package: sizes are multiplied out in each
+row. Bytes are those of fp32: four for each element, eight for an index, one for a truth value. A training operation is
+its forward and its backward together.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ class Trial:
         recipe: The recipe with these settings.
         settings: The settings that differ between trials.
         metrics: Median and mean absolute errors of time and power, and "loss", which a search makes small.
-        curves: See `curves_of`; of the first fold.
+        curves: Learning curves of the first fold, as `curves_of` gives them.
     """
 
     recipe: XGBoostRecipe
