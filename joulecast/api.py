@@ -211,9 +211,9 @@ def predict_many(
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
     Example:
-        >>> widths = [[(Operation("linear", [(32, 512)], {"out_features": n}), 1)] for n in (256, 512, 1024)]
-        >>> predict_many(widths, "A30").energy_j.argmin()
-        0
+        >>> found = predict_many(["resnet18", "resnet50", "alexnet"], "A30", input_shape=(32, 3, 224, 224))
+        >>> found.names[found.energy_j.argmin()]
+        'alexnet'
     """
     found, run = find_gpu(gpu), Execution.of(execution, find_host(host))
 
