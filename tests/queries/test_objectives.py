@@ -130,7 +130,11 @@ def test_gpus_without_the_precision_are_left_out_of_several():
         ({"carbon": -5}, InputError, "at least 0"),
         ({"carbon": "Atlantis"}, UnknownNameError, "country"),
         ({"max_time_s": 0}, InputError, "max_time_s is a positive number"),
-        ({"max_time_s": 1e-9}, InputError, "no choice satisfies the deadline(.|\n)*least for the deadline(.|\n)*nearest: "),
+        (
+            {"max_time_s": 1e-9},
+            InputError,
+            "no choice satisfies the deadline(.|\n)*least for the deadline(.|\n)*nearest: ",
+        ),
         (
             {"max_power_w": 1},
             InputError,
