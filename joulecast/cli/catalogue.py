@@ -86,7 +86,7 @@ def list_gpus(
     ]
     typer.echo(table(header, rows, frozenset({2, 3, 5, 6, 8, 9})))
     typer.echo(
-        "\noperations, networks: measurements behind the predictors (t: times only); others rest on the data sheet alone\n"
+        "\noperations, networks: measurements behind the predictors (t: times only); others rest on data sheets\n"
         "`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources"
     )
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..operations.inputs import parse_shapes, titled
-from ..operations.network_csv import network_csv
 from ..operations.operation_text import operation_text
 from ..units import si
 from .arguments import (
@@ -79,7 +78,7 @@ def extract(
     elif as_json:
         typer.echo(json.dumps(network.to_json(), indent=1))
     elif as_csv:
-        typer.echo(network_csv(network), nl=False)
+        typer.echo(network.to_csv(), nl=False)
     else:
         body = _operation_table(network, top) if operations or top else tree_text(network, depth)
         typer.echo(_network_text(network, body))

@@ -9,10 +9,34 @@ from typing import Any
 from ..predictors.networks.prediction import Interval
 from ..predictors.networks.uncovered import INCOMPLETE, percent
 from ..rendering.notebook import Picture, as_html, as_picture
+from ..rendering.tables import Table, Tabular
 from ..units import si
 
 LEVEL = 0.9
 """Level of the intervals of choices."""
+
+_COLUMNS = (
+    "gpu",
+    "clock_mhz",
+    "held_clock_mhz",
+    "power_limit_w",
+    "precision",
+    "mode",
+    "batch_size",
+    "time_s",
+    "power_w",
+    "energy_j",
+    "edp_js",
+    "ed2p_js2",
+    "time_per_sample_s",
+    "energy_per_sample_j",
+    "cost",
+    "carbon_g",
+    "memory_bytes",
+    "predictor",
+    "measured",
+    "uncovered_share",
+)
 
 
 @dataclass(frozen=True)
@@ -157,6 +181,11 @@ def incomplete_notes(choices: Iterable[Choice]) -> list[str]:
     return [*dict.fromkeys(notes)]
 
 
+def choices_table(choices: Iterable[Choice]) -> Table:
+    """A row for each choice."""
+    return Table(_COLUMNS, ([getattr(choice, column) for column in _COLUMNS] for choice in choices))
+
+
 @dataclass(frozen=True)
 class LeftOut:
     """A GPU that was excluded for one precision and batch size, and the reason."""
@@ -167,7 +196,7 @@ class LeftOut:
     reason: str
 
 
-class Choices(list[Choice]):
+class Choices(list[Choice], Tabular):
     """Choices, best first, and the GPUs that were excluded.
 
     Args:
@@ -178,6 +207,9 @@ class Choices(list[Choice]):
     def __init__(self, choices: Iterable[Choice] = (), left_out: tuple[LeftOut, ...] = ()) -> None:
         super().__init__(choices)
         self.left_out = left_out
+
+    def _table(self) -> Table:
+        return choices_table(self)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no choice"

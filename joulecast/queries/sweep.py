@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
 from ..operations.inputs import InputShape, shape_to_json, titled
-from ..rendering.csv_tables import table_csv
 from ..rendering.notebook import Picture, as_html, as_picture, drawn_into
-from .choice import Choice, LeftOut
+from ..rendering.tables import Table, Tabular
+from .choice import Choice, LeftOut, choices_table
 from .objectives import Job, Tariff, find_objective
-
-COLUMNS = (
-    "gpu",
-    "clock_mhz",
-    "held_clock_mhz",
-    "power_limit_w",
-    "precision",
-    "mode",
-    "batch_size",
-    "time_s",
-    "power_w",
-    "energy_j",
-    "edp_js",
-    "ed2p_js2",
-    "time_per_sample_s",
-    "energy_per_sample_j",
-    "cost",
-    "carbon_g",
-    "memory_bytes",
-    "predictor",
-    "measured",
-    "uncovered_share",
-)
-
-
-def choices_csv(choices: Iterable[Choice]) -> str:
-    """Choices as CSV, one per line. A value that is not known is empty."""
-    return table_csv(COLUMNS, ([getattr(choice, column) for column in COLUMNS] for choice in choices))
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Tabular):
     """A job over GPUs, clocks, precisions and batch sizes.
 
     Args:
@@ -129,9 +101,8 @@ class Sweep:
             ],
         }
 
-    def to_csv(self) -> str:
-        """The rows as CSV. A value that is not known is empty."""
-        return choices_csv(self.rows)
+    def _table(self) -> Table:
+        return choices_table(self.rows)
 
     @overload
     def plot(self, path: str | Path) -> Path: ...

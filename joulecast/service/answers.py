@@ -31,7 +31,7 @@ from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
-from ..rendering.csv_tables import table_csv
+from ..rendering.tables import table_csv
 from .caches import BoundedCache, network_bytes
 from .problems import problem_of, too_large, too_long
 from .questions import (

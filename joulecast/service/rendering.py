@@ -13,7 +13,6 @@ import orjson
 from .. import wire
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices
-from ..rendering.csv_tables import table_csv
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
@@ -74,27 +73,6 @@ def operations_json(predictions: OperationPredictions) -> dict[str, Any]:
         ],
         "static_power_w": predictions.static_power_w,
     }
-
-
-def operations_csv(predictions: OperationPredictions) -> str:
-    """Predictions of single operations as CSV."""
-    rows = (
-        [
-            operation.kind,
-            " ".join("x".join(map(str, shape)) for shape in operation.input_shapes),
-            operation.precision,
-            operation.mode,
-            *(None if math.isnan(value) else value for value in values),
-            source,
-        ]
-        for operation, source, *values in zip(
-            predictions.operations,
-            predictions.source,
-            *(getattr(predictions, name).tolist() for name in _ARRAYS),
-            strict=True,
-        )
-    )
-    return table_csv(["kind", "input_shapes", "precision", "mode", *_ARRAYS, "source"], rows)
 
 
 def choices_json(choices: Choices) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from starlette.responses import Response
 from .. import __version__, wire
 from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
-from ..operations.network_csv import network_csv
 from ..predictors.explanation import Explanation
 from ..predictors.networks.prediction import Prediction
-from ..queries import Sweep
-from ..queries.sweep import choices_csv
+from ..predictors.operation_predictions import OperationPredictions
+from ..queries import Choices, Sweep
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, TracingNeededError, batch_csv, batch_json
@@ -47,7 +46,6 @@ from .rendering import (
     choices_json,
     json_bytes,
     media_type_of,
-    operations_csv,
     operations_json,
     rendered,
 )
@@ -182,7 +180,8 @@ async def predict_operations(
     format: FormatQuery = None,  # noqa: A002
 ) -> Response:
     """Predict single operations, each running alone in a loop."""
-    return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, operations_csv)
+    to_csv = OperationPredictions.to_csv
+    return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, to_csv)
 
 
 @questions.post("/explain", **_answering(schemas.ExplainAnswer), tags=["predict"])
@@ -208,26 +207,26 @@ async def sweep(request: Request, question: SweepQuestion, format: FormatQuery =
 async def best_by_name(request: Request, query: Annotated[BestQuery, Query()]) -> Response:
     """Choose the GPU and the clock for a model that has a name."""
     question = query.question(BestQuestion)
-    return await _ask(request, query.format, lambda a: a.best(question), choices_json, choices_csv)
+    return await _ask(request, query.format, lambda a: a.best(question), choices_json, Choices.to_csv)
 
 
 @questions.post("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
 async def best(request: Request, question: BestQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Choose the GPU and the clock for a job: the best clock of each GPU, best first."""
-    return await _ask(request, format, lambda a: a.best(question), choices_json, choices_csv)
+    return await _ask(request, format, lambda a: a.best(question), choices_json, Choices.to_csv)
 
 
 @questions.get("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
 async def extract_by_name(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
     """List the operations of a model that has a name."""
     question = query.question(ExtractQuestion)
-    return await _ask(request, query.format, lambda a: a.extract(question), Network.to_json, network_csv)
+    return await _ask(request, query.format, lambda a: a.extract(question), Network.to_json, Network.to_csv)
 
 
 @questions.post("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
 async def extract(request: Request, question: ExtractQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """List the operations of a model; or check a list of operations, and put equal ones together."""
-    return await _ask(request, format, lambda a: a.extract(question), Network.to_json, network_csv)
+    return await _ask(request, format, lambda a: a.extract(question), Network.to_json, Network.to_csv)
 
 
 @questions.get("/gpus", **_answering(schemas.GpusAnswer), tags=["catalogue"])
