@@ -1,6 +1,6 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
-from .api import best, explain, extract, predict, predict_generation, predict_operations, sweep
+from .api import best, explain, extract, predict, predict_generation, predict_many, predict_operations, sweep
 from .client import Client
 from .errors import JoulecastError
 from .generation.prediction import GenerationPrediction
@@ -29,6 +29,7 @@ __all__ = [
     "measure",
     "predict",
     "predict_generation",
+    "predict_many",
     "predict_operations",
     "sweep",
 ]
