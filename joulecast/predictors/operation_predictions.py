@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..operations.operation import Operation
+from ..operations.tables import IDENTITY, identity
 from ..rendering.notebook import Picture, as_html, as_picture
+from ..rendering.tables import Table, Tabular
 from .intervals.operation_spread import OperationIntervals, OperationSpread
 from .intervals.power_range import within_range
 from .physics.clock import Work
@@ -20,11 +22,12 @@ from .physics.energy import static_power_w
 
 Source = Literal["measured", "modelled", "missing"]
 _COSTS = ("time_s", "power_w", "energy_j", "device_time_s")
-_ARRAYS = (*_COSTS, "dynamic_energy_j", "host_time_s", "held_clock_mhz")
+_COLUMNS = (*_COSTS, "dynamic_energy_j", "host_time_s")
+_ARRAYS = (*_COLUMNS, "held_clock_mhz")
 
 
 @dataclass(frozen=True)
-class OperationPredictions:
+class OperationPredictions(Tabular):
     """Times and energies of operations as arrays, one value per operation; NaN where missing.
 
     Args:
@@ -103,6 +106,11 @@ class OperationPredictions:
     def host_bound(self) -> NDArray[np.bool_]:
         """Which operations take longer to launch than to run on the GPU."""
         return self.device_time_s < self.host_time_s
+
+    def _table(self) -> Table:
+        columns = ([None if value != value else value for value in getattr(self, name).tolist()] for name in _COLUMNS)
+        rows = zip(map(identity, self.operations), zip(*columns, strict=True), self.source, strict=True)
+        return Table((*IDENTITY, *_COLUMNS, "source"), ((*who, *values, source) for who, values, source in rows))
 
     def _repr_html_(self) -> str:
         return as_html(self)

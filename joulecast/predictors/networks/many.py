@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,22 +16,18 @@ from ...arrays import FloatArray
 from ...errors import InputError, UncoveredError
 from ...operations.network import Network
 from ...operations.operation_list import OperationList
-from ...rendering.csv_tables import table_csv
-from ...rendering.frames import table_frame
+from ...rendering.tables import Table, Tabular
 from .builder import held_mean_mhz
 from .network_predictor import NetworkPredictor
 from .prepared import PreparedNetwork, checked_composition
 from .uncovered import Coverage
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _AT_ONCE = 1_000  # Networks whose operations are predicted together: enough to share most, few enough for memory.
 _COLUMNS = ("time_s", "power_w", "energy_j", "edp_js", "device_time_s", "host_time_s", "held_clock_mhz")
 
 
 @dataclass(frozen=True)
-class NetworkPredictions:
+class NetworkPredictions(Tabular):
     """Totals of networks on one GPU at one clock, as arrays with one value per network; NaN where there is no total.
 
     Args:
@@ -75,23 +70,11 @@ class NetworkPredictions:
         """Energy-delay product, shape (networks,)."""
         return self.energy_j * self.time_s
 
-    def to_csv(self) -> str:
-        """One line per network; empty where a value is not known."""
-        return table_csv(*self._table())
-
-    def to_frame(self) -> pd.DataFrame:
-        """One row per network.
-
-        Raises:
-            MissingDependencyError: pandas is not installed.
-        """
-        return table_frame(*self._table())
-
-    def _table(self) -> tuple[list[str], Iterator[tuple[Any, ...]]]:
+    def _table(self) -> Table:
         header = ["network", *_COLUMNS, "uncovered_share", "problem"]
         columns = (getattr(self, name) for name in (*_COLUMNS, "uncovered_share"))
         known = ([None if value != value else value for value in column.tolist()] for column in columns)
-        return header, zip(self.names, *known, self.problems, strict=True)
+        return Table(header, zip(self.names, *known, self.problems, strict=True))
 
 
 def predict_networks(
