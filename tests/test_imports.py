@@ -53,6 +53,7 @@ ROOMS = [
     "zoo",
     "queries",
     "single_operations",
+    "generation",
     "api",
     "wire",
     "client",
