@@ -243,7 +243,7 @@ def test_a_predictor_may_be_a_path():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [({"predictor": 3}, "names no predictor"), ({"gpu": ["A30"]}, "names no GPU")]
+    ("arguments", "says"), [({"predictor": 3}, "not the name of a predictor"), ({"gpu": ["A30"]}, "names no GPU")]
 )
 def test_what_is_no_name_is_told(arguments, says):
     with pytest.raises(InputError, match=says):

@@ -20,11 +20,11 @@ class Sweep(Tabular):
 
     Args:
         network: Name of the job.
-        input_shape: Shape of its input, before other batch sizes were asked for; None for a list of operations.
+        input_shape: Shape of its input, with the original batch size; None for a list of operations.
         mode: inference or training.
-        objective: Name of the objective that the rows' values are of.
+        objective: Name of the objective whose values are in the rows.
         rows: Choices, ordered by GPU, precision, batch size and ascending clock.
-        tariff: Prices that the rows were made with.
+        tariff: Prices and carbon intensity used for the rows.
         left_out: GPUs that cannot run it.
     """
 
@@ -48,14 +48,15 @@ class Sweep(Tabular):
 
     @property
     def job(self) -> str:
-        """What is run, in a few words: "resnet50 32 x 3 x 224 x 224, inference"."""
+        """Short description of the job: "resnet50 32 x 3 x 224 x 224, inference"."""
         return f"{titled(self.network, self.input_shape)}, {self.mode}"
 
     def best(self, objective: str | None = None) -> Choice:
-        """The row with the least of an objective; None for the sweep's own.
+        """The row with the lowest value of an objective; None stands for the sweep's own objective.
 
         Raises:
-            UnknownNameError, InputError: No such objective, or one that needs prices that were not given.
+            UnknownNameError: There is no such objective.
+            InputError: The objective needs prices that were not given.
         """
         name = objective or self.objective
         wanted = find_objective(name, self.tariff, all(row.batch_size is not None for row in self.rows))
@@ -68,7 +69,7 @@ class Sweep(Tabular):
         return min(self.rows, key=value)
 
     def pareto(self) -> tuple[Choice, ...]:
-        """The rows that no other beats in both time and energy, quickest first."""
+        """The Pareto front, fastest first: rows for which no other needs less energy without needing more time."""
         front: list[Choice] = []
         for row in sorted(self.rows, key=lambda row: (row.time_s, row.energy_j)):
             if not front or row.energy_j < front[-1].energy_j:
@@ -76,14 +77,14 @@ class Sweep(Tabular):
         return tuple(front)
 
     def curves(self) -> tuple[tuple[Choice, ...], ...]:
-        """The rows of each GPU, precision and batch size, the one with the least of the objective first."""
+        """The rows of each GPU, precision and batch size; the group with the lowest objective comes first."""
         groups: dict[tuple[str, str, int | None], list[Choice]] = {}
         for row in self.rows:
             groups.setdefault((row.gpu, row.precision, row.batch_size), []).append(row)
         return tuple(sorted(map(tuple, groups.values()), key=lambda rows: min(row.value for row in rows)))
 
     def best_of_each(self) -> tuple[Choice, ...]:
-        """The row with the least of the objective for each GPU, precision and batch size; the best of them first."""
+        """The best row of each GPU, precision and batch size by the objective; the best of all comes first."""
         return tuple(min(curve, key=lambda row: row.value) for curve in self.curves())
 
     def to_json(self) -> dict[str, Any]:
@@ -108,13 +109,13 @@ class Sweep(Tabular):
     @overload
     def plot(self, path: None = None) -> Picture: ...
     def plot(self, path: str | Path | None = None) -> Path | Picture:
-        """Draw the sweep as PNG, SVG or self-contained HTML, by the ending of the path; without one, to be shown.
+        """Draw the sweep into a PNG, SVG or self-contained HTML file, according to the ending of the path.
 
         Returns:
-            The path; or a picture that Jupyter shows.
+            The path; without a path, a picture that Jupyter shows.
 
         Raises:
-            InputError: Another ending, or no such folder.
+            InputError: The path has another ending, or its folder does not exist.
             MissingDependencyError: matplotlib is not installed.
         """
         return as_picture(self) if path is None else drawn_into(self, Path(path))

@@ -155,7 +155,7 @@ def test_catalogue_filtered_and_one_gpu_shown(call, tmp_path):
 def test_show_needs_a_name(call):
     code, _, err = call("gpus", "show")
     assert code == 2
-    assert "which GPU is to be shown?" in err
+    assert "needs the name of a GPU" in err
 
 
 def test_a_gpu_described_in_a_file(call, tmp_path):
