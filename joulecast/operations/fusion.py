@@ -1,20 +1,20 @@
 """What torch.compile makes of a network: which operations share a kernel, and how many bytes that saves.
 
 Inductor, the compiler behind torch.compile, writes kernels of its own for everything that is computed element by
-element and for reductions, and puts into one kernel what follows one another over tensors of one size: a chain reads its
+element and for reductions. What follows one another over tensors of one size becomes one kernel: such a chain reads its
 inputs once and writes its outputs once. Products, convolutions and attention stay calls of cuBLAS, cuDNN and flash
-attention, into which nothing but their bias is fused (mode="max-autotune" is another matter). Source: the scheduler of
-torch/_inductor/scheduler.py, and what it says of ten models on a CPU (benchmarks/FUSION.md).
+attention, into which nothing but their bias is fused (mode="max-autotune" is another matter). Source:
+torch/_inductor/scheduler.py, and what that scheduler says of eleven models on a CPU (benchmarks/FUSION.md).
 
-A network here is a list of operations with counts, without the tensors that connect them. So the rules below count, among
-the operations over as many elements: chains begin where a product or another call leaves a tensor of that size, and end
+A network here is a list of operations with counts, without the tensors that connect them. So the rules count, among the
+operations over tensors of one size: chains begin where a product or another call leaves a tensor of that size, and end
 where one takes it. ROLES is the table of what each kind does in a chain.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
@@ -28,9 +28,10 @@ from .rules import size
 Role = Literal["point-wise", "reduction", "window", "call"]
 """What a kind does in a chain of operations over tensors of one size.
 
-point-wise: joins the operations before it and after it. reduction: the same, and it is a loop of its own, so that two of
-them make two kernels. window: begins a chain, because it reads each element several times. call: is a call of a library, and
-joins nothing.
+- point-wise: joins the operations before it and after it.
+- reduction: the same, but it is a loop of its own, so two of them are two kernels.
+- window: begins a chain, because it reads each element several times.
+- call: a call of a library, which joins nothing.
 """
 
 ROLES: Mapping[str, Role] = {
@@ -65,7 +66,6 @@ ROLES: Mapping[str, Role] = {
 _KEEP_INPUT = ("layer_norm", "rms_norm", "group_norm")
 """Their input is usually the sum that the next block adds to as well, so it is written all the same."""
 
-
 _JOINED_INPUTS = 8
 """Inputs of the largest concatenation that joins a chain: torch/_inductor/config.py, max_pointwise_cat_inputs."""
 
@@ -80,7 +80,7 @@ def role_of(operation: Operation) -> Role:
 
 
 class Fusion(NamedTuple):
-    """What is left of each operation of a network when it is compiled, one value each, from above 0 to 1.
+    """What is left of each operation of a compiled network, shape (operations,), above 0 and at most 1.
 
     Args:
         kernels: Kernels that are launched over those of eager PyTorch.
@@ -132,7 +132,8 @@ def fusion_of(network: Network) -> Fusion:
         some = [network.entries[place] for place in tensors.places]
         moved = sum(e.count * (e.operation.bytes_read + e.operation.bytes_written) for e in some)
         element_bytes = max(e.operation.storage.output / size(e.operation.output_shape) for e in some)
-        # A tensor between two that are joined is neither written nor read.
+        # A tensor between two that are joined is neither written nor read. (In training this is the forward alone: what
+        # the backward spares is about what it has to compute again.)
         spared = elements * element_bytes * (2 * joined - min(tensors.keeping, joined))
         least = elements * element_bytes * tensors.kernels
         kernels[tensors.places] = tensors.kernels / tensors.loops

@@ -2,8 +2,8 @@
 
 Eager PyTorch launches one operation after the other, and the device waits where the host is slower. A CUDA graph was
 recorded before: the host launches all of it at once, and what is left between two kernels is a gap of about a
-microsecond. torch.compile writes kernels that do several operations at once (operations/fusion.py), and launches them from
-code that it wrote for this network alone, which takes less time than PyTorch's dispatcher.
+microsecond. torch.compile writes kernels that do several operations at once (operations/fusion.py) and launches them
+from code that it wrote for this network alone, which takes less time than PyTorch's dispatcher.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ COMPILED_CALL_S = 50e-6
 assumption. On a CPU, torch.compile with PyTorch 2.13 took 40 to 70 us more than the kernels of a small network."""
 
 COMPILED_LAUNCH_S = 8e-6
-"""What a launch from compiled code takes the reference host, an assumption: on the same CPU it took 0.7 times as long as
-an operation of eager PyTorch, which takes this host about 12 us."""
+"""What a launch from compiled code takes the reference host, an assumption: on the same CPU it took 0.7 times as long
+as an operation of eager PyTorch, which takes this host about 12 us."""
 
 KERNELS_IN_TRAINING = 3
 """Kernels of an operation with its backward: forward, gradient of the input, gradient of the parameters."""

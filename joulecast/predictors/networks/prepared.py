@@ -56,7 +56,11 @@ class PreparedNetwork:
     def _as_run(self, found: OperationPredictions) -> OperationPredictions:
         """Operations as parts of this network, run as it is."""
         parts = as_parts(self.network, found)
-        return as_compiled(self.network, parts, self.knowledge.operations.gpu) if self.knowledge.host.execution.name == "compiled" else parts
+        return (
+            as_compiled(self.network, parts, self.knowledge.operations.gpu)
+            if self.knowledge.host.execution.name == "compiled"
+            else parts
+        )
 
     @cached_property
     def static(self) -> float:
