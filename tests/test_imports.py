@@ -54,6 +54,7 @@ ROOMS = [
     "zoo",
     "queries",
     "single_operations",
+    "generation",
     "api",
     "wire",
     "client",

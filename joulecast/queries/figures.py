@@ -22,11 +22,11 @@ _QUANTITIES: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
 
 
 def svg(sweep: Sweep, titled: bool = True) -> str:
-    """The picture as SVG that names no address at all but its own namespace.
+    """Draw a sweep as SVG. Apart from the SVG namespace the text contains no web address.
 
     Args:
-        sweep: What to draw.
-        titled: Whether the job stands above it.
+        sweep: The sweep to draw.
+        titled: Whether the name of the job is the picture's title.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -71,7 +71,7 @@ def _figure(plt: Any, sweep: Sweep, titled: bool = True) -> Any:
 
 
 def _name(row: Choice, curves: Sequence[Curve]) -> str:
-    """The GPU, and what else tells its curve from the others."""
+    """Name of a curve: the GPU, and its precision and batch size where these differ between curves."""
     parts = [row.alias]
     if len({curve[0].precision for curve in curves}) > 1:
         parts.append(row.precision)
@@ -167,7 +167,7 @@ def _mark_default(axis: Any, curve: Curve, value: Callable[[Choice], float], sca
 
 
 def _single(axis: Any, curve: Curve, value: Callable[[Choice], float], scale: float, unit: str) -> None:
-    """The one curve, its optimum in words."""
+    """Mark the default clock and the optimum of the only curve, with its values."""
     best = min(curve, key=value)
     axis.set_ylim(0, 1.12 * max(value(row) for row in curve) / scale)
     for row in curve:
@@ -192,12 +192,12 @@ def _single(axis: Any, curve: Curve, value: Callable[[Choice], float], scale: fl
 
 
 def _share(row: Choice, curve: Curve) -> float:
-    """Where along the clocks a row lies: 0 at the lowest, 1 at the highest."""
+    """Position of a row on the range of clocks: 0 at the lowest, 1 at the highest."""
     return (row.clock_mhz - curve[0].clock_mhz) / max(curve[-1].clock_mhz - curve[0].clock_mhz, 1.0)
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Ticks of a logarithmic axis as people write numbers."""
+    """Label the ticks of a logarithmic axis with plain numbers instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()
