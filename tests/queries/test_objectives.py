@@ -159,8 +159,8 @@ def test_gpus_from_files_stand_beside_those_of_the_catalogue(tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
     (tmp_path / "mine.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
     choices = best(gpus=[str(tmp_path / "mine.toml"), "T4"], objective="cost", price_per_hour=1.0)
-    assert {choice.alias for choice in choices} == {"A10G", "T4"}
-    assert not next(choice for choice in choices if choice.alias == "A10G").measured
+    assert {choice.alias for choice in choices} == {"RTX A5000", "T4"}
+    assert not next(choice for choice in choices if choice.alias == "RTX A5000").measured
 
 
 def test_two_limits_that_can_be_kept_only_one_by_one_bind_together():
