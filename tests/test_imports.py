@@ -50,6 +50,7 @@ ROOMS = [
     "metering",
     "profiling",
     "predictors",
+    "accounting",
     "zoo",
     "queries",
     "single_operations",
