@@ -1,7 +1,8 @@
 """Make the file of collectives: `python -m joulecast.generation.collective_table FOLDER` (needs pyarrow).
 
-FOLDER is aiconfigurator2026 of the measurements: kernels of LLM engines and NCCL, from github.com/ai-dynamo/aiconfigurator
-(Apache-2.0, commit 095f58a). Of each engine its newest version counts. Messages are counted in elements of 16 bits.
+FOLDER is aiconfigurator2026 of the measurements: kernels of LLM engines and NCCL, from
+github.com/ai-dynamo/aiconfigurator (Apache-2.0, commit 095f58a). Of each engine its newest version counts. Messages are
+counted in elements of 16 bits.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
 
     Args:
         count: GPUs; 1 stands for as many as one replica needs.
-        gpu: Which they are.
+        gpu: The kind of GPU.
         tensor: GPUs that share each layer.
         expert: GPUs that experts are shared out to.
 
