@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import JoulecastError, SensorError
+from ..errors import InputError, JoulecastError, SensorError
 from .processes import ProcessTree
 from .readers import ReaderSpec
 from .recording import Window, Writer, block_of
@@ -95,12 +95,14 @@ class _Recorder:
         self.tree = None if process is None else ProcessTree(process)
         self.windows: list[Window] = []
         self.told_lost: set[str] = set()
+        self.told_full = False
+        self.unwritten: list[Mapping[str, Any]] = []
         self.last_s = time.monotonic()
         self.offset_s = time.time() - time.monotonic()
 
     def write(self) -> None:
         """Put a block on disk: samples, windows, events and shares."""
-        records: list[Mapping[str, Any]] = []
+        records = self.unwritten
         for device in self.devices:
             records += device.block()
             if device.lost is not None and device.name not in self.told_lost:
@@ -115,8 +117,19 @@ class _Recorder:
             self.offset_s = offset_s
         if self.tree is not None:
             records.append({"kind": "shares", "time_s": time.monotonic(), **self.tree.shares()})
-        self.writer.write(*records)
+        self.append(*records)
         self.last_s = time.monotonic()
+
+    def append(self, *records: Mapping[str, Any]) -> None:
+        """Put records on disk; where it takes no more, say so, and try again with the next block."""
+        self.unwritten = []
+        try:
+            self.writer.write(*records)
+        except InputError as error:
+            self.unwritten = list(records)
+            if not self.told_full:
+                sys.stderr.write(f"{error}\n")
+            self.told_full = True
 
 
 def _event(what: str, device: str | None = None) -> dict[str, Any]:
@@ -167,7 +180,7 @@ def _poll(devices: Sequence[_Device], recorder: _Recorder | None, period_s: floa
         if requests.ended:
             break
     if recorder is not None:
-        recorder.writer.write({"kind": "end", "time_s": polled_s, "exit_code": exit_code})
+        recorder.append(*recorder.unwritten, {"kind": "end", "time_s": polled_s, "exit_code": exit_code})
 
 
 def _serve(request: Mapping[str, Any], devices: Sequence[_Device], recorder: _Recorder | None) -> None:

@@ -31,13 +31,11 @@ from .logs import log
 from .metrics import Metrics, resident_bytes
 from .middleware import OPEN_PATHS, Gate
 from .problems import not_found, problem_response, validation_problem
-from .reload import follow, generation, watch
+from .reload import WARMED, follow, generation, watch
 from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
 
-# One with a predictor of its own, and one without.
-_WARMED = ("A30", "H100 SXM")
 _WARMING_SECONDS = 600.0  # that loading a predictor may take, however slow the disk
 _DESCRIPTION = (
     "Time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, which "
@@ -75,6 +73,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.tracers = Workers(1, settings.max_waiting)
     state.tracer = IsolatedExtraction()
     state.ready = False
+    state.damage = None
     state.reloads = 0
     state.metrics = Metrics(
         {
@@ -190,9 +189,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.tracer.close()
 
 
-def _reloaded(app: FastAPI, now: str) -> None:
+def _reloaded(app: FastAPI, now: str, damage: str | None) -> None:
     _renew(app, now)
     app.state.reloads += 1
+    app.state.damage = damage
 
 
 def _renew(app: FastAPI, now: str) -> None:
@@ -202,11 +202,12 @@ def _renew(app: FastAPI, now: str) -> None:
 async def _warm(app: FastAPI) -> None:
     """Load the predictors before somebody waits for them: of inference first, which most ask for."""
     for mode in MODES:
-        for gpu in _WARMED:
+        for gpu in WARMED:
             try:
                 await app.state.workers.run(partial(find_predictor, find_gpu(gpu), mode), seconds=_WARMING_SECONDS)
             except JoulecastError as error:
                 # Not a reason to stop: all others can be asked, and whoever asks for this one is told the same.
+                app.state.damage = str(error)
                 log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
         if not app.state.ready:
             app.state.ready = True
