@@ -1,6 +1,6 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
-from .api import best, explain, extract, predict, predict_operations, sweep
+from .api import best, explain, extract, predict, predict_many, predict_operations, sweep
 from .client import Client
 from .errors import JoulecastError
 from .metering.meter import measure
@@ -26,6 +26,7 @@ __all__ = [
     "extract",
     "measure",
     "predict",
+    "predict_many",
     "predict_operations",
     "sweep",
 ]

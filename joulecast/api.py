@@ -1,8 +1,8 @@
-"""What users call: extract, predict, predict_operations, best, sweep, explain."""
+"""What users call: extract, predict, predict_many, predict_operations, best, sweep, explain."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from .operations.network import Network
 from .predictors import operation_html
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
+from .predictors.networks.many import NetworkPredictions, predict_networks
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .queries import Choices, Question, Sweep, choice_html, sweep_plots
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
 
-__all__ = ["best", "explain", "extract", "predict", "predict_operations", "prepare", "sweep"]
+__all__ = ["best", "explain", "extract", "predict", "predict_many", "predict_operations", "prepare", "sweep"]
 
 SHOWN_BY = (operation_html, prediction_html, choice_html, sweep_plots)
 """Modules that say how answers look in Jupyter. Importing them registers the classes that each knows."""
@@ -167,6 +168,63 @@ def predict(
         model_options=model_options,
     )
     return prepare(network, found, power_limit_w, predictor, run).at(clock, composition=composition, strict=strict)
+
+
+def predict_many(
+    networks: Iterable[Model],
+    gpu: str | GPU,
+    clock: float | None = None,
+    *,
+    input_shape: InputShape | None = None,
+    power_limit_w: float | None = None,
+    mode: str = "inference",
+    precision: str = "default",
+    predictor: str | Path | None = None,
+    composition: str | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
+) -> NetworkPredictions:
+    """Predict the totals of many networks: what a search over architectures asks for, thousands at a time.
+
+    Each total is the one that `predict` gives, to the last bit. Operations that networks share are predicted once.
+    `predict` says more of the few that matter: intervals, notes, and the cost of each operation.
+
+    Args:
+        networks: Models as `extract` takes them, such as lists of pairs of Operation and count. They are read one
+            after the other and not held on to, so a generator may make more than fit into memory.
+        gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        input_shape: Shape of the input of all of them, batch first; None for Networks, their files, or lists.
+        power_limit_w: Power cap in watts; None for the board's default.
+        mode: "inference" or "training"; that of all networks.
+        precision: "default", fp32, tf32, fp16 or bf16.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
+        composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
+        execution: How they are run; see `predict`.
+        host: The machine that launches operations; see `predict`.
+
+    Returns:
+        Arrays with one value per network, in their order. A network of which too much is not covered has NaN, and why
+        stands in `problems`.
+
+    Raises:
+        UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
+
+    Example:
+        >>> found = predict_many(["resnet18", "resnet50", "alexnet"], "A30", input_shape=(32, 3, 224, 224))
+        >>> found.names[found.energy_j.argmin()]
+        'alexnet'
+    """
+    found, run = find_gpu(gpu), Execution.of(execution, find_host(host))
+
+    def extracted() -> Iterator[Network]:
+        for model in networks:
+            network = network_of(model, input_shape, mode=mode, precision=precision)
+            refuse_precisions(found, network.operations)
+            yield network
+
+    network_predictor = find_predictor(found, mode, predictor).under(run)
+    return predict_networks(network_predictor, extracted(), clock, power_limit_w, composition=composition)
 
 
 def prepare(

@@ -243,7 +243,7 @@ def test_a_predictor_may_be_a_path():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [({"predictor": 3}, "names no predictor"), ({"gpu": ["A30"]}, "names no GPU")]
+    ("arguments", "says"), [({"predictor": 3}, "not the name of a predictor"), ({"gpu": ["A30"]}, "names no GPU")]
 )
 def test_what_is_no_name_is_told(arguments, says):
     with pytest.raises(InputError, match=says):
@@ -265,3 +265,25 @@ def test_a_cap_that_the_lowest_clock_does_not_keep_is_told():
     low, high = (joulecast.predict("resnet50", (64, 3, 224, 224), "P4", power_limit_w=watts) for watts in (20, 60))
     assert low.held_clock_mhz == pytest.approx(455, rel=0.01)
     assert [any("lowest clock" in note for note in each.notes) for each in (low, high)] == [True, False]
+
+
+def test_tables_tell_operations_apart():
+    frames = [
+        joulecast.extract("resnet50", (32, 3, 224, 224)).to_frame(),
+        joulecast.predict("resnet50", (32, 3, 224, 224), "A30").to_frame(),
+        joulecast.predict_operations(joulecast.extract("resnet50", (32, 3, 224, 224)).operations, "A30").to_frame(),
+    ]
+    for frame in frames:
+        assert not frame[["kind", "input_shapes", "attributes", "precision", "mode"]].duplicated().any()
+    assert frames[1]["energy_j"].sum() == pytest.approx(
+        joulecast.predict("resnet50", (32, 3, 224, 224), "A30").energy_j
+    )
+    assert frames[2]["time_s"].gt(0).all()
+
+
+def test_choices_and_sweeps_are_data_frames():
+    job = {"gpus": ["A30", "T4"], "clocks": [900, 1200]}
+    choices = joulecast.best("resnet18", (32, 3, 224, 224), **job)
+    assert choices.to_frame()["gpu"].tolist() == [choice.gpu for choice in choices]
+    sweep = joulecast.sweep("resnet18", (32, 3, 224, 224), **job)
+    assert sweep.to_frame()["energy_j"].tolist() == [row.energy_j for row in sweep]

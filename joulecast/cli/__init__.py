@@ -31,7 +31,7 @@ from . import (
 
 app = typer.Typer(
     name="joulecast",
-    help="Time, power and energy of PyTorch models on GPUs, before anything runs.",
+    help="Predict time, power and energy of PyTorch models on GPUs, before anything runs.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -64,14 +64,14 @@ def _print_version(wanted: bool) -> None:
 def _root(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Print the version."),
 ) -> None:
-    """Time, power and energy of PyTorch models on GPUs, before anything runs."""
+    """Predict time, power and energy of PyTorch models on GPUs, before anything runs."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with the code of its outcome.
+    """Run the command line and exit with a code that tells success or the kind of error.
 
-    A JoulecastError becomes one message on stderr and its class's exit code, and so does what the system refuses: a
-    file on a full disk, more memory than there is. typer exits with 2 on a wrong option.
+    A JoulecastError becomes one message on stderr and the exit code of its class, and so does what the system refuses:
+    a file on a full disk, or more memory than there is. typer exits with 2 on a wrong option.
     """
     try:
         try:
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except JoulecastError as error:
         _fail(error)
     except BrokenPipeError:
-        # The reader (head, less) has seen enough.
+        # The program that reads our output, such as head or less, has ended.
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`joulecast best`: which GPU, at which clock."""
+"""`joulecast best`: choose a GPU and its clock."""
 
 from __future__ import annotations
 
@@ -46,20 +46,22 @@ def best(
     cache_length: CacheLength = None,
     model_option: ModelOptions = None,
     assume: Assumed = None,
-    max_time: Annotated[float | None, typer.Option(help="Deadline of an iteration in seconds.")] = None,
-    max_power: Annotated[float | None, typer.Option(help="Mean board power over an iteration in watts.")] = None,
+    max_time: Annotated[float | None, typer.Option(help="Deadline: most seconds that an iteration may take.")] = None,
+    max_power: Annotated[
+        float | None, typer.Option(help="Power budget: most watts of mean board power over an iteration.")
+    ] = None,
     price: PricePerHour = None,
     kwh_price: PricePerKwh = None,
     carbon: Carbon = None,
     predictor: Predictor = None,
     execution: Execution = "eager",
     host: HostOption = None,
-    top: Annotated[int, typer.Option(min=0, help="How many choices to show; 0 for all.")] = 10,
+    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
     as_json: AsJson = False,
 ) -> None:
-    """Choose the GPU and the clock for a job, best first.
+    """Choose the best GPU and clock for a job.
 
-    Shows the best clock of each GPU, precision and batch size.
+    Shows the best clock of each GPU, precision and batch size; the best choice comes first.
     """
     from ..api import best as best_of
     from ..queries.choice import incomplete_notes

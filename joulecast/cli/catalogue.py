@@ -1,4 +1,4 @@
-"""`joulecast gpus`: what there is to predict for."""
+"""`joulecast gpus`: the GPUs that can be predicted."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ if TYPE_CHECKING:
     from ..hardware import GPU
     from ..zoo.entries.measured import Measured
 
-_LOW_PRECISIONS = ("bf16", "fp8", "nvfp4")  # What tells generations apart; `gpus show` has all.
+_LOW_PRECISIONS = ("bf16", "fp8", "nvfp4")  # The precisions in which generations differ most; `gpus show` prints all.
 
 
 def list_gpus(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILTER]...", help='List those with all these words, such as "ampere"; or: show NAME.'),
+        typer.Argument(
+            metavar="[FILTER]...", help='List only GPUs that match all these words, such as "ampere"; or: show NAME.'
+        ),
     ] = None,
 ) -> None:
-    """List the GPU catalogue with what has been measured and trained, or show all figures of one GPU.
+    """List the GPUs of the catalogue, how much was measured on each, and its predictors.
 
-    `joulecast gpus ampere` lists one generation, `joulecast gpus show A30` prints one GPU with its sources, and
-    `joulecast gpus show my-gpu.toml` the one that a file describes.
+    `joulecast gpus ampere` lists one generation. `joulecast gpus show A30` prints all figures of a GPU with their
+    sources, and `joulecast gpus show my-gpu.toml` those of a GPU that a file describes.
     """
     from ..errors import InputError, UnknownNameError
     from ..hardware import find_gpu, gpus
@@ -35,16 +37,18 @@ def list_gpus(
 
     if words and words[0] == "show":
         if not words[1:]:
-            raise InputError("which GPU is to be shown?", given="no name", allowed="such as joulecast gpus show A30")
+            raise InputError(
+                "`gpus show` needs the name of a GPU", given="no name", allowed="such as joulecast gpus show A30"
+            )
         gpu = find_gpu(" ".join(words[1:]))
-        known = measured_gpus().get(gpu.name, "nothing for the zoo: predicted from its data sheet")
+        known = measured_gpus().get(gpu.name, "nothing by the zoo's predictors; predicted from its data sheet")
         typer.echo(f"{_all_figures(gpu)}\n\nmeasured: {known}")
         return
     chosen = [gpu for gpu in gpus().values() if all(word.lower() in _searched(gpu) for word in words or [])]
     if not chosen:
         generations = dict.fromkeys(gpu.architecture for gpu in gpus().values())
         raise UnknownNameError(
-            "no GPU of the catalogue has all these words",
+            "no GPU of the catalogue matches all these words",
             given=" ".join(words or []),
             allowed=f"parts of names, chips and generations ({', '.join(generations)})",
             hint="`joulecast gpus` lists all",
@@ -82,7 +86,7 @@ def list_gpus(
     ]
     typer.echo(table(header, rows, frozenset({2, 3, 5, 6, 8, 9})))
     typer.echo(
-        "\noperations, networks: how many were measured for the zoo (t: times only); the others go by the data sheet\n"
+        "\noperations, networks: measurements behind the predictors (t: times only); others rest on data sheets\n"
         "`joulecast gpus ampere` filters, `joulecast gpus show A30` prints all figures and their sources"
     )
 
@@ -92,7 +96,7 @@ def _searched(gpu: GPU) -> str:
 
 
 def _measured(gpu: GPU, measured: Mapping[str, Measured]) -> tuple[str, str]:
-    """How many operations and networks predictors have learned from."""
+    """The numbers of operations and networks that were measured on a GPU, as two cells of the table."""
     data = measured.get(gpu.name)
     if data is None:
         return "-", "-"

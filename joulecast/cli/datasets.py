@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from ..datasets import Dataset
 
-app = typer.Typer(help="Measurements: import, inspect, verify.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="Import, inspect and verify measurements.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command("import")
@@ -19,21 +19,23 @@ def import_source(
     source: Annotated[
         str,
         typer.Argument(
-            help="Which source: aiconfigurator2026, energaizer2026, miopen2024, neusight2025, nicolai2025, vidur2024."
+            help="The source: aiconfigurator2026, energaizer2026, miopen2024, neusight2025, nicolai2025 or vidur2024."
         ),
     ],
-    folder: Annotated[Path, typer.Argument(help="Where its files lie.")],
-    out: Annotated[Path, typer.Option(help="Where to write one dataset per GPU and clock.")] = Path("build/datasets"),
+    folder: Annotated[Path, typer.Argument(help="Folder with the files of the source.")],
+    out: Annotated[Path, typer.Option(help="Folder to write datasets into, one per GPU and clock.")] = Path(
+        "build/datasets"
+    ),
     rows: Annotated[
         int | None,
         typer.Option(
             min=0,
-            help="Of sources with millions of rows: at most so many of each table, drawn evenly; 0 for all.",
+            help="For sources with millions of rows: most rows of each table, sampled evenly; 0 for all.",
             show_default="60000",
         ),
     ] = None,
 ) -> None:
-    """Read what others measured into datasets, one per GPU, and where there are several clocks, one per clock."""
+    """Convert published measurements into datasets: one per GPU or, where clocks were varied, one per GPU and clock."""
     from ..datasets import IMPORTERS, THINNED, save
     from ..errors import InputError, unknown_name
 
@@ -41,7 +43,10 @@ def import_source(
         raise unknown_name("source of measurements", source, IMPORTERS)
     if rows is not None and source not in THINNED:
         raise InputError(
-            f"{source} is imported whole", given=f"--rows {rows}", allowed=", ".join(THINNED), hint="leave --rows out"
+            f"{source} has few rows and is always imported completely",
+            given=f"--rows {rows}",
+            allowed=", ".join(THINNED),
+            hint="omit --rows",
         )
     datasets = IMPORTERS[source](folder) if rows is None else THINNED[source](folder, rows=rows or None)
     per_gpu = Counter(dataset.card.gpu for dataset in datasets)
@@ -57,7 +62,7 @@ def import_source(
 
 
 def _slug(gpu: str) -> str:
-    """The folder of a GPU, whether the catalogue has it or not: "Tesla P100-PCIE-16GB" is "p100-pcie-16gb"."""
+    """Name of a GPU's folder, whether the catalogue has it or not: "Tesla P100-PCIE-16GB" gives "p100-pcie-16gb"."""
     from ..errors import UnknownNameError
     from ..hardware import find_gpu
 

@@ -22,10 +22,10 @@ _SHOWN = 8
 
 def explain(
     kind: Annotated[str, typer.Argument(help="Kind of the operation, such as conv2d.")],
-    shapes: Annotated[list[str], typer.Argument(help="Shape of each input, batch first: 32,64,56,56.")],
+    shapes: Annotated[list[str], typer.Argument(help="Shape of each input, batch first, such as 32,64,56,56.")],
     gpu: Annotated[str, typer.Option(help="GPU from the catalogue, such as A30, or a TOML file that describes one.")],
     setting: Annotated[
-        list[str] | None, typer.Option("--set", help="An attribute, such as out_channels=64; several times if need be.")
+        list[str] | None, typer.Option("--set", help="An attribute, such as out_channels=64; repeat it for several.")
     ] = None,
     clock: Clock = None,
     training: Training = False,
@@ -33,13 +33,15 @@ def explain(
     predictor: Predictor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why an operation costs what it costs: what bounds it, what is like it, what moved the prediction."""
+    """Explain an operation's prediction: what bounds it, the nearest measurements, and the effect of each input."""
     from ..api import explain as explain_operation
     from ..operations.operation import Operation
 
     found = parse_shapes(shapes)
     if not isinstance(found, list | tuple) or not found:
-        raise InputError("an operation has a shape for each input", given=" ".join(shapes), allowed="32,64,56,56 ...")
+        raise InputError(
+            "an operation needs the shape of each input", given=" ".join(shapes), allowed="32,64,56,56 ..."
+        )
     listed = [found] if isinstance(found[0], int) else list(found)
     operation = Operation(
         kind,
@@ -55,7 +57,7 @@ def explain(
 def _attribute(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise InputError("an attribute is given as name=value", given=text, allowed="such as out_channels=64")
+        raise InputError("an attribute is written as name=value", given=text, allowed="such as out_channels=64")
     try:
         return name, json.loads(value)
     except ValueError:
@@ -65,8 +67,8 @@ def _attribute(text: str) -> tuple[str, Any]:
 def _text(e: Explanation) -> str:
     longer = {"compute": "arithmetic", "memory": "memory traffic", "launch": "its launch"}[e.bound_by]
     rows = [
-        ["arithmetic, least by the data sheet", si(e.compute_s, "s")],
-        ["memory traffic, least by the data sheet", si(e.memory_s, "s")],
+        ["arithmetic, least time by the data sheet", si(e.compute_s, "s")],
+        ["memory traffic, least time by the data sheet", si(e.memory_s, "s")],
         ["GPU, predicted", si(e.device_time_s, "s")],
         ["launch in a loop, predicted", si(e.host_time_s, "s")],
     ]
@@ -82,7 +84,7 @@ def _text(e: Explanation) -> str:
     ]
     parts += ["", *e.remarks] if e.remarks else []
     if e.far_outside:
-        parts += ["", "far outside of what was measured"]
+        parts += ["", "far outside of all measurements"]
     if e.nearest:
         near = [
             [

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..operations.inputs import parse_shapes, titled
-from ..operations.network_csv import network_csv
 from ..operations.operation_text import operation_text
 from ..units import si
 from .arguments import (
@@ -38,17 +37,22 @@ def extract(
     cache_length: CacheLength = None,
     model_option: ModelOptions = None,
     assume: Assumed = None,
-    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adamw: its step comes last.")] = None,
-    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree of modules to show; 0 for all.")] = 3,
-    operations: Annotated[bool, typer.Option("--operations", help="One row per operation instead of modules.")] = False,
+    optimizer: Annotated[
+        str | None, typer.Option(help="sgd, adam or adamw: list the optimizer's step as well.")
+    ] = None,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of the module tree to show; 0 for all.")] = 3,
+    operations: Annotated[
+        bool, typer.Option("--operations", help="Show one row per operation instead of the module tree.")
+    ] = False,
     top: Top = 0,
     diff: Annotated[
-        str | None, typer.Option(help="Another model at the same shape, or a file: how it differs.")
+        str | None,
+        typer.Option(help="Show the differences from another model at the same shape, or from a network file."),
     ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
-    """List what a model runs, module by module, with counts, FLOPs and bytes; needs no GPU and no weights."""
+    """List the operations of a model by module, with counts, FLOPs and bytes. Needs neither a GPU nor weights."""
     from ..api import extract as extract_network
 
     refuse_both(as_json, as_csv)
@@ -74,7 +78,7 @@ def extract(
     elif as_json:
         typer.echo(json.dumps(network.to_json(), indent=1))
     elif as_csv:
-        typer.echo(network_csv(network), nl=False)
+        typer.echo(network.to_csv(), nl=False)
     else:
         body = _operation_table(network, top) if operations or top else tree_text(network, depth)
         typer.echo(_network_text(network, body))

@@ -11,11 +11,11 @@ from .arguments import table
 
 
 def host(
-    out: Annotated[Path | None, typer.Option(help="Write a profile that --host takes.")] = None,
-    device: Annotated[str, typer.Option(help="cpu, or cuda to launch on this machine's GPU.")] = "cpu",
-    listed: Annotated[bool, typer.Option("--list", help="List the hosts that are known by name.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Write a profile for --host to this file.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, or cuda to launch operations on this machine's GPU.")] = "cpu",
+    listed: Annotated[bool, typer.Option("--list", help="List the hosts that have a name.")] = False,
 ) -> None:
-    """Measure how fast this machine launches PyTorch operations, in seconds and without a GPU."""
+    """Measure how fast this machine launches PyTorch operations. Takes seconds and needs no GPU."""
     from ..hardware.host import hosts, write_profile
 
     if listed:

@@ -11,20 +11,22 @@ from .arguments import table
 
 
 def train_kernels(
-    dataset: Annotated[list[Path], typer.Option(help="Folder of a dataset; may be given several times.")],
-    recipe: Annotated[Path, typer.Option(help="Such as predictors/kernels.toml.")],
+    dataset: Annotated[list[Path], typer.Option(help="Folder of a dataset; repeat it for several.")],
+    recipe: Annotated[Path, typer.Option(help="A recipe, such as predictors/kernels.toml.")],
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entry into.")] = Path("zoo"),
     family: Annotated[
         list[str] | None,
-        typer.Option(help="Learn device times of this family only; may be given several times. The others stay."),
+        typer.Option(
+            help="Learn device times of this family only; repeat it for several. Other families stay unchanged."
+        ),
     ] = None,
 ) -> None:
-    """Learn device times of kernels in half precision and below, and write the zoo entry that predictors ask for them.
+    """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
 
-    Where datasets hold networks, what kernels take inside them is learned, too. The zoo's predictor for any GPU says
-    what the rest of a network takes.
+    Where datasets contain networks, it also learns how much longer kernels take inside networks. The zoo's predictor
+    for any GPU predicts the rest of each network.
 
-    Errors are found on sizes, GPUs and generations that are left out; the entry itself is fitted on everything.
+    Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
     from ..datasets import load
     from ..predictors.kernels.families import FAMILIES

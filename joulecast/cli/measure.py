@@ -1,4 +1,4 @@
-"""`joulecast measure`: what a program uses, and recordings of that."""
+"""`joulecast measure`: measure the energy of a program, and work with recordings of such measurements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _RUN, _ZEUS = "run", "zeus"
 
 
 class _MeasureGroup(typer.core.TyperGroup):
-    """`joulecast measure [OPTIONS] -- COMMAND` runs a command; without `--` there are subcommands."""
+    """A group in which `joulecast measure [OPTIONS] -- COMMAND` means `joulecast measure run [OPTIONS] -- COMMAND`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--" in args:
@@ -30,11 +30,11 @@ class _MeasureGroup(typer.core.TyperGroup):
 app = typer.Typer(
     cls=_MeasureGroup,
     no_args_is_help=True,
-    help="Measure what a program uses: joulecast measure [OPTIONS] -- COMMAND. See `joulecast measure run --help`.",
+    help="Measure the energy of a program: joulecast measure [OPTIONS] -- COMMAND. See `joulecast measure run --help`.",
 )
 
 Recordings = Annotated[list[Path], typer.Argument(help="Recordings that `--out` wrote.")]
-Price = Annotated[float | None, typer.Option("--price-per-kwh", help="Of electricity, for the cost.")]
+Price = Annotated[float | None, typer.Option("--price-per-kwh", help="Price of a kilowatt-hour, to print the cost.")]
 Carbon = Annotated[str | None, typer.Option(help="Grams of CO2 per kWh, or a country such as DE.")]
 
 
@@ -43,19 +43,24 @@ def run(
     command: Annotated[list[str], typer.Argument(help="The program and its arguments, after --.")],
     devices: Annotated[
         str | None,
-        typer.Option(
-            help="cpu, ram, gpu or names such as gpu1, separated by commas; all that have a sensor if left out."
-        ),
+        typer.Option(help="cpu, ram, gpu or names such as gpu1, separated by commas. Default: all that have a sensor."),
     ] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between two samples.")] = 0.1,
-    out: Annotated[Path | None, typer.Option(help="Keep the recording in this file.")] = None,
-    metrics: Annotated[int | None, typer.Option(help="Serve Prometheus' metrics on this port meanwhile.")] = None,
-    check: Annotated[str | None, typer.Option(help="zeus: read the same devices through Zeus, too.")] = None,
+    interval: Annotated[float, typer.Option(help="Seconds between samples.")] = 0.1,
+    out: Annotated[Path | None, typer.Option(help="Write a recording to this file.")] = None,
+    metrics: Annotated[
+        int | None, typer.Option(help="Serve metrics for Prometheus on this port while the program runs.")
+    ] = None,
+    check: Annotated[
+        str | None, typer.Option(help="zeus: also read the same devices through Zeus, and compare.")
+    ] = None,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a command. Its exit code is ours; what it used is printed to the standard error."""
+    """Run a command and measure its energy.
+
+    The results are printed to the standard error. The exit code is that of the command.
+    """
     from ..metering.command import measure_command
     from ..metering.machine import chosen_devices
     from ..metering.meter import Meter
@@ -80,10 +85,10 @@ def show(
     recordings: Recordings,
     price_per_kwh: Price = None,
     carbon: Carbon = None,
-    plot: Annotated[Path | None, typer.Option(help="Draw power over time into this SVG file.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw power over time to this SVG file.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what recordings say."""
+    """Show the energy and time of recordings."""
     metering = _read(recordings)
     if plot is not None:
         metering.plot().save(plot)
@@ -112,7 +117,7 @@ def compare(
 
 @app.command()
 def merge(recordings: Recordings, as_json: AsJson = False) -> None:
-    """Add up recordings of several machines: energies add, the longest time counts."""
+    """Combine recordings of several machines: energies are added, and the longest time counts."""
     metering = _read(recordings)
     typer.echo(json.dumps(metering.to_json(), indent=1) if as_json else _text(metering, None, None))
 
@@ -155,7 +160,10 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
         header = ["device", "component", "energy", "mean", "peak", "above idle", "source"]
         parts += ["", table(header, rows, frozenset({2, 3, 4, 5}))]
     if metering.cpu_share is not None:
-        parts += ["", f"the program had {100 * metering.cpu_share:.0f} % of the CPU time that this machine used"]
+        parts += [
+            "",
+            f"the program used {100 * metering.cpu_share:.0f} % of the CPU time that was used on this machine",
+        ]
     if any(recording.windows for recording in metering.recordings):
         parts += ["", metering.tree().to_text()]
     else:

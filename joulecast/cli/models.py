@@ -1,4 +1,4 @@
-"""Models as the command line names them: those of libraries, files, and classes in Python files of the user's own."""
+"""Models as arguments of commands: names of libraries' models, files, and classes in the user's own Python files."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ ModelOptions = Annotated[
 Assumed = Annotated[
     list[str] | None,
     typer.Option(
-        "--assume", help="Of values that only the input has: experts=uniform, or boxes=100; repeat it for both."
+        "--assume",
+        help="An assumption on values that depend on the input: experts=uniform, or boxes=100; repeat it for both.",
     ),
 ]
 
 
 def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[str, Any] | None]:
-    """A model as the library takes it, with the options that are left for the library.
+    """Turn the arguments into a model for `joulecast.predict`, and the options that remain for it.
 
-    "my_file.py:Net" runs the user's own file and builds what it calls Net, with the options. The service never does so.
+    "my_file.py:Net" runs the user's own file and calls its Net with the options. The service never does that.
 
     Raises:
-        InputError: An option has no value; or the file cannot be run, has no such name, or it cannot be built.
+        InputError: An option has no value; or the file cannot be run, has no such name, or the model cannot be built.
     """
     given = named_values(options, "an option of a model")
     found = re.fullmatch(r"(.+\.py):(\w+)", text)
@@ -60,7 +61,7 @@ def model_and_options(text: str, options: list[str] | None) -> tuple[Any, dict[s
 
 
 def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
-    """Values by name, written as name=value: numbers, lists and truth values as Python writes them, texts as they are.
+    """Parse texts of the form name=value. Numbers, lists and booleans are read as in Python, all else is a string.
 
     Raises:
         InputError: There is no name before an equals sign.
@@ -69,7 +70,7 @@ def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
-            raise InputError(f"{what} has a name and a value", given=repr(text), allowed="NAME=VALUE")
+            raise InputError(f"{what} is written as name=value", given=repr(text), allowed="NAME=VALUE")
         try:
             values[name] = ast.literal_eval(value)
         except (SyntaxError, ValueError):
@@ -78,7 +79,7 @@ def named_values(texts: list[str] | None, what: str) -> dict[str, Any]:
 
 
 def assumed(texts: list[str] | None) -> dict[str, Any] | None:
-    """What --assume says, as the library takes it.
+    """Parse the values of --assume for `joulecast.predict`.
 
     Raises:
         InputError: There is no name before an equals sign.
@@ -87,7 +88,7 @@ def assumed(texts: list[str] | None) -> dict[str, Any] | None:
 
 
 def _run(path: Path) -> Any:
-    """The Python file as a module; what lies beside it can be imported, as if it were run itself."""
+    """Run a Python file as a module. It can import the files beside it, as if it were run directly."""
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise ImportError("this is not a Python file")

@@ -43,7 +43,7 @@ def predict(
     ] = "",
     clock: Clock = None,
     power_limit: Annotated[
-        float | None, typer.Option(help="Power cap in watts; the board's default if left out.")
+        float | None, typer.Option(help="Power cap in watts. Default: the board's own default.")
     ] = None,
     training: Training = False,
     precision: Precision = "default",
@@ -53,10 +53,13 @@ def predict(
     predictor: Predictor = None,
     execution: Execution = "eager",
     host: HostOption = None,
-    composition: Annotated[str | None, typer.Option(help="overlap or sum; the better one if left out.")] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Fail where an operation is not covered.")] = False,
+    composition: Annotated[
+        str | None,
+        typer.Option(help="How operations add up to a network: overlap or sum. Default: the predictor's choice."),
+    ] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="Fail if an operation is not covered.")] = False,
     top: Top = 10,
-    tree: Annotated[bool, typer.Option("--tree", help="Show the joules of modules instead of operations.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules instead of operations.")] = False,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
     as_json: AsJson = False,
     as_csv: AsCsv = False,

@@ -1,4 +1,4 @@
-"""Options that `best` and `sweep` share, and how to read them."""
+"""Options that `best` and `sweep` share, and the functions that parse them."""
 
 from __future__ import annotations
 
@@ -17,47 +17,52 @@ if TYPE_CHECKING:
 
 Objective = Annotated[
     str,
-    typer.Option(help="energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon; the least wins."),
+    typer.Option(help="What to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon."),
 ]
 Gpus = Annotated[
     list[str] | None,
-    typer.Option(
-        "--gpu", help="A GPU to choose from; repeat it, or separate by commas. The whole catalogue if left out."
-    ),
+    typer.Option("--gpu", help="A GPU to compare; repeat it, or separate by commas. Default: the whole catalogue."),
 ]
 Clocks = Annotated[
     str | None,
-    typer.Option(help="Clocks in MHz: 900,1200 or 600:1440:120. At most 40 of each GPU's own if left out."),
+    typer.Option(
+        help="Clocks in MHz: 900,1200 or FIRST:LAST:STEP as in 600:1440:120. Default: up to 40 clocks of each GPU."
+    ),
 ]
 Precisions = Annotated[
     list[str] | None,
     typer.Option("--precision", help="default, fp32, tf32, fp16 or bf16; repeat it, or separate by commas."),
 ]
 PowerLimit = Annotated[
-    float | None, typer.Option("--power-limit", help="Power cap in watts; each board's default if left out.")
+    float | None, typer.Option("--power-limit", help="Power cap in watts. Default: each board's own default.")
 ]
-BatchSizes = Annotated[str | None, typer.Option("--batch-sizes", help="Batch sizes to choose from, such as 1,8,32.")]
+BatchSizes = Annotated[str | None, typer.Option("--batch-sizes", help="Batch sizes to compare, such as 1,8,32.")]
 PricePerHour = Annotated[
     list[str] | None,
-    typer.Option("--price-per-hour", help="Of any GPU (1.2), or of one (A30=0.7); repeat it, or separate by commas."),
+    typer.Option(
+        "--price-per-hour",
+        help="Price of an hour of every GPU (1.2) or of one (A30=0.7); repeat it, or separate by commas.",
+    ),
 ]
-PricePerKwh = Annotated[float | None, typer.Option("--price-per-kwh", help="Of electricity, in the same currency.")]
+PricePerKwh = Annotated[
+    float | None, typer.Option("--price-per-kwh", help="Price of a kilowatt-hour, in the same currency.")
+]
 Carbon = Annotated[str | None, typer.Option(help="Grams of CO2 per kWh, or a country such as DE.")]
 
 _NAMED, _LINES = 4, 8
-"""How many GPUs a line names, and how many lines there are at most."""
+"""Most GPUs that are named per line, and most lines, in the list of GPUs that were left out."""
 
 
 def names(texts: list[str] | None) -> list[str] | None:
-    """Names, repeated or separated by commas."""
+    """Split names that are repeated or separated by commas."""
     return [name.strip() for text in texts for name in text.split(",")] if texts else None
 
 
 def clocks_mhz(text: str | None) -> list[float] | None:
-    """Read "900,1200", or "600:1440:120" (first, last, step).
+    """Parse "900,1200", or "600:1440:120" (first, last, step).
 
     Raises:
-        InputError: It is neither.
+        InputError: The text has neither form.
     """
     if text is None:
         return None
@@ -75,10 +80,10 @@ def clocks_mhz(text: str | None) -> list[float] | None:
 
 
 def batch_sizes(text: str | None) -> list[int] | None:
-    """Read "1,8,32".
+    """Parse "1,8,32".
 
     Raises:
-        InputError: No list of positive integers.
+        InputError: The text is not a list of positive integers.
     """
     if text is None:
         return None
@@ -89,10 +94,10 @@ def batch_sizes(text: str | None) -> list[int] | None:
 
 
 def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
-    """Read prices such as "1.2" for any GPU, or "A30=0.7,T4=0.35".
+    """Parse prices such as "1.2" for every GPU, or "A30=0.7,T4=0.35".
 
     Raises:
-        InputError: A price is no number.
+        InputError: A price is not a number.
     """
     if not texts:
         return None
@@ -109,13 +114,13 @@ def price_per_hour(texts: list[str] | None) -> float | dict[str, float] | None:
 
 
 def clock_text(choice: Choice) -> str:
-    """The clock that was asked for, and the one that the power cap leaves of it."""
+    """The clock that is set, and the lower clock that the GPU holds under its power cap, if it is lower."""
     held = f"{choice.held_clock_mhz:.0f}"
     return f"{choice.clock_mhz:g}" + ("" if choice.held_clock_mhz > choice.clock_mhz - 1 else f" (held {held})")
 
 
 def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
-    """One line for each reason to leave out, with the GPUs that it holds for."""
+    """The GPUs that were left out: one line for each reason."""
     found = list(left_out)
     several_precisions = len({out.precision for out in found}) > 1
     several_batches = len({out.batch_size for out in found}) > 1

@@ -1,4 +1,4 @@
-"""What `joulecast train` and `joulecast evaluate` do with each class of recipes."""
+"""How `joulecast train` and `joulecast evaluate` handle each class of recipes."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from ..zoo.rendering import any_gpu_errors
 from ..zoo.training import train
 
 Tracking = tuple[str | None, str]
-"""Server or store (None for the default), and the command that was called."""
+"""MLflow server or store (None for the default), and the command line that was run."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A dataset, where it was loaded from, and the operations of its networks."""
+    """A dataset, the folder that it was loaded from, and the operations of its networks."""
 
     folder: Path
     dataset: Dataset
@@ -51,7 +51,7 @@ class Loaded:
 
     @classmethod
     def of(cls, folder: Path, dataset: Dataset) -> Loaded:
-        """A dataset, with networks listed where it does not list them itself."""
+        """A dataset with the operations of its networks, which are extracted where the dataset does not list them."""
         networks = {
             m: m.operations or network_of(m.network, m.input_shape, mode=m.mode, precision=m.precision)
             for mode in MODES
@@ -60,7 +60,7 @@ class Loaded:
         return cls(folder, dataset, networks)
 
     def description(self) -> dict[str, Any]:
-        """What it is and where it comes from, with its digest."""
+        """Description of the dataset: GPU, source and digest."""
         card = self.dataset.card
         return {
             "gpu": card.gpu,
@@ -74,11 +74,11 @@ class Loaded:
 
 
 class Entry(Protocol):
-    """What training ends in."""
+    """The result of a training."""
 
     @property
     def validation(self) -> Any:
-        """What `Way.scores` takes."""
+        """The validation, from which `Way.scores` makes numbers."""
         ...
 
     def save(self, zoo: Path) -> Path:
@@ -89,14 +89,15 @@ class Entry(Protocol):
 class Way(NamedTuple):
     """How recipes of a class are handled.
 
-    Modes are those that were asked for, none for all. Quick is for any GPU only, see `validate_any_gpu`.
+    An empty list of modes stands for all modes. `quick` concerns predictors for any GPU only, see `validate_any_gpu`.
 
     Args:
-        train: Validate, and fit on everything.
-        track: Log an entry to MLflow: entry, recipe, its folder, server; returns the id of the run.
-        validate: Measure how good a recipe is on what it has not seen.
-        scores: A validation in few numbers.
-        report: Write validations into a folder, with the command that made them, and remarks.
+        train: Function that validates a recipe and fits it on all data.
+        track: Function that logs an entry to MLflow (arguments: entry, recipe, its folder, server) and returns the id
+            of the run.
+        validate: Function that measures the errors of a recipe on data left out of its training.
+        scores: Function that summarizes a validation in a few numbers.
+        report: Function that writes validations into a folder, with the command that made them, and remarks.
     """
 
     train: Callable[[Sequence[Loaded], Sequence[str], Any, bool], Iterator[Entry]]
@@ -107,7 +108,7 @@ class Way(NamedTuple):
 
 
 def _own(loaded: Sequence[Loaded], asked: Sequence[str]) -> Iterator[tuple[Loaded, str]]:
-    """Datasets, each with the modes to predict."""
+    """Datasets, each with the modes for which a predictor is trained on it."""
     for mode in asked:
         if mode not in MODES:
             raise unknown_name("mode", mode, MODES)
@@ -122,7 +123,7 @@ def _of_mode(loaded: Loaded, mode: str) -> dict[NetworkMeasurement, Network]:
 
 
 def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, quick: bool) -> Iterator[Entry]:
-    # A GPU of which no network was measured takes its intervals' scale from one of which some were.
+    # Where no network was measured on a GPU, the scale of its intervals is taken from another GPU.
     borrowed: dict[str, NetworkCalibration] = {}
     for each, mode in sorted(_own(loaded, asked), key=lambda pair: not _of_mode(*pair)):
         trained = train(each.dataset, each.folder, mode, recipe, _of_mode(each, mode), borrowed.get(mode))
@@ -134,22 +135,22 @@ def _train_own(loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, q
 def tune(
     loaded: Sequence[Loaded], asked: Sequence[str], recipe: Recipe, trials: int, tracking: Tracking | None
 ) -> Iterator[tuple[Loaded, str, Trial]]:
-    """Search for better settings for each dataset and mode; the best trial of each.
+    """Search for better settings for each dataset and mode, and return the best trial of each.
 
     Args:
         loaded: Datasets.
-        asked: Modes; none for all.
+        asked: Modes; an empty list stands for all.
         recipe: A recipe with a search space.
         trials: Most trials per dataset and mode.
-        tracking: Server and command; None: nothing is logged.
+        tracking: MLflow server and command line; None to log nothing.
 
     Raises:
-        InputError: The recipe has nothing to search.
-        TrackingError: The server did not take the trials.
+        InputError: The recipe has no search space.
+        TrackingError: The trials could not be logged.
     """
     if not isinstance(recipe, XGBoostRecipe) or not recipe.search:
         raise InputError(
-            "this recipe has nothing to search",
+            "this recipe has no search space",
             given=predictor_of(recipe),
             allowed="a recipe with [search]",
             hint="see predictors/xgboost.toml",
@@ -218,4 +219,4 @@ WAYS: Mapping[type[Recipe], Way] = {
     **{form.settings: _OWN for form in ONE_GPU_FORMS.values()},
     **{form.settings: _ANY_GPU for form in ANY_GPU_FORMS.values()},
 }
-"""Class of recipe -> how it is handled: on one GPU's own measurements, or on those of many for any."""
+"""Class of recipe -> how it is handled: trained on one GPU's own measurements, or on those of many GPUs."""

@@ -25,73 +25,95 @@ def serve(
         Path | None,
         typer.Option(
             envvar=_from("TOKENS_FILE"),
-            help=f"File with a bearer token per line that are let in; or ${_PREFIX}TOKENS, with spaces between.",
+            help=f"File with the bearer tokens of clients, one per line; or set ${_PREFIX}TOKENS, separated by spaces.",
         ),
     ] = None,
     cors_origin: Annotated[
-        list[str] | None, typer.Option(envvar=_from("CORS_ORIGINS"), help="Origin of another page that may ask.")
+        list[str] | None,
+        typer.Option(
+            envvar=_from("CORS_ORIGINS"),
+            help="Origin of another web page that may send requests; repeat it for several.",
+        ),
     ] = None,
-    root_path: Annotated[str, typer.Option(envvar=_from("ROOT_PATH"), help="What a proxy strips off the path.")] = "",
+    root_path: Annotated[
+        str, typer.Option(envvar=_from("ROOT_PATH"), help="Prefix that a proxy strips from the path of a request.")
+    ] = "",
     follow: Annotated[
         list[str] | None,
         typer.Option(
-            envvar=_from("FOLLOW"), help="Predictor to pull again and again, such as models:/NAME@champion; repeat it."
+            envvar=_from("FOLLOW"),
+            help="Predictor to update while serving, such as models:/NAME@champion; repeat it for several.",
         ),
     ] = None,
     follow_seconds: Annotated[
-        float, typer.Option(envvar=_from("FOLLOW_SECONDS"), help="Between two looks at what is followed.")
+        float,
+        typer.Option(envvar=_from("FOLLOW_SECONDS"), help="Seconds between checks for updates of these predictors."),
     ] = 60.0,
     extraction: Annotated[
-        bool, typer.Option(envvar=_from("EXTRACTION"), help="Look with torch into models that have no template.")
+        bool, typer.Option(envvar=_from("EXTRACTION"), help="Extract models that have no template with torch.")
     ] = True,
-    max_body_bytes: Annotated[int, typer.Option(envvar=_from("MAX_BODY_BYTES"), help="Of a request.")] = 4_000_000,
+    max_body_bytes: Annotated[
+        int, typer.Option(envvar=_from("MAX_BODY_BYTES"), help="Largest body of a request.")
+    ] = 4_000_000,
     max_bodies_bytes: Annotated[
-        int, typer.Option(envvar=_from("MAX_BODIES_BYTES"), help="Of all large requests at once; a quarter for one.")
+        int,
+        typer.Option(
+            envvar=_from("MAX_BODIES_BYTES"), help="Bodies of all large requests together; one client gets a quarter."
+        ),
     ] = 64_000_000,
-    max_batch: Annotated[int, typer.Option(envvar=_from("MAX_BATCH"), help="Predictions in one batch.")] = 5_000,
+    max_batch: Annotated[int, typer.Option(envvar=_from("MAX_BATCH"), help="Most predictions in one batch.")] = 5_000,
     max_operations: Annotated[
-        int, typer.Option(envvar=_from("MAX_OPERATIONS"), help="Different operations of one network.")
+        int, typer.Option(envvar=_from("MAX_OPERATIONS"), help="Most different operations in a network.")
     ] = 5_000,
     max_choices: Annotated[
-        int, typer.Option(envvar=_from("MAX_CHOICES"), help="GPUs x clocks x precisions of one sweep.")
+        int, typer.Option(envvar=_from("MAX_CHOICES"), help="Most GPUs x clocks x precisions in a sweep.")
     ] = 10_000,
-    max_seconds: Annotated[float, typer.Option(envvar=_from("MAX_SECONDS"), help="That an answer may take.")] = 60.0,
+    max_seconds: Annotated[
+        float, typer.Option(envvar=_from("MAX_SECONDS"), help="Longest time to compute an answer.")
+    ] = 60.0,
     max_waiting: Annotated[
-        int, typer.Option(envvar=_from("MAX_WAITING"), help="Requests that may wait for a thread.")
+        int,
+        typer.Option(
+            envvar=_from("MAX_WAITING"), help="Most requests that wait for a thread; further ones are refused."
+        ),
     ] = 256,
     max_connections: Annotated[
         int,
-        typer.Option(envvar=_from("MAX_CONNECTIONS"), help="Connections at once; of more, whoever has most loses one."),
+        typer.Option(
+            envvar=_from("MAX_CONNECTIONS"),
+            help="Most open connections. Beyond that the client with the most connections loses one.",
+        ),
     ] = 1_000,
     body_seconds: Annotated[
-        float, typer.Option(envvar=_from("BODY_SECONDS"), help="Within which a request must have come.")
+        float, typer.Option(envvar=_from("BODY_SECONDS"), help="Longest time for a client to send its request.")
     ] = 10.0,
     write_seconds: Annotated[
-        float, typer.Option(envvar=_from("WRITE_SECONDS"), help="Within which a client must take some of its answer.")
+        float,
+        typer.Option(envvar=_from("WRITE_SECONDS"), help="Longest time in which a client reads nothing of its answer."),
     ] = 20.0,
-    threads: Annotated[int, typer.Option(envvar=_from("THREADS"), help="That compute.")] = 2,
+    threads: Annotated[int, typer.Option(envvar=_from("THREADS"), help="Threads that compute answers.")] = 2,
     cached_answers_bytes: Annotated[
         int, typer.Option(envvar=_from("CACHED_ANSWERS_BYTES"), help="Memory for finished answers.")
     ] = 64_000_000,
     cached_networks_bytes: Annotated[
         int,
-        typer.Option(envvar=_from("CACHED_NETWORKS_BYTES"), help="Memory for networks that were asked for by name."),
+        typer.Option(envvar=_from("CACHED_NETWORKS_BYTES"), help="Memory for networks that were requested by name."),
     ] = 64_000_000,
     cached_predictions_bytes: Annotated[
         int,
         typer.Option(
             envvar=_from("CACHED_PREDICTIONS_BYTES"),
-            help="Memory for networks that stay ready for other clocks of a GPU.",
+            help="Memory for prepared predictions, which answer other clocks of the same GPU quickly.",
         ),
     ] = 128_000_000,
     drain_seconds: Annotated[
-        float, typer.Option(envvar=_from("DRAIN_SECONDS"), help="That requests have to finish after SIGTERM.")
+        float, typer.Option(envvar=_from("DRAIN_SECONDS"), help="Time for running requests to finish after SIGTERM.")
     ] = 10.0,
     log_level: Annotated[str, typer.Option(envvar=_from("LOG_LEVEL"), help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Answer over HTTP, and serve the page: the same answers for schedulers, notebooks and people.
+    """Serve predictions over HTTP, and a web page.
 
-    Every option may be given as a variable of the environment, JOULECAST_SERVE_PORT for --port.
+    Every option can also be set by an environment variable, such as JOULECAST_SERVE_PORT for --port.
     """
     if not all(map(find_spec, ("fastapi", "orjson", "uvicorn"))):
         raise MissingDependencyError(
@@ -130,7 +152,7 @@ def serve(
 
 
 def _tokens(file: Path | None) -> tuple[str, ...]:
-    """Tokens stand in a file or a variable, never among the arguments, which everybody on the machine can list."""
+    """Read the tokens from a file or a variable. Arguments would show them to every user of the machine."""
     if file is None:
         return tuple(os.environ.get(_from("TOKENS"), "").split())
     try:
@@ -138,5 +160,5 @@ def _tokens(file: Path | None) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError("the file with the tokens cannot be read", given=str(file), hint=str(error)) from error
     if not tokens:
-        raise InputError("the file with the tokens is empty", given=str(file), hint="write a token per line")
+        raise InputError("the file with the tokens is empty", given=str(file), hint="write one token per line")
     return tokens

@@ -1,4 +1,4 @@
-"""`joulecast sweep`: a job over GPUs and clocks, as table, CSV, JSON and plots."""
+"""`joulecast sweep`: a job on many GPUs and clocks, as table, CSV, JSON and plots."""
 
 from __future__ import annotations
 
@@ -65,15 +65,13 @@ def sweep(
     execution: Execution = "eager",
     host: HostOption = None,
     plot: Annotated[
-        list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML; repeat for several.")
+        list[Path] | None, typer.Option(help="Draw into this PNG, SVG or HTML file; repeat it for several.")
     ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Print every clock of several GPUs, not the best of each.")
-    ] = False,
+    every: Annotated[bool, typer.Option("--all", help="Print every clock of each GPU, not only the best.")] = False,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print the rows as CSV.")] = False,
 ) -> None:
-    """Predict a job on GPUs over their clocks: table, CSV, JSON and plots."""
+    """Predict a job on many GPUs and clocks, and print a table, CSV or JSON, or draw plots."""
     from ..api import sweep as sweep_of
 
     refuse_both(as_json, as_csv)

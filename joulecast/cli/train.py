@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from ..predictors.recipes.settings import Recipe
     from .recipes import Entry, Loaded, Tracking
 
-_Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; may be given several times.")]
+_Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; repeat it for several.")]
 _Recipes = Annotated[
-    list[Path], typer.Option("--recipe", help="A recipe, such as predictors/forest.toml; may be given several times.")
+    list[Path], typer.Option("--recipe", help="A recipe, such as predictors/forest.toml; repeat it for several.")
 ]
 _Quick = Annotated[
-    bool, typer.Option("--quick", help="Any GPU: test on one fold and on chips with measured networks only.")
+    bool,
+    typer.Option(
+        "--quick", help="For predictors for any GPU: test on one fold, and only on chips with measured networks."
+    ),
 ]
-_Modes = Annotated[list[str] | None, typer.Option("--mode", help="inference or training; both if left out.")]
+_Modes = Annotated[list[str] | None, typer.Option("--mode", help="inference or training. Default: both.")]
 _Tracking = Annotated[
-    str | None, typer.Option("--tracking-uri", help="MLflow server or store; SQLite here if left out.")
+    str | None, typer.Option("--tracking-uri", help="MLflow server or store. Default: a SQLite file in this folder.")
 ]
 _NoTrack = Annotated[bool, typer.Option("--no-track", help="Do not log to MLflow.")]
 
@@ -40,20 +43,20 @@ def train(
     tracking_uri: _Tracking = None,
     quick: _Quick = False,
     no_track: _NoTrack = False,
-    register: Annotated[bool, typer.Option("--register", help="Register the entries in MLflow, too.")] = False,
+    register: Annotated[bool, typer.Option("--register", help="Also register the entries in MLflow.")] = False,
     tune: Annotated[
-        int, typer.Option("--tune", min=0, help="Try so many settings out of the recipe's [search] first.")
+        int, typer.Option("--tune", min=0, help="Number of settings from the recipe's [search] to try first.")
     ] = 0,
 ) -> None:
-    """Validate recipes on datasets, fit them on everything, and write zoo entries with model cards.
+    """Validate recipes on datasets, fit them on all data, and write zoo entries with model cards.
 
-    A GPU's own predictor is one per dataset and mode; one for any GPU is made out of all datasets together. Where there
-    are several recipes, one table compares them.
+    A GPU's own predictors are trained per dataset and mode. A predictor for any GPU is trained on all datasets
+    together. Several recipes are compared in one table.
     """
     from .recipes import WAYS
 
     if register and no_track:
-        raise InputError("what is not tracked cannot be registered", given="--register --no-track")
+        raise InputError("an entry must be tracked to be registered", given="--register --no-track")
     settings = _load_recipes(recipe)
     loaded = _load(dataset)
     scores: dict[str, list[Score]] = {}
@@ -77,7 +80,7 @@ def train(
 def _trained(
     loaded: Sequence[Loaded], modes: Sequence[str], recipe: Recipe, quick: bool, trials: int, tracking: Tracking | None
 ) -> Iterator[tuple[Recipe, Entry]]:
-    """Entries with the settings that each was made with: the recipe's, or the best of a search for each."""
+    """Train entries, and return each with its settings: those of the recipe, or the best that a search found."""
     from .recipes import WAYS, tune
 
     way = WAYS[type(recipe)]
@@ -96,13 +99,13 @@ def evaluate(
     mode: _Modes = None,
     out: Annotated[Path, typer.Option(help="Folder for REPORT.md and its plots.")] = Path("benchmarks/report"),
     quick: _Quick = False,
-    remarks: Annotated[Path | None, typer.Option(help="Markdown to put into the report.")] = None,
+    remarks: Annotated[Path | None, typer.Option(help="Markdown file to include in the report.")] = None,
     tracking_uri: _Tracking = None,
     no_track: _NoTrack = False,
 ) -> None:
-    """Measure how good recipes are on what they have not seen, and write a report with plots.
+    """Measure the errors of recipes on data left out of their training, and write a report with plots.
 
-    Several recipes get a folder each, and a table that compares them.
+    Several recipes get a folder each, and a table compares them.
     """
     from .recipes import WAYS
 
@@ -139,13 +142,15 @@ def _register(entry: Path, tracking_uri: str | None, run: str) -> None:
 
 
 def _load_recipes(paths: Sequence[Path]) -> dict[str, Recipe]:
-    """Recipes by the names of their files."""
+    """Load recipes, by the names of their files."""
     from ..predictors.fitting.recipes import load_recipe
 
     found: dict[str, Recipe] = {}
     for path in paths:
         if path.stem in found:
-            raise InputError("recipes need names of their own", given=", ".join(map(str, paths)), hint="rename a file")
+            raise InputError(
+                "two recipes have the same name", given=", ".join(map(str, paths)), hint="rename one of the files"
+            )
         found[path.stem] = load_recipe(path)
     return found
 
@@ -154,12 +159,12 @@ def _load(folders: Sequence[Path]) -> list[Loaded]:
     from ..datasets import load
     from .recipes import Loaded
 
-    # In one order, whichever way they were named: what is fitted to many depends on it in its last bits.
+    # Sorted, because the last bits of what is fitted on many datasets depend on their order.
     return [Loaded.of(folder, load(folder)) for folder in sorted(set(folders))]
 
 
 def _rows(scores: dict[str, list[Score]]) -> tuple[list[str], list[list[str]]]:
-    """One row per recipe and split, those of one split together."""
+    """One row per recipe and split; rows of the same split stand together."""
     from ..predictors.evaluation.scores import HEADER, cells
 
     splits = dict.fromkeys((score.where, score.split) for found in scores.values() for score in found)

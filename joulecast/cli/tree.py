@@ -1,4 +1,4 @@
-"""A network as the tree of its modules: what runs where, and what it costs."""
+"""A network as the tree of its modules, with the operations and costs of each."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _HEADER = ["module", "alike", "calls", "FLOPs", "bytes", "FLOP/B", "operations"]
 
 @dataclass
 class Node:
-    """A module: the operations that it runs itself, and its parts."""
+    """A module: the operations that it runs itself, and its submodules."""
 
     path: str = ""
     own: Counter[Operation] = field(default_factory=Counter)
     parts: dict[str, Node] = field(default_factory=dict)
 
     def part(self, path: str) -> Node:
-        """The module at a path below this one; made where it is not there yet."""
+        """The module at a path below this one, which is created if it does not exist."""
         node = self
         for name in path.split(".") if path else ():
             below = f"{node.path}.{name}" if node.path else name
@@ -36,11 +36,11 @@ class Node:
         return node
 
     def all(self) -> Counter[Operation]:
-        """Operations of the module and of all its parts."""
+        """Operations of the module and of all its submodules."""
         return sum((part.all() for part in self.parts.values()), Counter(self.own))
 
     def is_like(self, other: Node) -> bool:
-        """Whether another module consists of the same operations in the same parts."""
+        """Whether another module has the same operations and the same submodules."""
         return (
             self.own == other.own
             and self.parts.keys() == other.parts.keys()
@@ -58,9 +58,9 @@ def tree_of(network: Network) -> Node:
 
 
 def tree_text(network: Network, depth: int) -> str:
-    """One row per module down to a depth (0 for all); each counts its parts, also those that are not shown.
+    """One row per module down to a depth (0 for all). Each row includes its submodules, even those that are not shown.
 
-    Modules side by side that are alike make one row, which counts all of them.
+    Neighbouring modules that are alike share one row, which adds them up.
     """
     rows = list(_rows(tree_of(network), 1, 0, depth))
     return table(_HEADER, rows, frozenset(range(1, 6)))
@@ -87,12 +87,12 @@ def _rows(node: Node, alike: int, level: int, depth: int) -> Iterator[list[str]]
 
 
 def _together(node: Node) -> Iterator[tuple[Node, int]]:
-    """Parts of a module; numbered neighbours that are alike count as several of one."""
+    """Group the submodules of a module: numbered neighbours that are alike form one group."""
 
     def numbered(name: str) -> str:
         return re.sub(r"\d+$", "", name)
 
-    # In order of first use; but where operations are shared, a later part may have been met first.
+    # Submodules come in order of first use; where operations are shared, a later one may have been met first.
     counted = iter(sorted((name for name in node.parts if name.isdecimal()), key=int))
     names = [next(counted) if name.isdecimal() else name for name in node.parts]
     for _, group in itertools.groupby(names, key=numbered):

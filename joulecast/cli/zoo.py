@@ -14,21 +14,26 @@ from .arguments import AsJson, table
 if TYPE_CHECKING:
     from ..zoo.places.sources import Row
 
-app = typer.Typer(help="The trained predictors.", no_args_is_help=True, rich_markup_mode=None)
+app = typer.Typer(help="List, share and verify trained predictors.", no_args_is_help=True, rich_markup_mode=None)
 
 _Tracking = Annotated[
-    str | None, typer.Option("--tracking-uri", help="MLflow server or store; $MLFLOW_TRACKING_URI, or SQLite here.")
+    str | None,
+    typer.Option(
+        "--tracking-uri", help="MLflow server or store. Default: $MLFLOW_TRACKING_URI, or a SQLite file in this folder."
+    ),
 ]
-_Entry = Annotated[str, typer.Argument(metavar="ENTRY", help="Name (a30/forest-inference), folder, or models:/ URI.")]
+_Entry = Annotated[
+    str, typer.Argument(metavar="ENTRY", help="Name (such as a30/forest-inference), folder, or models:/ URI.")
+]
 _PLACES = "A folder, a .zip file, https://, http:// or s3://"
 
 
 @app.command("list")
 def list_entries(
-    source: Annotated[str | None, typer.Argument(help=f"{_PLACES}; what is here if left out.")] = None,
+    source: Annotated[str | None, typer.Argument(help=f"{_PLACES}. Default: the predictors on this machine.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the predictors that are here (shipped and pulled), or those of another place."""
+    """List the predictors on this machine (shipped or pulled), or those of another place."""
     from ..zoo.places.sources import index_of, open_source
     from ..zoo.store import pulled
 
@@ -68,7 +73,7 @@ def _pulled_row(sha256: str) -> Row | None:
 
 @app.command("show")
 def show_entry(name: _Entry, as_json: AsJson = False) -> None:
-    """Print the model card of a predictor; --json for machines, with digests and versions."""
+    """Print the model card of a predictor; with --json, also its digests and versions."""
     from ..zoo.entries.entry import load_card
     from ..zoo.entries.files import MANIFEST, read_plain, sha256_of, stored_files
     from ..zoo.rendering import markdown
@@ -87,14 +92,14 @@ def show_entry(name: _Entry, as_json: AsJson = False) -> None:
 @app.command("pull")
 def pull_entries(
     source: Annotated[str, typer.Argument(help=f"{_PLACES}; or models:/NAME@ALIAS of an MLflow registry.")],
-    names: Annotated[list[str] | None, typer.Argument(help="Which entries; all if left out.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of the entries. Default: all.")] = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also under names that ship with joulecast, which then stand for these.")
+        bool, typer.Option("--replace", help="Allow entries to replace shipped entries of the same name.")
     ] = False,
 ) -> None:
-    """Bring predictors into the cache. Afterwards their names stand for them.
+    """Download predictors into the cache, where their names find them from then on.
 
-    Each is checked: digests, limits, and its golden prediction, which is made in a process of its own.
+    The digests and sizes of each are checked, and its golden prediction is made again in a separate process.
     """
     from ..zoo.places.sources import index_of, open_source, pull
     from ..zoo.store import pulled, ships
@@ -106,7 +111,7 @@ def pull_entries(
         return
     for name in names or sorted(index_of(open_source(source))):
         if not names and not replace and ships(name) and name not in pulled():
-            typer.echo(f"{name}: ships with joulecast; --replace takes the one from there instead")
+            typer.echo(f"{name}: ships with joulecast; use --replace to pull it all the same")
             continue
         typer.echo(f"{name}: {pull(source, name, replace=replace)}")
 
@@ -115,10 +120,12 @@ def pull_entries(
 def push_entry(
     name: _Entry,
     target: Annotated[str, typer.Argument(help="A folder, s3://BUCKET/PREFIX, or models:/ for an MLflow registry.")],
-    called: Annotated[str | None, typer.Option("--as", help="Name there; that of its card if left out.")] = None,
+    called: Annotated[
+        str | None, typer.Option("--as", help="Name at the target. Default: the name in its card.")
+    ] = None,
     tracking_uri: _Tracking = None,
 ) -> None:
-    """Bring a predictor to a folder or S3, or register it in MLflow (as challenger, or first champion)."""
+    """Copy a predictor to a folder or S3, or register it in MLflow as challenger (the first version as champion)."""
     from ..zoo.entries.entry import load_card
     from ..zoo.places.sources import push
 
@@ -140,9 +147,11 @@ def push_entry(
 
 @app.command("verify")
 def verify_entries(
-    names: Annotated[list[str] | None, typer.Argument(help="Names or folders; all that are here if left out.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names or folders. Default: all predictors on this machine.")
+    ] = None,
 ) -> None:
-    """Check every file and the golden prediction of predictors; exit code 5 if any is damaged."""
+    """Check every file and the golden prediction of predictors. The exit code is 5 if any is damaged."""
     from ..zoo import entries
     from ..zoo.catalogue import load_any
     from ..zoo.store import pulled, pulled_folder
@@ -150,9 +159,9 @@ def verify_entries(
     failed = 0
     for name in names or sorted({*entries(), *pulled()}):
         try:
-            # (what is here is looked at, also of a registry that may be out of reach)
+            # What is on this machine is checked, even if its registry cannot be reached.
             load_any(pulled_folder(name) or _folder(name))
-            typer.echo(f"{name}: as it was made")
+            typer.echo(f"{name}: unchanged")
         except JoulecastError as error:
             failed += 1
             typer.echo(f"{name}: {error}", err=True)
@@ -163,7 +172,9 @@ def verify_entries(
 @app.command("remove")
 def remove_entry(
     name: Annotated[str, typer.Argument(help="Name of an entry that was pulled.")],
-    source: Annotated[str | None, typer.Option("--from", help="A folder or s3:// to remove it from instead.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="A folder or s3:// to remove it from, instead of the cache.")
+    ] = None,
 ) -> None:
     """Remove a pulled predictor from the cache, or one from a folder or S3."""
     from ..zoo.places.sources import remove
@@ -176,13 +187,13 @@ def remove_entry(
 @app.command("promote")
 def promote_model(
     model: Annotated[str, typer.Argument(help="A registered model, such as joulecast-a30-inference.")],
-    version: Annotated[str | None, typer.Option(help="Which version; the challenger if left out.")] = None,
+    version: Annotated[str | None, typer.Option(help="Version to promote. Default: the challenger.")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Promote it whatever the comparison says; this is logged.")
+        bool, typer.Option("--force", help="Promote it even if it is not better. This is logged.")
     ] = False,
     tracking_uri: _Tracking = None,
 ) -> None:
-    """Make the challenger champion, if it is better on what was left out of training by more than its noise."""
+    """Make the challenger champion if it is better, by more than chance explains, on data left out of training."""
     from ..zoo.mlflow.registry import promote
 
     verdict = promote(model, version, force=force, uri=tracking_uri)
@@ -192,7 +203,7 @@ def promote_model(
 
 
 def _folder(name: str) -> Path:
-    """Where an entry lies: pulled, shipped, a folder, or in a registry."""
+    """The folder of an entry that was pulled, ships with joulecast, lies in a folder, or is in a registry."""
     from ..errors import unknown_name
     from ..resources import shipped
     from ..zoo import entries
@@ -210,4 +221,4 @@ def _folder(name: str) -> Path:
         return shipped("zoo") / name
     if (Path(name) / MANIFEST).is_file():
         return Path(name)
-    raise unknown_name("predictor", name, {*known, *pulled()}, hint="the folder of an entry works, too")
+    raise unknown_name("predictor", name, {*known, *pulled()}, hint="the folder of an entry is allowed, too")

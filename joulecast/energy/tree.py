@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from ..errors import InputError
-from ..rendering.csv_tables import table_csv
 from ..rendering.notebook import Picture, document, notes, table
+from ..rendering.tables import table_csv
 from ..units import si
 from .comparison import TreeComparison, comparison
 from .icicle import Box, icicle

@@ -14,12 +14,14 @@ from typing import Any, Self
 
 from ..errors import InputError
 from ..rendering.notebook import document, notes, table
+from ..rendering.tables import Table, Tabular
 from ..units import si
 from .dropped import Dropped, short_text
 from .inputs import InputShape, shape_from_json, shape_to_json, titled
 from .operation import Operation, real_precision
 from .operation_list import OperationList
 from .operation_text import operation_text
+from .tables import IDENTITY, WORK, identity
 
 _SHOWN = 10  # Of its operations, in a notebook.
 
@@ -163,7 +165,7 @@ def _ratio(before: int, after: int) -> str:
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Tabular):
     """What a model consists of at one input shape: operations with counts and module paths.
 
     Args:
@@ -286,6 +288,13 @@ class Network:
             table(["operation", "calls", "work"], rows, frozenset({1, 2})),
             notes(told),
         )
+
+    def _table(self) -> Table:
+        rows = []
+        for entry in self:
+            work = (getattr(entry.operation, name) for name in WORK)
+            rows.append((*identity(entry.operation), entry.count, *work, " ".join(entry.module_paths)))
+        return Table((*IDENTITY, "count", *WORK, "module_paths"), rows)
 
     def to_json(self) -> dict[str, Any]:
         """The network as plain lists and dictionaries."""

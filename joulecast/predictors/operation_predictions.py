@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..operations.operation import Operation
+from ..operations.tables import IDENTITY, identity
 from ..rendering.notebook import Picture, as_html, as_picture
+from ..rendering.tables import Table, Tabular
 from .intervals.operation_spread import OperationIntervals, OperationSpread
 from .intervals.power_range import within_range
 from .physics.clock import Work
@@ -19,10 +22,12 @@ from .physics.energy import static_power_w
 
 Source = Literal["measured", "modelled", "missing"]
 _COSTS = ("time_s", "power_w", "energy_j", "device_time_s")
+_COLUMNS = (*_COSTS, "dynamic_energy_j", "host_time_s")
+_ARRAYS = (*_COLUMNS, "held_clock_mhz")
 
 
 @dataclass(frozen=True)
-class OperationPredictions:
+class OperationPredictions(Tabular):
     """Times and energies of operations as arrays, one value per operation; NaN where missing.
 
     Args:
@@ -63,7 +68,7 @@ class OperationPredictions:
         impossible &= np.array([source != "missing" for source in self.source], dtype=bool)
         if not impossible.any():
             return
-        for name in (*_COSTS, "dynamic_energy_j", "host_time_s", "held_clock_mhz"):
+        for name in _ARRAYS:
             object.__setattr__(self, name, np.where(impossible, np.nan, getattr(self, name)))
         sources = zip(self.source, impossible.tolist(), strict=True)
         object.__setattr__(self, "source", tuple("missing" if wrong else source for source, wrong in sources))
@@ -102,6 +107,11 @@ class OperationPredictions:
         """Which operations take longer to launch than to run on the GPU."""
         return self.device_time_s < self.host_time_s
 
+    def _table(self) -> Table:
+        columns = ([None if value != value else value for value in getattr(self, name).tolist()] for name in _COLUMNS)
+        rows = zip(map(identity, self.operations), zip(*columns, strict=True), self.source, strict=True)
+        return Table((*IDENTITY, *_COLUMNS, "source"), ((*who, *values, source) for who, values, source in rows))
+
     def _repr_html_(self) -> str:
         return as_html(self)
 
@@ -121,6 +131,18 @@ class OperationPredictions:
         device_s, dynamic_j = device * self.device_time_s, energy * self.dynamic_energy_j
         work = None if self.work is None else self.work.scaled_by(device, energy)
         return replace(self, device_time_s=device_s, dynamic_energy_j=dynamic_j, work=work)
+
+    def take(self, places: NDArray[np.intp], operations: Sequence[Operation]) -> OperationPredictions:
+        """The predictions of some of the operations, without what is known of their errors.
+
+        Args:
+            places: Index of each into these operations; a place may come twice.
+            operations: The operations at these places.
+        """
+        arrays = {name: getattr(self, name)[places] for name in _ARRAYS}
+        source = tuple(self.source[place] for place in places.tolist())
+        work = None if self.work is None else self.work.take(places)
+        return replace(self, operations=tuple(operations), source=source, work=work, spread=None, **arrays)
 
     def together(
         self, counts: FloatArray, host_s: float, clock_mhz: float, power_limit_w: float

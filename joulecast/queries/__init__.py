@@ -1,4 +1,4 @@
-"""Which GPU, at which clock, in which precision: many predictions at once, and the choice among them."""
+"""Choosing a GPU, its clock and a precision for a job, by comparing many predictions."""
 
 from .choice import Choice, Choices, LeftOut
 from .question import Question

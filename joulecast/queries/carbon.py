@@ -1,4 +1,4 @@
-"""How much CO2 a kilowatt-hour stands for, by country."""
+"""Carbon intensity of electricity: grams of CO2 per kilowatt-hour, by country."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Grid:
         code: ISO 3166-1 alpha-2, or WORLD.
         name: Name of the country.
         carbon_g_per_kwh: Grams of CO2 equivalent per kilowatt-hour generated, life cycle.
-        year: Year that the average is of.
-        source: Who says so.
+        year: Year of the average.
+        source: Publication that the figure is from.
     """
 
     code: str
@@ -47,8 +47,8 @@ def carbon_intensity(value: float | str) -> float:
         value: A number, or the code or name of a country in the table.
 
     Raises:
-        InputError: A number that is negative.
-        UnknownNameError: A country that the table does not have.
+        InputError: The number is negative.
+        UnknownNameError: The table does not have the country.
     """
     if isinstance(value, str) and not value.replace(".", "").isdigit():
         known = grids()

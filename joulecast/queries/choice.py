@@ -9,10 +9,34 @@ from typing import Any
 from ..predictors.networks.prediction import Interval
 from ..predictors.networks.uncovered import INCOMPLETE, percent
 from ..rendering.notebook import Picture, as_html, as_picture
+from ..rendering.tables import Table, Tabular
 from ..units import si
 
 LEVEL = 0.9
-"""Of the intervals of choices."""
+"""Level of the intervals of choices."""
+
+_COLUMNS = (
+    "gpu",
+    "clock_mhz",
+    "held_clock_mhz",
+    "power_limit_w",
+    "precision",
+    "mode",
+    "batch_size",
+    "time_s",
+    "power_w",
+    "energy_j",
+    "edp_js",
+    "ed2p_js2",
+    "time_per_sample_s",
+    "energy_per_sample_j",
+    "cost",
+    "carbon_g",
+    "memory_bytes",
+    "predictor",
+    "measured",
+    "uncovered_share",
+)
 
 
 @dataclass(frozen=True)
@@ -22,28 +46,28 @@ class Choice:
     Args:
         gpu: Full name of the GPU.
         alias: Short name of the GPU.
-        clock_mhz: Graphics clock that is asked for.
+        clock_mhz: Graphics clock that is set.
         default_clock_mhz: Default graphics clock of the GPU.
-        held_clock_mhz: Clock that the GPU holds on average; lower where its power cap bites.
+        held_clock_mhz: Clock that the GPU holds on average; below `clock_mhz` where its power cap makes it slow down.
         power_limit_w: Power cap.
-        precision: Precision that was asked for: "default", fp32, tf32, fp16 or bf16.
+        precision: Requested precision: "default", fp32, tf32, fp16 or bf16.
         mode: inference or training.
-        batch_size: Samples per iteration; None where the input does not tell.
+        batch_size: Samples per iteration; None where the input has no batch dimension.
         time_s, energy_j: Seconds and joules per iteration.
         interval: 90 % interval; None where no errors are known for such predictions.
         objective: Name of the objective that choices were compared by.
         value: Value of the objective, the lower the better; per sample where batch sizes are compared. Its unit is in
             `OBJECTIVES`.
-        tied: Another GPU, precision or batch size than the best, but its value lies within the interval of the best;
-            or, where the best has none, the best within its own.
+        tied: Whether a choice of another GPU, precision or batch size cannot be told from the best one: its value lies
+            within the interval of the best. Where the best has no interval, whether the best lies within this one's.
         memory_bytes: Device memory that the job needs, estimated.
-        predictor: Name of the zoo entry that answered.
-        measured: Whether anything was measured on this GPU; otherwise it is known by its data sheet alone.
+        predictor: Name of the zoo entry that predicted it.
+        measured: Whether anything was measured on this GPU. If not, the prediction rests on its data sheet alone.
         cost: Price of an iteration in the currency of the prices; None without prices.
-        carbon_g: Grams of CO2 equivalent of an iteration; None without an intensity.
+        carbon_g: Grams of CO2 equivalent of an iteration; None without a carbon intensity.
         notes: Warnings about the prediction.
-        uncovered: Operations and operators of the job that are in no total, in words.
-        uncovered_share: Share of the job's FLOPs or bytes in them, whichever is larger; None where nobody knows.
+        uncovered: Operations and operators of the job that the totals do not include, in words.
+        uncovered_share: Their share of the job's FLOPs or bytes, whichever is larger; None where it is not known.
     """
 
     gpu: str
@@ -105,7 +129,7 @@ class Choice:
 
     @property
     def uncovered_text(self) -> str:
-        """How much is in no total: "12 %", or "an unknown share"; empty where everything is covered."""
+        """How much of the job the totals do not include: "12 %" or "an unknown share"; empty where all is covered."""
         if not self.uncovered:
             return ""
         return "an unknown share" if self.uncovered_share is None else percent(self.uncovered_share)
@@ -114,7 +138,7 @@ class Choice:
         return as_html(self)
 
     def plot(self) -> Picture:
-        """Each quantity with its interval, as a picture that Jupyter shows and `save` writes."""
+        """Plot each quantity with its interval. Jupyter shows the picture, and its `save` writes it."""
         return as_picture(self)
 
     def to_json(self) -> dict[str, Any]:
@@ -152,14 +176,19 @@ class Choice:
 
 
 def incomplete_notes(choices: Iterable[Choice]) -> list[str]:
-    """What is in no total of these choices, one line for each different answer; nothing where all is covered."""
+    """Lines that say what the totals of these choices do not include; none where everything is covered."""
     notes = (note for choice in choices for note in choice.notes if note.startswith(INCOMPLETE))
     return [*dict.fromkeys(notes)]
 
 
+def choices_table(choices: Iterable[Choice]) -> Table:
+    """A row for each choice."""
+    return Table(_COLUMNS, ([getattr(choice, column) for column in _COLUMNS] for choice in choices))
+
+
 @dataclass(frozen=True)
 class LeftOut:
-    """A GPU that was not looked at in some precision and batch size, and why."""
+    """A GPU that was excluded for one precision and batch size, and the reason."""
 
     gpu: str
     precision: str
@@ -167,8 +196,8 @@ class LeftOut:
     reason: str
 
 
-class Choices(list[Choice]):
-    """Choices, best first, and what was left out.
+class Choices(list[Choice], Tabular):
+    """Choices, best first, and the GPUs that were excluded.
 
     Args:
         choices: Best first.
@@ -179,6 +208,9 @@ class Choices(list[Choice]):
         super().__init__(choices)
         self.left_out = left_out
 
+    def _table(self) -> Table:
+        return choices_table(self)
+
     def __str__(self) -> str:
         return "\n".join(map(str, self)) or "no choice"
 
@@ -186,5 +218,5 @@ class Choices(list[Choice]):
         return as_html(self)
 
     def plot(self) -> Picture:
-        """The objective of each choice with its interval, as a picture that Jupyter shows and `save` writes."""
+        """Plot the objective of each choice with its interval. Jupyter shows the picture, and its `save` writes it."""
         return as_picture(self)

@@ -1,4 +1,4 @@
-"""Choices and sweeps as Jupyter shows them."""
+"""Choices and sweeps as HTML and pictures for Jupyter."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _LINES, _ROWS = 4, 12
 
 @as_html.register(Choice)
 def choice_html(choice: Choice) -> str:
-    """What a choice costs, and what to keep in mind."""
+    """A choice as a table of its costs, followed by its warnings."""
     remarks = [f"predicted by {choice.predictor}", *choice.notes]
     if not choice.measured:
-        remarks.insert(0, "never measured: known by its data sheet alone")
+        remarks.insert(0, "never measured: predicted from its data sheet alone")
     return document(_title(choice), quantity_table(choice, choice.interval), notes(remarks))
 
 
@@ -50,11 +50,11 @@ def choice_plot(choice: Choice) -> Picture:
 
 @as_html.register(Choices)
 def choices_html(choices: Choices) -> str:
-    """The best clock of each GPU, best first, and who was left out."""
+    """A table of each GPU at its best clock, best first, and of the GPUs that were excluded."""
     if not choices:
         return document("no choice", notes(left_out_notes(choices.left_out)))
     words, unit = _objective(choices)
-    # (time and energy have their columns anyway)
+    # Time and energy have columns of their own.
     has_value = words not in ("time", "energy")
     rows = [
         [
@@ -90,13 +90,13 @@ def _said_of(choice: Choice) -> Iterator[str]:
 
 @as_picture.register(Choices)
 def choices_plot(choices: Choices) -> Picture:
-    """The objective of each choice, with its interval where there is one; GPUs that were measured in another colour."""
+    """Plot the objective of each choice with its interval, where it has one. Measured GPUs have their own colour."""
     words, unit = _objective(choices) if choices else ("", "")
     items = []
     for choice in choices[:_ROWS]:
         whiskers = None
         if choice.interval is not None and (whole := _WHOLE.get(choice.objective)):
-            # (a value per sample has the same relative interval as that of the iteration)
+            # A value per sample has the same relative interval as the value per iteration.
             scale = choice.value / getattr(choice, whole)
             low, high = getattr(choice.interval, whole)
             whiskers = (scale * low, scale * high)
@@ -107,7 +107,7 @@ def choices_plot(choices: Choices) -> Picture:
 
 
 def _objective(choices: Choices) -> tuple[str, str]:
-    """What choices were compared by, in words, and its unit."""
+    """The objective of the choices in words, and its unit."""
     objective = OBJECTIVES[choices[0].objective]
     per_sample = len({choice.batch_size for choice in choices}) > 1 and not objective.words.endswith("per sample")
     return objective.words + (" per sample" if per_sample else ""), objective.unit
@@ -120,11 +120,11 @@ _WHOLE = {
     "time_per_sample": "time_s",
     "edp": "edp_js",
 }
-"""Objective -> what it is, or follows from, in a choice and in its interval."""
+"""Objective -> name of the quantity of a choice and its interval that it equals or is proportional to."""
 
 
 def left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
-    """Who was left out, and why: a line for each reason."""
+    """The GPUs that were excluded: one line for each reason."""
     by_reason: dict[str, list[str]] = {}
     for out in left_out:
         by_reason.setdefault(out.reason, []).append(out.gpu)
@@ -133,7 +133,7 @@ def left_out_notes(left_out: Sequence[LeftOut]) -> list[str]:
 
 @as_html.register(Sweep)
 def sweep_html(sweep: Sweep) -> str:
-    """Energy and time over the clock of the best GPUs, and the best clock of each."""
+    """Pictures of energy and time over the clock for the best GPUs, and a table of each GPU at its best clock."""
     curves = sweep.curves()
     rows = [
         [

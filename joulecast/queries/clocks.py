@@ -1,4 +1,4 @@
-"""Which clocks to look at."""
+"""Which clocks of a GPU are compared."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..arrays import FloatArray
 from ..hardware import GPU
 
 MOST_CLOCKS = 40
-_STEP_MHZ = 15.0  # NVIDIA's usual distance, where the catalogue names none.
+_STEP_MHZ = 15.0  # The step between NVIDIA's clocks, for GPUs of which the catalogue does not state it.
 
 
 def supported_clocks_mhz(gpu: GPU) -> FloatArray:
-    """The clocks that can be set, as far as the catalogue tells: from the highest down in equal steps."""
+    """The clocks that can be set according to the catalogue: equal steps from the highest downwards."""
     step = gpu.clock_step_mhz or _STEP_MHZ
     count = int((gpu.max_clock_mhz - gpu.min_clock_mhz) / step + 1e-6)
     steps: FloatArray = np.round(gpu.max_clock_mhz - step * np.arange(count, -1, -1.0))
@@ -24,7 +24,7 @@ def supported_clocks_mhz(gpu: GPU) -> FloatArray:
 
 @lru_cache(maxsize=256)
 def clock_grid_mhz(gpu: GPU, most: int = MOST_CLOCKS) -> FloatArray:
-    """Some of the clocks that can be set, evenly from the lowest to the highest, and the default."""
+    """At most `most` clocks that can be set, evenly spaced from the lowest to the highest, and the default clock."""
     steps = supported_clocks_mhz(gpu)
     if len(steps) >= most:
         steps = steps[np.round(np.linspace(0, len(steps) - 1, most - 1)).astype(int)]
@@ -34,15 +34,15 @@ def clock_grid_mhz(gpu: GPU, most: int = MOST_CLOCKS) -> FloatArray:
 
 
 def held_clocks_mhz(gpu: GPU, clocks: Iterable[float] | None, refuse: bool) -> FloatArray:
-    """The clocks to look at on a GPU, ascending.
+    """The clocks at which a GPU is compared, ascending.
 
     Args:
-        gpu: The GPU whose clocks are asked for.
-        clocks: Clocks that were asked for; None for a grid.
-        refuse: Whether a clock that it cannot hold is an error, or just not looked at.
+        gpu: The GPU.
+        clocks: Clocks that the user chose; None for a grid.
+        refuse: Whether a clock that the GPU cannot hold is an error; otherwise it is skipped.
 
     Raises:
-        InputError: `refuse`, and it cannot hold one.
+        InputError: `refuse` is set, and the GPU cannot hold one of the clocks.
     """
     if clocks is None:
         return clock_grid_mhz(gpu)

@@ -1,4 +1,4 @@
-"""What a choice has to keep, and what to say when none does."""
+"""Limits that a choice must satisfy, and the error when none does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .evaluation import Curve
 
 @dataclass(frozen=True)
 class Constraints:
-    """Limits of a choice; None where there is none.
+    """Limits on a choice. None stands for no limit.
 
     Args:
         max_time_s: Deadline of an iteration.
@@ -28,8 +28,8 @@ class Constraints:
             if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not value > 0):
                 raise InputError(f"{name} is a positive number", given=repr(value), allowed="such as 0.05")
 
-    def kept(self, curve: Curve) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        """Which clocks of a curve keep them."""
+    def satisfied(self, curve: Curve) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Whether each clock of a curve satisfies the limits, shape (clocks,)."""
         keeps = np.ones(len(curve.clocks_mhz), dtype=bool)
         if self.max_time_s is not None:
             keeps &= curve.time_s <= self.max_time_s
@@ -37,20 +37,20 @@ class Constraints:
             keeps &= curve.power_w <= self.max_power_w
         return keeps
 
-    def missed(self, curve: Curve) -> str:
-        """What a GPU does that keeps them at none of its clocks."""
+    def violation(self, curve: Curve) -> str:
+        """Why a GPU is excluded that satisfies the limits at none of its clocks."""
         late = self.max_time_s is not None and bool(np.min(curve.time_s) > self.max_time_s)
         hungry = self.max_power_w is not None and bool(np.min(curve.power_w) > self.max_power_w)
         if late == hungry:
             return "misses the deadline or exceeds the power budget at every clock"
         return f"{'misses the deadline' if late else 'exceeds the power budget'} at every clock"
 
-    def nothing_kept(self, curves: Sequence[Curve], left_out: int) -> InputError:
-        """The error for curves none of whose clocks keeps them: which constraint binds, and the nearest choice.
+    def none_satisfied(self, curves: Sequence[Curve], left_out: int) -> InputError:
+        """The error when no clock of any curve satisfies the limits. It names the binding limit and the nearest choice.
 
         Args:
-            curves: All that were looked at.
-            left_out: How many could not run the job at all.
+            curves: All curves that were compared.
+            left_out: Number of GPUs that cannot run the job at all.
         """
         time_s = np.concatenate([curve.time_s for curve in curves])
         power_w = np.concatenate([curve.power_w for curve in curves])
@@ -63,15 +63,19 @@ class Constraints:
             )
             if limit is not None
         ]
-        # By how much each choice is beyond its worst limit.
+        # How far each choice exceeds the limit that it misses most, as a ratio.
         beyond = np.max([values / limit for _, values, limit, _ in limits], axis=0)
         nearest = int(np.argmin(beyond))
         alone = [what for what, values, limit, _ in limits if values.min() > limit]
         binding = " and the ".join(alone) if alone else " and the ".join(what for what, *_ in limits) + " together"
         return InputError(
-            f"no choice keeps the {binding}",
+            f"no choice satisfies the {binding}",
             given=", ".join(f"{what} {limit:g} {unit}" for what, _, limit, unit in limits),
             allowed="; ".join(f"least for the {what}: {values.min():.4g} {unit}" for what, values, _, unit in limits),
             hint=f"nearest: {names[nearest]} with {time_s[nearest]:.4g} s and {power_w[nearest]:.4g} W"
-            + (f"; {left_out} more cannot run the job at all, a sweep says why" if left_out else ""),
+            + (
+                f"; {left_out} more cannot run the job at all, and `joulecast sweep` lists the reasons"
+                if left_out
+                else ""
+            ),
         )

@@ -1,4 +1,4 @@
-"""One job on one GPU, over clocks."""
+"""Predicting one job on one GPU over several clocks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .question import Variant
 
 @dataclass(frozen=True)
 class Curve:
-    """One job on one GPU over clocks, ascending.
+    """The predictions of one job on one GPU, over ascending clocks.
 
     Args:
-        gpu: The GPU that it runs on.
+        gpu: The GPU that the job runs on.
         variant: The job in one precision and batch size.
-        memory: Memory that it needs.
-        over: The predictions, as arrays.
+        memory: Device memory that the job needs.
+        over: The predictions, as arrays with one value per clock.
     """
 
     gpu: GPU
@@ -35,7 +35,7 @@ class Curve:
 
     @property
     def name(self) -> str:
-        """GPU, precision and batch size in short."""
+        """Short name of the GPU, with precision and batch size."""
         batch = "" if self.variant.batch_size is None else f", batch {self.variant.batch_size}"
         return f"{self.gpu.aliases[0]} ({self.variant.precision}{batch})"
 
@@ -61,7 +61,7 @@ class Curve:
 
 
 def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
-    """Let predictors for any GPU look at a network on all their GPUs at once, before it is asked for on each."""
+    """Predict a network on all GPUs of the predictors for any GPU in one batch, before it is needed on each."""
     by_learned: dict[int, tuple[SharedModel, list[GPU]]] = {}
     for predictor in predictors:
         for shared in predictor.operations.shared_models:

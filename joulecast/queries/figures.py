@@ -16,7 +16,7 @@ from .sweep import Sweep
 
 Curve = Sequence[Choice]
 
-# Told apart with all common kinds of colour blindness, and in grey by their order.
+# Colours that can be told apart with all common kinds of colour blindness, and in grey by their order.
 _COLOURS = ("#1b6ca8", "#d1793b", "#2f8f6b", "#8a5aa5", "#b8405e", "#8a7a2f")
 _QUIET, _GRID = "#d4d8dc", "#eceef0"
 _STYLE = {
@@ -34,7 +34,7 @@ _STYLE = {
     "text.color": INK,
     "font.family": "sans-serif",
     "savefig.dpi": 160,
-    # Text stays text: smaller, and readable by machines.
+    # Text is stored as text, not as outlines: files are smaller, and programs can read it.
     "svg.fonttype": "none",
     "svg.hashsalt": "joulecast",
 }
@@ -46,11 +46,11 @@ _QUANTITIES: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
 
 
 def svg(sweep: Sweep, titled: bool = True) -> str:
-    """The picture as SVG that names no address at all but its own namespace.
+    """Draw a sweep as SVG. Apart from the SVG namespace the text contains no web address.
 
     Args:
-        sweep: What to draw.
-        titled: Whether the job stands above it.
+        sweep: The sweep to draw.
+        titled: Whether the name of the job is the picture's title.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -61,7 +61,7 @@ def svg(sweep: Sweep, titled: bool = True) -> str:
         figure = _figure(plt, sweep, titled)
         figure.savefig(text, format="svg", metadata={"Date": None})
         plt.close(figure)
-    # The document type and the metadata name addresses that some viewers fetch.
+    # The document type and the metadata contain addresses that some viewers fetch.
     drawn = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
     drawn = drawn.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
     return drawn.strip() + "\n"
@@ -99,7 +99,7 @@ def _figure(plt: Any, sweep: Sweep, titled: bool = True) -> Any:
 
 
 def _name(row: Choice, curves: Sequence[Curve]) -> str:
-    """The GPU, and what else tells its curve from the others."""
+    """Name of a curve: the GPU, and its precision and batch size where these differ between curves."""
     parts = [row.alias]
     if len({curve[0].precision for curve in curves}) > 1:
         parts.append(row.precision)
@@ -195,7 +195,7 @@ def _mark_default(axis: Any, curve: Curve, value: Callable[[Choice], float], sca
 
 
 def _single(axis: Any, curve: Curve, value: Callable[[Choice], float], scale: float, unit: str) -> None:
-    """The one curve, its optimum in words."""
+    """Mark the default clock and the optimum of the only curve, with its values."""
     best = min(curve, key=value)
     axis.set_ylim(0, 1.12 * max(value(row) for row in curve) / scale)
     for row in curve:
@@ -220,12 +220,12 @@ def _single(axis: Any, curve: Curve, value: Callable[[Choice], float], scale: fl
 
 
 def _share(row: Choice, curve: Curve) -> float:
-    """Where along the clocks a row lies: 0 at the lowest, 1 at the highest."""
+    """Position of a row on the range of clocks: 0 at the lowest, 1 at the highest."""
     return (row.clock_mhz - curve[0].clock_mhz) / max(curve[-1].clock_mhz - curve[0].clock_mhz, 1.0)
 
 
 def _plain_ticks(axis: Any) -> None:
-    """Ticks of a logarithmic axis as people write numbers."""
+    """Label the ticks of a logarithmic axis with plain numbers instead of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     low, high = axis.get_view_interval()

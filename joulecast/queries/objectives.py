@@ -1,4 +1,4 @@
-"""What choices are compared by. All objectives are to be as low as possible."""
+"""Objectives that choices are compared by. The lower an objective, the better."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class Tariff:
 
     Args:
         price_per_hour: Full name of a GPU -> price of an hour; "" stands for all others. Empty where time is free.
-        price_per_kwh: Price of a kilowatt-hour; None where electricity is free or within the price per hour.
-        carbon_g_per_kwh: Intensity of the grid; None where nobody asks.
+        price_per_kwh: Price of a kilowatt-hour; None where electricity is free or included in the price per hour.
+        carbon_g_per_kwh: Carbon intensity of the grid; None where carbon is not computed.
     """
 
     price_per_hour: Mapping[str, float]
@@ -35,11 +35,11 @@ class Tariff:
         price_per_kwh: float | None,
         carbon: float | str | None,
     ) -> Tariff:
-        """Check prices and look the country up.
+        """Check prices and look up the country's carbon intensity.
 
         Raises:
-            InputError: A price or an intensity that is negative or no number.
-            UnknownNameError: No such GPU or country.
+            InputError: A price or an intensity is negative or not a number.
+            UnknownNameError: There is no such GPU or country.
         """
         if price_per_hour is None:
             by_gpu: dict[str, float] = {}
@@ -62,13 +62,13 @@ class Tariff:
         return bool(self.price_per_hour) or self.price_per_kwh is not None
 
     def hourly(self, gpu: str) -> float | None:
-        """Price of an hour of a GPU; None where others have one and this has not."""
+        """Price of an hour of a GPU; None where other GPUs have a price but this one has none."""
         if not self.price_per_hour:
             return 0.0
         return self.price_per_hour.get(gpu, self.price_per_hour.get(""))
 
     def cost(self, time_s: Any, energy_j: Any, gpu: str) -> Any:
-        """Price of iterations: their share of an hour, and their electricity; None where it is not known."""
+        """Price of iterations: rent of the GPU for their time plus their electricity; None where it is not known."""
         hourly = self.hourly(gpu)
         if not self.has_prices or hourly is None:
             return None
@@ -87,13 +87,13 @@ def _not_negative(what: str, value: object) -> float:
 
 @dataclass(frozen=True)
 class Job:
-    """What an objective may need to know beside time and energy.
+    """What an objective may depend on besides time and energy.
 
     Args:
-        gpu: Full name.
-        batch_size: Samples per iteration, where known.
-        tariff: Prices and intensity.
-        per_sample: Whether iterations of different batch sizes are compared: by what one sample takes.
+        gpu: Full name of the GPU.
+        batch_size: Samples per iteration; None where it is not known.
+        tariff: Prices and carbon intensity.
+        per_sample: Whether values are per sample, because iterations of different batch sizes are compared.
     """
 
     gpu: str
@@ -104,11 +104,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Objective:
-    """Something to have as little of as possible.
+    """A quantity to be minimized.
 
     Args:
-        name: Name by which it is asked for.
-        words: Name in words, for people.
+        name: Name that users give.
+        words: Description, such as "energy per sample".
         unit: Unit of its values.
         of: Function from seconds and joules (numbers or arrays) to its value; it grows with both.
     """
@@ -119,14 +119,14 @@ class Objective:
     of: Callable[[Any, Any, Job], Any]
 
     def value(self, time_s: Any, energy_j: Any, job: Job) -> Any:
-        """The value of an iteration, or of one of its samples; None where a price is missing."""
+        """The value of an iteration, or per sample where the job says so; None where a price is missing."""
         if job.per_sample and job.batch_size is not None:
             time_s, energy_j = time_s / job.batch_size, energy_j / job.batch_size
             job = replace(job, batch_size=1)
         return self.of(time_s, energy_j, job)
 
     def text(self, value: float) -> str:
-        """A value as people read it."""
+        """A value with its unit, for people."""
         return si(value, self.unit) if self.unit else f"{value:.3g}"
 
 
@@ -145,15 +145,15 @@ OBJECTIVES: Mapping[str, Objective] = {
         Objective("carbon", "carbon", "g", lambda time_s, energy_j, job: job.tariff.carbon_g(energy_j)),
     )
 }
-"""Name -> objective."""
+"""Name -> objective, for all objectives."""
 
 
 def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
-    """The objective of a name, if what it needs is there.
+    """Find an objective by name, and check that the prices or sizes that it needs are given.
 
     Raises:
-        UnknownNameError: No such objective.
-        InputError: It needs prices, an intensity or a batch size.
+        UnknownNameError: There is no such objective.
+        InputError: It needs prices, a carbon intensity or a batch size, and these are missing.
     """
     if name not in OBJECTIVES:
         raise unknown_name("objective", name, OBJECTIVES)
@@ -162,11 +162,11 @@ def find_objective(name: str, tariff: Tariff, has_batch: bool) -> Objective:
             "the objective cost needs prices",
             given="none",
             allowed="price_per_hour (a number, or one for each GPU), price_per_kwh, or both",
-            hint="joulecast knows no prices; give yours",
+            hint="joulecast has no prices of its own; give yours",
         )
     if name == "carbon" and tariff.carbon_g_per_kwh is None:
         raise InputError(
-            "the objective carbon needs the intensity of the grid",
+            "the objective carbon needs the carbon intensity of the grid",
             given="none",
             allowed="carbon: grams of CO2 per kWh, or a country such as DE",
         )

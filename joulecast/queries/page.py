@@ -1,4 +1,4 @@
-"""A sweep as one HTML file that asks for nothing else: picture, choices, and the Pareto front."""
+"""A sweep as one self-contained HTML file: picture, choices, and the Pareto front."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ th { font-weight: 600; } th:first-child, td:first-child { text-align: left; }
 
 
 def page(sweep: Sweep) -> str:
-    """The sweep as HTML, complete in itself.
+    """Render a sweep as a self-contained HTML page.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.

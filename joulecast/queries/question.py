@@ -1,4 +1,4 @@
-"""Question: a job, and the ways to run it that are to be compared."""
+"""Question: a job, and the GPUs, clocks, precisions and batch sizes to compare for it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Variant:
 
     Args:
         network: Operations of the job.
-        precision: Precision that was asked for.
-        batch_size: Samples per iteration; None where the input does not tell.
+        precision: Requested precision.
+        batch_size: Samples per iteration; None where the input has no batch dimension.
     """
 
     network: Network
@@ -38,19 +38,19 @@ class Variant:
 
     @cached_property
     def real_precisions(self) -> frozenset[str]:
-        """Those of its operations."""
+        """The precisions that its operations run in."""
         return frozenset(operation.precision for operation in self.network.operations)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is to be compared.
+    """A job, and the ways to run it that are compared.
 
     Args:
         variants: The job in each precision and batch size.
-        gpus: GPUs that it could run on.
-        named: Whether the GPUs were asked for by name; then one that cannot do it is an error, not left out.
-        clocks: MHz to look at; None for a grid of each GPU's own.
+        gpus: GPUs to compare.
+        named: Whether the user named the GPUs. Then a GPU that cannot run the job may be an error.
+        clocks: Clocks to compare, in MHz; None for a grid of each GPU's own clocks.
         power_limit_w: Power cap of each GPU; None for its default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for each GPU's default.
         execution: How the job is run, and on which host.
@@ -82,12 +82,12 @@ class Question:
         extract: Callable[..., Network] = network_of,
         **extraction: Any,
     ) -> Question:
-        """Read what `joulecast.best` and `joulecast.sweep` take.
+        """Check the arguments of `joulecast.best` and `joulecast.sweep`, and extract the model in each variant.
 
-        `extract` lists the operations of a model; `extraction` is handed on to it.
+        `extract` lists the operations of a model, and `extraction` holds further arguments for it.
 
         Raises:
-            InputError, UnknownNameError, ExtractionError, MissingDependencyError: See `joulecast.best`.
+            InputError, UnknownNameError, ExtractionError, MissingDependencyError: As for `joulecast.best`.
         """
         chosen, named = _gpus(gpus)
         return cls(
@@ -110,12 +110,12 @@ class Question:
 
     @property
     def has_several_batches(self) -> bool:
-        """Whether batch sizes are compared, which only makes sense per sample."""
+        """Whether several batch sizes are compared, for which values must be per sample."""
         return len({variant.batch_size for variant in self.variants}) > 1
 
     @property
     def has_batch(self) -> bool:
-        """Whether samples can be counted."""
+        """Whether the number of samples per iteration is known in every variant."""
         return all(variant.batch_size is not None for variant in self.variants)
 
 
@@ -124,7 +124,9 @@ def _gpus(asked: str | GPU | Iterable[str | GPU] | None) -> tuple[tuple[GPU, ...
         return tuple(gpus().values()), False
     names = [asked] if isinstance(asked, str | GPU) else list(asked)
     if not names:
-        raise InputError("there is nothing to choose from", given="gpus = []", hint="leave gpus out for the catalogue")
+        raise InputError(
+            "there is nothing to choose from", given="gpus = []", hint="omit gpus to compare the whole catalogue"
+        )
     return tuple({gpu.name: gpu for gpu in map(find_gpu, names)}.values()), True
 
 
@@ -133,7 +135,9 @@ def _clocks(asked: float | Iterable[float] | None) -> tuple[float, ...] | None:
         return None
     clocks = tuple(asked) if isinstance(asked, Iterable) else (asked,)
     if not clocks:
-        raise InputError("there is nothing to choose from", given="clocks = []", hint="leave clocks out for a grid")
+        raise InputError(
+            "there is nothing to choose from", given="clocks = []", hint="omit clocks to compare a grid of clocks"
+        )
     for clock in clocks:
         if isinstance(clock, bool) or not isinstance(clock, Real) or not 0 < clock < float("inf"):
             raise InputError("a clock is a positive number of MHz", given=repr(clock), allowed="such as 900")
@@ -167,7 +171,7 @@ def _batches(asked: Iterable[int]) -> list[int]:
 
 
 def _with_batch(input_shape: Any, batch_size: int) -> InputShape:
-    """The same input with another first size."""
+    """The input shape with another batch size, which is its first dimension."""
     if input_shape is None:
         raise InputError(
             "other batch sizes need a model and its input shape", given="none", allowed="a shape, batch first"
@@ -181,7 +185,7 @@ def _with_batch(input_shape: Any, batch_size: int) -> InputShape:
 
 
 def batch_size_of(input_shape: InputShape | None) -> int | None:
-    """First size of the first input."""
+    """Batch size: the first dimension of the first input."""
     if input_shape is None:
         return None
     first = Inputs.of(input_shape).all[0].shape

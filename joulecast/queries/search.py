@@ -1,4 +1,4 @@
-"""Every way to run a job, and the best of them."""
+"""Searching for the best way to run a job, and comparing all of them."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def best(
     tariff: Tariff = _FREE,
     constraints: Constraints | None = None,
 ) -> Choices:
-    """The best clock of each GPU, precision and batch size, best first.
+    """Find the best clock of each GPU, precision and batch size; the best choice comes first.
 
     Raises:
-        InputError: Nothing can run the job, or nothing keeps the constraints.
-        UncoveredError: Too much of the job is not covered to compare anything.
+        InputError: No GPU can run the job, or no choice satisfies the constraints.
+        UncoveredError: Too large a part of the job is not covered.
         ZooError: A predictor is missing or damaged.
     """
     wanted = find_objective(objective, tariff, question.has_batch)
@@ -45,26 +45,26 @@ def best(
     found = _Candidates.of(question, wanted, tariff)
     points, missed = [], []
     for each, values in zip(found.curves, found.values, strict=True):
-        kept = np.where(limits.kept(each), values, np.inf)
-        place = int(np.argmin(kept))
-        if np.isfinite(kept[place]):
-            points.append((float(kept[place]), each, place))
+        allowed = np.where(limits.satisfied(each), values, np.inf)
+        place = int(np.argmin(allowed))
+        if np.isfinite(allowed[place]):
+            points.append((float(allowed[place]), each, place))
         else:
             variant = each.variant
-            missed.append(LeftOut(each.gpu.aliases[0], variant.precision, variant.batch_size, limits.missed(each)))
+            missed.append(LeftOut(each.gpu.aliases[0], variant.precision, variant.batch_size, limits.violation(each)))
     if not points:
-        raise limits.nothing_kept(found.curves, len(found.left_out))
+        raise limits.none_satisfied(found.curves, len(found.left_out))
     points.sort(key=lambda point: point[0])
     make = found.maker(*points[0][1:])
     return Choices((make(each, place) for _, each, place in points), (*found.left_out, *missed))
 
 
 def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE) -> Sweep:
-    """All clocks of each GPU, precision and batch size.
+    """Predict the job at all clocks of each GPU, precision and batch size.
 
     Raises:
-        InputError: Nothing can run the job.
-        UncoveredError: Too much of the job is not covered to compare anything.
+        InputError: No GPU can run the job.
+        UncoveredError: Too large a part of the job is not covered.
         ZooError: A predictor is missing or damaged.
     """
     wanted = find_objective(objective, tariff, question.has_batch)
@@ -85,7 +85,7 @@ def sweep(question: Question, objective: str = "energy", tariff: Tariff = _FREE)
 
 @dataclass(frozen=True)
 class _Candidates:
-    """All curves with their objective's values."""
+    """All curves with the values of the objective."""
 
     curves: Sequence[Curve]
     values: Sequence[FloatArray]
@@ -121,7 +121,7 @@ class _Candidates:
             if not missing:
                 curves.append(found)
                 continue
-            # (its totals would be too low, and it would win for what it does not count)
+            # Its totals would be too low, so that it might win by what it does not count.
             reason = f"{predictor.name} does not cover {missing} of {len(variant.network)} operations"
             gpu = predictor.operations.gpu
             left_out.append(LeftOut(gpu.aliases[0], variant.precision, variant.batch_size, reason))
@@ -135,7 +135,7 @@ class _Candidates:
         return cls(curves, values, tuple(left_out), objective, tariff, per_sample)
 
     def maker(self, best_curve: Curve, best_place: int) -> Callable[[Curve, int], Choice]:
-        """A function from curve and place to Choice, which knows the interval of the best."""
+        """A function from a curve and an index into its clocks to a Choice, marked as tied with the best or not."""
         best = best_curve.over
         times = float(best.time_s[best_place]), float(best.energy_j[best_place])
         least = float(self.objective.value(*times, self._job(best_curve)))
@@ -144,7 +144,8 @@ class _Candidates:
         known = measured_gpus()
 
         def ties(value: float, each: Curve, interval: Interval | None) -> bool:
-            if each is best_curve:  # (which clock of one GPU is best, no interval tells)
+            # Two clocks of one GPU are never tied: their errors are the same, and cancel when they are compared.
+            if each is best_curve:
                 return False
             if high is not None:
                 return value <= high
@@ -188,7 +189,7 @@ class _Candidates:
         """The low (0) or high (1) end of the objective's interval."""
         job = self._job(each)
         if self.objective.name == "edp":
-            # Its own interval is narrower than the product of both.
+            # The interval of the EDP is narrower than the product of the intervals of energy and time.
             per = (job.batch_size or 1) ** 2 if self.per_sample else 1
             return interval.edp_js[end] / per
         return float(self.objective.value(interval.time_s[end], interval.energy_j[end], job))
@@ -200,10 +201,10 @@ class _Candidates:
 def _reason_against(
     gpu: GPU, clocks: FloatArray, variant: Variant, need: MemoryNeed, question: Question, tariff: Tariff
 ) -> str | None:
-    """Why a GPU cannot run a job, as far as its data sheet tells.
+    """Why a GPU cannot run a job, according to its data sheet; None where it can.
 
     Raises:
-        InputError: It was the only one asked for, and has not the precision or cannot be capped there.
+        InputError: The GPU is the only one in the question, and lacks the precision or the power cap.
     """
     try:
         for precision in variant.real_precisions:
@@ -231,10 +232,10 @@ def _nothing_runs(question: Question, left_out: Iterable[LeftOut]) -> InputError
     reasons = [f"{gpus[0]}{f' and {len(gpus) - 1} more' if gpus[1:] else ''}: {why}" for why, gpus in by_reason.items()]
     if min(needs) > usable_bytes(largest):
         return InputError(
-            "this job fits in no memory",
-            given=f"{min(needs) / 2**30:.1f} GiB, by estimate",
+            "this job fits into the memory of no GPU",
+            given=f"an estimated {min(needs) / 2**30:.1f} GiB",
             allowed=f"at most {usable_bytes(largest) / 2**30:.1f} GiB, on the {largest.aliases[0]}",
-            hint="a smaller batch, a smaller precision, or several GPUs, which joulecast does not model yet",
+            hint="try a smaller batch or a lower precision; joulecast does not split a job over several GPUs here",
         )
     return InputError(
         "no GPU can run this job",

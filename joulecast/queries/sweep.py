@@ -2,57 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
 from ..operations.inputs import InputShape, shape_to_json, titled
-from ..rendering.csv_tables import table_csv
 from ..rendering.notebook import Picture, as_html, as_picture, drawn_into
-from .choice import Choice, LeftOut
+from ..rendering.tables import Table, Tabular
+from .choice import Choice, LeftOut, choices_table
 from .objectives import Job, Tariff, find_objective
-
-COLUMNS = (
-    "gpu",
-    "clock_mhz",
-    "held_clock_mhz",
-    "power_limit_w",
-    "precision",
-    "mode",
-    "batch_size",
-    "time_s",
-    "power_w",
-    "energy_j",
-    "edp_js",
-    "ed2p_js2",
-    "time_per_sample_s",
-    "energy_per_sample_j",
-    "cost",
-    "carbon_g",
-    "memory_bytes",
-    "predictor",
-    "measured",
-    "uncovered_share",
-)
-
-
-def choices_csv(choices: Iterable[Choice]) -> str:
-    """Choices as CSV, one line each; empty where a value is not known."""
-    return table_csv(COLUMNS, ([getattr(choice, column) for column in COLUMNS] for choice in choices))
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Sweep(Tabular):
     """A job over GPUs, clocks, precisions and batch sizes.
 
     Args:
         network: Name of the job.
-        input_shape: Shape of its input, before other batch sizes were asked for; None for a list of operations.
+        input_shape: Shape of its input, with the original batch size; None for a list of operations.
         mode: inference or training.
-        objective: Name of the objective that the rows' values are of.
+        objective: Name of the objective whose values are in the rows.
         rows: Choices, ordered by GPU, precision, batch size and ascending clock.
-        tariff: Prices that the rows were made with.
+        tariff: Prices and carbon intensity used for the rows.
         left_out: GPUs that cannot run it.
     """
 
@@ -76,14 +48,15 @@ class Sweep:
 
     @property
     def job(self) -> str:
-        """What is run, in a few words: "resnet50 32 x 3 x 224 x 224, inference"."""
+        """Short description of the job: "resnet50 32 x 3 x 224 x 224, inference"."""
         return f"{titled(self.network, self.input_shape)}, {self.mode}"
 
     def best(self, objective: str | None = None) -> Choice:
-        """The row with the least of an objective; None for the sweep's own.
+        """The row with the lowest value of an objective; None stands for the sweep's own objective.
 
         Raises:
-            UnknownNameError, InputError: No such objective, or one that needs prices that were not given.
+            UnknownNameError: There is no such objective.
+            InputError: The objective needs prices that were not given.
         """
         name = objective or self.objective
         wanted = find_objective(name, self.tariff, all(row.batch_size is not None for row in self.rows))
@@ -96,7 +69,7 @@ class Sweep:
         return min(self.rows, key=value)
 
     def pareto(self) -> tuple[Choice, ...]:
-        """The rows that no other beats in both time and energy, quickest first."""
+        """The Pareto front, fastest first: rows for which no other needs less energy without needing more time."""
         front: list[Choice] = []
         for row in sorted(self.rows, key=lambda row: (row.time_s, row.energy_j)):
             if not front or row.energy_j < front[-1].energy_j:
@@ -104,14 +77,14 @@ class Sweep:
         return tuple(front)
 
     def curves(self) -> tuple[tuple[Choice, ...], ...]:
-        """The rows of each GPU, precision and batch size, the one with the least of the objective first."""
+        """The rows of each GPU, precision and batch size; the group with the lowest objective comes first."""
         groups: dict[tuple[str, str, int | None], list[Choice]] = {}
         for row in self.rows:
             groups.setdefault((row.gpu, row.precision, row.batch_size), []).append(row)
         return tuple(sorted(map(tuple, groups.values()), key=lambda rows: min(row.value for row in rows)))
 
     def best_of_each(self) -> tuple[Choice, ...]:
-        """The row with the least of the objective for each GPU, precision and batch size; the best of them first."""
+        """The best row of each GPU, precision and batch size by the objective; the best of all comes first."""
         return tuple(min(curve, key=lambda row: row.value) for curve in self.curves())
 
     def to_json(self) -> dict[str, Any]:
@@ -128,22 +101,21 @@ class Sweep:
             ],
         }
 
-    def to_csv(self) -> str:
-        """The rows as CSV; empty where a value is not known."""
-        return choices_csv(self.rows)
+    def _table(self) -> Table:
+        return choices_table(self.rows)
 
     @overload
     def plot(self, path: str | Path) -> Path: ...
     @overload
     def plot(self, path: None = None) -> Picture: ...
     def plot(self, path: str | Path | None = None) -> Path | Picture:
-        """Draw the sweep as PNG, SVG or self-contained HTML, by the ending of the path; without one, to be shown.
+        """Draw the sweep into a PNG, SVG or self-contained HTML file, according to the ending of the path.
 
         Returns:
-            The path; or a picture that Jupyter shows.
+            The path; without a path, a picture that Jupyter shows.
 
         Raises:
-            InputError: Another ending, or no such folder.
+            InputError: The path has another ending, or its folder does not exist.
             MissingDependencyError: matplotlib is not installed.
         """
         return as_picture(self) if path is None else drawn_into(self, Path(path))

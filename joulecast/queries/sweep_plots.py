@@ -1,4 +1,4 @@
-"""Sweeps as pictures that Jupyter shows, and as PNG, SVG and HTML files."""
+"""Drawing sweeps for Jupyter, and into PNG, SVG and HTML files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sweep import Sweep
 
 @as_picture.register(Sweep)
 def sweep_picture(sweep: Sweep) -> Picture:
-    """Energy, time and energy-delay product against the clock.
+    """Draw energy, time and energy-delay product against the clock.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -23,15 +23,17 @@ def sweep_picture(sweep: Sweep) -> Picture:
 
 @drawn_into.register(Sweep)
 def draw(sweep: Sweep, path: Path) -> Path:
-    """Draw a sweep into a file; see `Sweep.plot`.
+    """Draw a sweep into a file, as `Sweep.plot` does.
 
     Raises:
-        InputError: The file is no PNG, SVG or HTML, or lies in no folder.
+        InputError: The path has another ending, or its folder does not exist.
         MissingDependencyError: matplotlib is not installed.
     """
     ending = path.suffix.lower()
     if not path.parent.is_dir():
-        raise InputError("the folder of this plot is not there", given=str(path.parent), hint="make it first")
+        raise InputError(
+            "the folder for this plot does not exist", given=str(path.parent), hint="create the folder first"
+        )
     if ending == ".html":
         path.write_text(page(sweep), encoding="utf-8")
     elif ending == ".svg":
@@ -40,6 +42,6 @@ def draw(sweep: Sweep, path: Path) -> Path:
         png(sweep, path)
     else:
         raise InputError(
-            "a plot of a sweep is a PNG, an SVG or an HTML file", given=str(path), allowed=".png .svg .html"
+            "a sweep can be drawn into a PNG, SVG or HTML file only", given=str(path), allowed=".png .svg .html"
         )
     return path

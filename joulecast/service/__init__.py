@@ -1,4 +1,4 @@
-"""The same answers over HTTP, with a page: `joulecast serve`. Needs the extra `service` (fastapi, uvicorn)."""
+"""The HTTP service and its web page: `joulecast serve`. Needs the extra `service` (fastapi, uvicorn)."""
 
 from .settings import Settings
 

@@ -1,4 +1,4 @@
-"""Answers: questions from outside, checked, and answered by the library. Runs in the threads of the workers."""
+"""Answers: checks the questions of clients and answers them with the library, in the threads of the workers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
-from ..rendering.csv_tables import table_csv
+from ..rendering.tables import table_csv
 from .caches import BoundedCache, network_bytes
 from .problems import problem_of, too_large, too_long
 from .questions import (
@@ -51,32 +51,32 @@ from .validation import checked_gpu, checked_model, checked_predictor, checked_p
 
 Found = TypeVar("Found", Network, Entry)
 
-_TRACING_BYTES = 4 << 30  # what building the largest models of the libraries takes, several times over
-# An operation of this many FLOPs or bytes would take a GPU weeks, and its figures leave what a float can add up.
+_TRACING_BYTES = 4 << 30  # several times what building the largest models of the libraries takes
+# An operation of this many FLOPs or bytes would take a GPU weeks, and its figures are too large to add up precisely.
 _LARGEST_WORK = 1e21
 _QUICK_OPERATIONS = 300
-_PREPARED = 3  # what a network takes that is prepared for a GPU, in memory of the network
+_PREPARED = 3  # memory of a network that is prepared for a GPU, relative to that of the network itself
 _OF_A_CLOCK = {"clock_mhz", "composition", "strict"}
-_MODELS = "/v1/models lists them; of any other model send the operations, as `joulecast extract --json` lists them"
+_MODELS = "/v1/models lists them; for any other model send its operations, as `joulecast extract --json` lists them"
 
 
 @dataclass(frozen=True)
 class BatchItem:
-    """One of a batch: a prediction, or why there is none."""
+    """One item of a batch: a prediction, or the reason why there is none."""
 
     prediction: Prediction | None
     error: JoulecastError | None
 
 
 class TracingNeededError(Exception):
-    """No template lists the model: it is to be answered where models are traced, apart from all others."""
+    """The model has no template, so the question must be answered in the process that traces models."""
 
 
 class Answers:
-    """Answers questions, and keeps the networks that were asked for.
+    """Answers questions, and caches the networks that were requested.
 
     Args:
-        settings: What is too much.
+        settings: Limits and options of the service.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -87,10 +87,10 @@ class Answers:
             settings.cached_predictions_bytes, lambda prepared: _PREPARED * network_bytes(prepared.network)
         )
         self.generation = ""
-        """Says which predictors answer; what others have found out is not looked at again."""
+        """State of the zoo. When it changes, cached results of earlier predictors are no longer used."""
 
     def tracing(self, tracer: IsolatedExtraction) -> Answers:
-        """The same with the same memory, and a process that traces models; without one TracingNeededError is raised."""
+        """A copy that shares the caches and traces models in another process, instead of raising TracingNeededError."""
         other = copy.copy(self)
         other._tracer = tracer
         return other
@@ -106,7 +106,7 @@ class Answers:
         return self._of_known(self._known(question, gpu), question)
 
     def predict_at_once(self, question: PredictQuestion) -> Prediction | None:
-        """The same, if it takes about a millisecond: a network that is known and not huge; None for others."""
+        """Answer as `predict` does if that takes about a millisecond, as for a small cached network; None otherwise."""
         known = self.known.get(self._key(question))
         if known is None or len(known.network) > _QUICK_OPERATIONS:
             return None
@@ -116,7 +116,7 @@ class Answers:
         return known.at(_clock(question.clock_mhz), composition=question.composition, strict=question.strict)
 
     def _key(self, question: PredictQuestion) -> bytes:
-        # (by the predictors that there were when it began: what is found out with others must not stay)
+        # Stored only if the predictors are still those of the start: others must not be mixed in.
         text = self.generation + question.model_dump_json(exclude=_OF_A_CLOCK)
         return hashlib.sha256(text.encode()).digest()
 
@@ -149,14 +149,14 @@ class Answers:
         return explain(operation, gpu, _clock(question.clock_mhz), predictor)
 
     def predict_batch(self, question: BatchQuestion) -> list[BatchItem]:
-        """Each for itself: one that is refused spoils no other."""
+        """Predict each item of a batch independently: an item that is refused does not affect the others."""
         if len(question.requests) > self._settings.max_batch:
             raise too_large("the batch has too many requests", len(question.requests), self._settings.max_batch)
         items: list[BatchItem] = []
         deadline_s = time.monotonic() + self._settings.max_seconds
         for request in question.requests:
             if time.monotonic() > deadline_s:
-                # Nobody waits for it any more.
+                # The client no longer waits for the answer.
                 raise too_long(self._settings.max_seconds)
             try:
                 items.append(BatchItem(self.predict(request), None))
@@ -174,7 +174,7 @@ class Answers:
         return best_of(*self._comparison(question), constraints)
 
     def _comparison(self, question: SweepQuestion) -> tuple[Question, str, Tariff]:
-        """What is to be compared, by what, at which prices."""
+        """The choices to compare, the objective, and the prices."""
         chosen = None if question.gpus is None else list(map(checked_gpu, question.gpus))
         precisions = [question.precision] if isinstance(question.precision, str) else question.precision
         clocks = question.clocks_mhz
@@ -209,7 +209,7 @@ class Answers:
         if subject.operations is not None:
             return self._listed(subject, subject.operations, precision)
         return self._extract(
-            str(subject.model),  # a question has either operations or a model
+            str(subject.model),  # a question has either operations or a model, never both
             shape_from_json(subject.input_shape),
             mode=subject.mode,
             precision=precision,
@@ -218,7 +218,7 @@ class Answers:
         )
 
     def _extract(self, model: str | Network, input_shape: InputShape | None, **options: Any) -> Network:
-        """The operations of a model by name, from memory where they were asked for before."""
+        """The operations of a model by name, from the cache where they were requested before."""
         if isinstance(model, Network):
             return network_of(model, None, mode=options["mode"], precision=options["precision"])
         key = json.dumps([model, shape_to_json(input_shape), sorted(options.items())])
@@ -250,9 +250,9 @@ class Answers:
     def _listed(self, subject: Subject, items: list[OperationItem], precision: str) -> Network:
         if subject.cache_length is not None:
             raise InputError(
-                "operations have their shapes themselves",
-                given="cache_length beside operations",
-                hint="leave it out",
+                "operations have shapes of their own",
+                given="cache_length together with operations",
+                hint="omit it",
             )
         self._refuse_many(len(items))
         merged: dict[Any, Entry] = {}
@@ -275,15 +275,15 @@ class Answers:
 
 
 def _clock(clock_mhz: float | None) -> float | None:
-    """As a user would have written it, and an error repeats it: 900, not 900.0."""
+    """The clock as a user would write it, because errors repeat it: 900, not 900.0."""
     return int(clock_mhz) if clock_mhz is not None and clock_mhz.is_integer() else clock_mhz
 
 
 def _execution(question: Run) -> Execution:
-    """How the job is run; a text is the name of a host, and never the path of a profile.
+    """How the job is run. A text is the name of a host, and never the path of a profile.
 
     Raises:
-        UnknownNameError, InputError: No such execution or host.
+        UnknownNameError, InputError: There is no such execution or host.
     """
     wanted = question.host
     if isinstance(wanted, str) and wanted not in hosts():
@@ -296,7 +296,7 @@ def _entry(item: OperationItem) -> Entry:
 
 
 def _refusing_overflow(function: Callable[[], Found]) -> Found:
-    """Call it; sizes that are allowed one by one may be impossible together."""
+    """Call a function, and turn overflows into an InputError: sizes may be valid singly but impossible together."""
     try:
         found = function()
         for entry in found if isinstance(found, Network) else (found,):
@@ -317,7 +317,7 @@ def _refuse_impossible(entry: Entry) -> None:
 
 
 def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
-    """A batch as plain lists and dictionaries; a problem stands where a prediction was refused."""
+    """A batch as plain lists and dictionaries. An item that was refused holds its problem instead of a prediction."""
     return {"results": [_item_json(item, details) for item in items]}
 
 
@@ -327,7 +327,7 @@ def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
 
 
 def batch_csv(items: list[BatchItem]) -> str:
-    """A batch as CSV, one line each; the last column says why a line is empty."""
+    """A batch as CSV, one item per line. The last column says why an item is empty."""
     header = ["network", "mode", "gpu", "clock_mhz", "predictor", "time_s", "power_w", "energy_j", "edp_js"]
     header += ["uncovered_share"]
     rows = [

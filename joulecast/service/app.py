@@ -1,4 +1,4 @@
-"""The application: routes, page, errors, and what runs beside them."""
+"""The application: routes, page, errors, and background tasks."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
 
-_WARMING_SECONDS = 600.0  # that loading a predictor may take, however slow the disk
+_WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (
-    "Time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, which "
-    "stand in their names. Answers depend on the question and the predictors alone: they carry an ETag, and "
-    "If-None-Match saves sending them again, for POST as for GET, since nothing here changes anything."
+    "Predicts time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, "
+    "which are part of their names. Answers depend on the question and the predictors only. They have an ETag, so "
+    "that with If-None-Match they are not sent again, for POST as well as GET, because no request changes anything."
 )
 
 
 def create_app(settings: Settings | None = None) -> FastAPI:
-    """Build the service; nothing runs and nothing is loaded until a server starts it.
+    """Build the service. Nothing runs or is loaded until a server starts it.
 
     Args:
         settings: Limits and options of the service.
@@ -56,7 +56,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         version=__version__,
         description=_DESCRIPTION,
         openapi_url="/v1/openapi.json",
-        # Their pages load scripts from elsewhere.
+        # FastAPI's documentation pages load scripts from other servers.
         docs_url=None,
         redoc_url=None,
         lifespan=_lifespan,
@@ -69,7 +69,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.answers = Answers(settings)
     state.cache = AnswerCache(settings.cached_answers_bytes)
     state.workers = Workers(settings.threads, settings.max_waiting)
-    # Models that no template lists are traced one at a time, in a process of its own: nobody else waits for them.
+    # Models without a template are traced one at a time in a separate process, so that nobody else waits for them.
     state.tracers = Workers(1, settings.max_waiting)
     state.tracer = IsolatedExtraction()
     state.ready = False
@@ -79,26 +79,26 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         {
             "joulecast_ready": ("Whether the predictors are loaded", lambda: float(state.ready)),
             "joulecast_waiting_requests": (
-                "Requests that wait for a thread, or have one",
+                "Requests that wait for a thread or are computed",
                 lambda: state.workers.waiting,
             ),
             "joulecast_tracing_requests": (
-                "Requests whose model is traced, or waits for that",
+                "Requests whose model is traced or waits for that",
                 lambda: state.tracers.waiting,
             ),
-            "joulecast_answer_hits_total": ("Answers that were ready", lambda: state.cache.finished.hits),
+            "joulecast_answer_hits_total": ("Answers taken from the cache", lambda: state.cache.finished.hits),
             "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
-            "joulecast_answer_bytes": ("Memory of finished answers", lambda: state.cache.finished.size),
-            "joulecast_cached_networks": ("Networks in memory", lambda: len(state.answers.networks)),
-            "joulecast_network_bytes": ("Memory of them, about", lambda: state.answers.networks.size),
+            "joulecast_answer_bytes": ("Memory of cached answers", lambda: state.cache.finished.size),
+            "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks)),
+            "joulecast_network_bytes": ("Memory of cached networks, estimated", lambda: state.answers.networks.size),
             "joulecast_known_networks": (
-                "Networks on a GPU of which other clocks are answered at once",
+                "Networks prepared for a GPU, which answer other clocks quickly",
                 lambda: len(state.answers.known),
             ),
-            "joulecast_known_bytes": ("Memory of them, about", lambda: state.answers.known.size),
-            "joulecast_known_hits_total": ("Predictions of known networks", lambda: state.answers.known.hits),
+            "joulecast_known_bytes": ("Memory of prepared networks, estimated", lambda: state.answers.known.size),
+            "joulecast_known_hits_total": ("Predictions of cached networks", lambda: state.answers.known.hits),
             "joulecast_reloads_total": ("Changes of predictors that were noticed", lambda: state.reloads),
-            "joulecast_resident_bytes": ("Memory of this process", resident_bytes),
+            "joulecast_resident_bytes": ("Resident memory of this process", resident_bytes),
         },
         __version__,
     )
@@ -123,7 +123,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 def _describe(app: FastAPI) -> None:
-    """Add to the OpenAPI document what FastAPI cannot know."""
+    """Add to the OpenAPI document what FastAPI cannot derive from the code."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -161,11 +161,13 @@ async def _no_route(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         refused = not_found(request.url.path)
     elif error.status_code == 405:
-        # Starlette names the methods of the first route of the path alone.
+        # Starlette lists the methods of only the first route with this path.
         known = [*routes.predictions.routes, *routes.questions.routes, *routes.system.routes, *page.router.routes]
         here = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
         allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
-        refused = RefusalError(405, "method", "this path is asked otherwise", given=request.method, allowed=allowed)
+        refused = RefusalError(
+            405, "method", "this path does not support this method", given=request.method, allowed=allowed
+        )
         refused.headers["Allow"] = allowed
     else:
         refused = RefusalError(error.status_code, "http", str(error.detail))
@@ -200,18 +202,18 @@ def _renew(app: FastAPI, now: str) -> None:
 
 
 async def _warm(app: FastAPI) -> None:
-    """Load the predictors before somebody waits for them: of inference first, which most ask for."""
+    """Load the predictors before the first request; those for inference first, because most requests need them."""
     for mode in MODES:
         for gpu in WARMED:
             try:
                 await app.state.workers.run(partial(find_predictor, find_gpu(gpu), mode), seconds=_WARMING_SECONDS)
             except JoulecastError as error:
-                # Not a reason to stop: all others can be asked, and whoever asks for this one is told the same.
+                # No reason to stop: other predictors work, and requests for this one get the same error.
                 app.state.damage = str(error)
                 log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
         if not app.state.ready:
             app.state.ready = True
             log(logging.INFO, "ready")
-    # What is loaded by now stays: looking through all of it for garbage would stop all answers for tens of ms.
+    # Everything loaded so far stays in memory. Scanning it for garbage would delay answers by tens of milliseconds.
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Large bodies: read into questions by the workers, in turn, and no more of them in memory at once than is allowed."""
+"""Large request bodies: parsed by the workers in turn, with a limit on the memory of all of them together."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ..errors import RefusalError
 from .problems import validation_problem
 
 LARGE_BYTES = 64_000
-"""Reading a smaller body takes less than a millisecond, and waits for nobody."""
+"""Smaller bodies are parsed in less than a millisecond, and need not wait for a worker."""
 
-_SHARE = 4  # a client may have this part of what all may have
+_SHARE = 4  # one client may use this fraction of the limit for all
 
 
 class BodiesInMemory:
-    """Counts the bytes of large bodies from their coming to their answer.
+    """Counts the bytes of large bodies from their arrival until they are answered.
 
     Args:
-        most_bytes: Of all clients together; one of them may have a quarter of it.
+        most_bytes: Limit for all clients together; one client may use a quarter of it.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -32,14 +32,14 @@ class BodiesInMemory:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in memory."""
+        """Bytes of large bodies in memory."""
         return self._bytes.total()
 
     def add(self, client: str, size_bytes: int) -> None:
-        """Count a part of a body.
+        """Count a part of a body that has arrived.
 
         Raises:
-            RefusalError: The client, or all of them, have too much here already. The part is not counted then.
+            RefusalError: The limit of the client or of all clients is exceeded. The part is not counted then.
         """
         mine_bytes = self._bytes[client] + size_bytes
         if mine_bytes > self._most_bytes // _SHARE or self.size_bytes + size_bytes > self._most_bytes:
@@ -47,27 +47,27 @@ class BodiesInMemory:
                 429,
                 "busy",
                 "too many large bodies are waiting",
-                given=f"{self.size_bytes} bytes, {mine_bytes - size_bytes} of them yours",
-                allowed=f"{self._most_bytes} bytes, a quarter of them for one client",
+                given=f"{self.size_bytes} bytes, of which {mine_bytes - size_bytes} are yours",
+                allowed=f"{self._most_bytes} bytes, and a quarter of that per client",
                 retry_after_s=1,
-                hint="ask again in a second",
+                hint="try again in a second",
             )
         self._bytes[client] = mine_bytes
 
     def remove(self, client: str, size_bytes: int) -> None:
-        """The body has been answered."""
+        """Stop counting a body that has been answered."""
         self._bytes[client] -= size_bytes
         if not self._bytes[client]:
             del self._bytes[client]
 
 
 class _ReadRequest(Request):
-    """A request whose body has been read: FastAPI takes the question as it is.
+    """A request whose body has been parsed already, so that FastAPI uses the question as it is.
 
     Args:
         request: The request.
-        body: Its body.
-        question: What its body says.
+        body: Bytes of the body.
+        question: The question parsed from the body.
     """
 
     def __init__(self, request: Request, body: bytes, question: BaseModel) -> None:
@@ -83,15 +83,15 @@ class _ReadRequest(Request):
 
 
 async def read_apart(request: Request, body: bytes, model: type[BaseModel]) -> Request:
-    """Read a large body where answers are computed: reading it here would stop all others meanwhile.
+    """Parse a large body in a thread of the workers, because parsing it in the event loop would delay all others.
 
     Args:
-        request: The request, whose body has come.
+        request: The request, whose body has arrived.
         body: The body, as JSON.
-        model: The question that it should be.
+        model: Class of the question that it should hold.
 
     Raises:
-        JoulecastError: It is not such a question; too many wait already, or it takes too long.
+        JoulecastError: The body is not such a question, too many requests wait already, or it takes too long.
     """
     state = request.app.state
     question = await state.workers.run(

@@ -1,4 +1,4 @@
-"""Caches that are bounded: what was used last stays."""
+"""Bounded caches, which drop the values that have not been used for longest."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-_ENTRY_BYTES = 3_000  # of an operation with its shapes and attributes, measured
-_TEXT_BYTES = 120  # of a short text beside its characters, and of its place in two lists
+_ENTRY_BYTES = 3_000  # bytes of an operation with its shapes and attributes, measured
+_TEXT_BYTES = 120  # bytes of a short string besides its characters, and of its references in two lists
 
 
 def network_bytes(network: Network) -> int:
-    """Memory that a network takes, about, the paths of its modules with it."""
+    """Estimated memory of a network, including the paths of its modules."""
     texts = chain(
         *(entry.module_paths for entry in network),
         *((*dropped.module_paths, dropped.name, dropped.reason) for dropped in network.dropped),
@@ -28,11 +28,11 @@ def network_bytes(network: Network) -> int:
 
 
 class BoundedCache(Generic[Key, Value]):
-    """The values that were used last, as many as fit. Safe to use from several threads.
+    """A cache of the most recently used values, as many as fit. Safe to use from several threads.
 
     Args:
-        most: Sum of the sizes of all values that are kept.
-        size_of: Size of a value; one each by default, so that `most` is their number.
+        most: Limit on the sum of the sizes of all values.
+        size_of: Function that gives the size of a value. By default every value counts 1, so that `most` is a number.
     """
 
     def __init__(self, most: int, size_of: Callable[[Value], int] = lambda value: 1) -> None:
@@ -45,7 +45,7 @@ class BoundedCache(Generic[Key, Value]):
         self.misses = 0
 
     def get(self, key: Key) -> Value | None:
-        """The value, or None."""
+        """The value of a key, or None where it is not in the cache."""
         with self._lock:
             value = self._values.get(key)
             if value is None:
@@ -56,7 +56,7 @@ class BoundedCache(Generic[Key, Value]):
             return value
 
     def put(self, key: Key, value: Value) -> None:
-        """Keep a value, and drop what has not been used for longest where there is no room."""
+        """Store a value, and drop those that have not been used for longest until all fit."""
         added = self._size_of(value)
         if added > self._most:
             return

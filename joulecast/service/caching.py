@@ -1,4 +1,4 @@
-"""Finished answers, cached by the digest of their request, and not sent again to a client that has them (ETag)."""
+"""Finished answers: cached by the digest of their request, and not sent again to clients that have them (ETag)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _WORTH_ZIPPING_BYTES = 20_000
 
 @dataclass(frozen=True)
 class Finished:
-    """An answer as it is sent.
+    """An answer, ready to be sent.
 
     Args:
-        body: Bytes.
+        body: Bytes of the body.
         media_type: Media type of the body.
-        etag: Digest of them, in quotes.
+        etag: Digest of the body and its type, in quotes.
     """
 
     body: bytes
@@ -38,7 +38,7 @@ class Finished:
 
     @property
     def size_bytes(self) -> int:
-        """Memory that it takes, about, zipped beside it."""
+        """Estimated memory of the answer, including its compressed form."""
         return len(self.body) + (len(self.body) // 8 if len(self.body) > _WORTH_ZIPPING_BYTES else 0) + 500
 
     @cached_property
@@ -48,19 +48,19 @@ class Finished:
 
 
 class AnswerCache:
-    """Finished answers of one state of the zoo.
+    """A cache of finished answers for one state of the zoo.
 
     Args:
-        most_bytes: Memory for them.
+        most_bytes: Limit on the memory of all answers.
     """
 
     def __init__(self, most_bytes: int) -> None:
         self.finished: BoundedCache[bytes, Finished] = BoundedCache(most_bytes, lambda answer: answer.size_bytes)
         self.generation = ""
-        """Says which predictors answered; another one makes all that is kept unreachable."""
+        """State of the zoo that the answers belong to. It is part of every key, so a new state hides older answers."""
 
     def key(self, request: Request, body: bytes) -> bytes:
-        """Digest of everything that decides an answer."""
+        """Digest of everything that an answer depends on."""
         parts = (
             self.generation.encode(),
             request.method.encode(),
@@ -69,7 +69,7 @@ class AnswerCache:
             media_type_of(request.headers.get("accept", "")).encode(),
             body,
         )
-        # Lengths before, or two requests could be cut differently and look alike.
+        # Each part is preceded by its length, or two requests with the same bytes cut differently would look alike.
         return hashlib.sha256(b"".join(b"%d:%b" % (len(part), part) for part in parts)).digest()
 
 
@@ -77,26 +77,26 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class CachedRoute(APIRoute):
-    """A route whose answers depend on nothing but the request and the zoo."""
+    """A route whose answers depend only on the request and the zoo."""
 
     async def answered(self, handler: Handler, request: Request, body: bytes) -> Response:
-        """An answer that is not in the cache.
+        """Compute an answer that is not in the cache.
 
         Args:
             handler: The handler that FastAPI would call.
-            request: What is asked.
+            request: The request.
             body: Body of the request.
         """
         return await handler(request)
 
     def get_route_handler(self) -> Handler:
-        """The handler with a cache before it."""
+        """The route's handler, behind the cache."""
         handler = super().get_route_handler()
         model = None if self.body_field is None else cast("type[BaseModel]", self.body_field.field_info.annotation)
 
         async def cached(request: Request) -> Response:
             cache: AnswerCache = request.app.state.cache
-            # Read here, where a body that is too large or too slow is refused as such.
+            # The body is read here, so that one that is too large or too slow gets its own error.
             body = await request.body()
             key = cache.key(request, body)
             finished = cache.finished.get(key)
@@ -121,9 +121,9 @@ def _is_json(headers: Headers) -> bool:
 
 def _response(finished: Finished, asked: Headers) -> Response:
     zipped = len(finished.body) > _WORTH_ZIPPING_BYTES and "gzip" in asked.get("accept-encoding", "")
-    # A digest stands for bytes, and zipped they are others.
+    # An ETag identifies bytes, and the compressed bytes are different ones.
     etag = f'{finished.etag[:-1]}-gzip"' if zipped else finished.etag
-    # What the zoo says may change at any time, so an answer is asked for again, but sent only when it is another.
+    # The zoo may change at any time. So clients must revalidate, but get the answer again only if it has changed.
     headers = {"ETag": etag, "Cache-Control": "private, no-cache", "Vary": "Accept, Accept-Encoding, Authorization"}
     have = asked.get("if-none-match")
     if have is not None and _matches(have, finished.etag):

@@ -1,7 +1,7 @@
-"""Connections that may not stay for nothing: deadlines for each request's head and for taking the answer, and a cap.
+"""Limits on connections: deadlines for sending a request's head and for reading the answer, and a maximum number.
 
-uvicorn's own timeout runs between two requests only. A client that sends half a head, or never reads its answer, would
-keep its connection for ever, and with as many of them as there are file descriptors the service would stop.
+uvicorn's own timeout applies only between two requests. A client that sends half a head, or never reads its answer,
+would keep its connection forever. As many such clients as there are file descriptors would stop the service.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_LEAST_BYTES = 64_000  # of an answer, that a client takes within one deadline
+_LEAST_BYTES = 64_000  # bytes of an answer that a client must read within one deadline
 
 
 class Connections:
-    """All open connections; where there are too many, the client that has most of them loses one.
+    """All open connections. Where there are too many, the client with the most connections loses one.
 
     Args:
-        most: Connections at once.
+        most: Most open connections at once.
     """
 
     def __init__(self, most: int) -> None:
@@ -29,7 +29,7 @@ class Connections:
         return sum(map(len, self._by_client.values()))
 
     def admit(self, new: LimitedConnection) -> None:
-        """Add a connection, and close another one where that is too many: of the same client one that is idle."""
+        """Add a connection. If there are too many, close an idle one of the client with the most connections."""
         mine = self._by_client.setdefault(new.address, {})
         mine[new] = None
         if len(self) <= self._most:
@@ -41,7 +41,7 @@ class Connections:
         dropped.transport.abort()
 
     def remove(self, connection: LimitedConnection) -> None:
-        """Forget a connection that is closed, or is about to be."""
+        """Forget a connection that is closed or closing."""
         mine = self._by_client.get(connection.address, {})
         mine.pop(connection, None)
         if not mine:
@@ -50,12 +50,12 @@ class Connections:
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """What a connection may take.
+    """Limits of a connection.
 
     Args:
         connections: All open connections.
-        head_seconds: Within which the head of a request must have come, from its first byte on.
-        write_seconds: Within which a client must take some of the answer, or all that is left of it.
+        head_seconds: Longest time from the first byte of a request's head to its last.
+        write_seconds: Longest time in which a client reads nothing of its answer.
     """
 
     connections: Connections
@@ -64,7 +64,7 @@ class ConnectionLimits:
 
 
 class LimitedConnection(H11Protocol):
-    """HTTP as uvicorn speaks it, with deadlines; a subclass names its limits."""
+    """uvicorn's HTTP protocol with deadlines. A subclass sets the limits."""
 
     limits: ConnectionLimits
     address = ""
@@ -73,20 +73,20 @@ class LimitedConnection(H11Protocol):
 
     @property
     def is_answering(self) -> bool:
-        """Whether the head of a request has come and its answer is not yet complete."""
+        """Whether the head of a request has arrived and its answer is not yet complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first request."""
         super().connection_made(transport)
         self.address = self.client[0] if self.client else ""
-        # Paused as long as anything is left to send, however little.
+        # Writing is paused as long as anything at all is left to send, so that reading can be timed.
         transport.set_write_buffer_limits(high=0)
         self._expect_head()
         self.limits.connections.admit(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clocks."""
+        """Stop the timers."""
         self.limits.connections.remove(self)
         for timer in (self._head, self._write):
             if timer is not None:
@@ -94,7 +94,7 @@ class LimitedConnection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come; the head that it belongs to has a deadline, which more of it does not move."""
+        """Parse bytes that have arrived. The deadline of a request's head is not extended by further bytes."""
         super().data_received(data)
         if not self.is_answering:
             self._expect_head()
@@ -103,13 +103,13 @@ class LimitedConnection(H11Protocol):
             self._head = None
 
     def pause_writing(self) -> None:
-        """Expect the client to take what waits to be sent."""
+        """Start the deadline for the client to read."""
         super().pause_writing()
         if self._write is None:
             self._expect_reading()
 
     def resume_writing(self) -> None:
-        """Everything was taken."""
+        """Stop the deadline, because the client has read everything."""
         super().resume_writing()
         if self._write is not None:
             self._write.cancel()

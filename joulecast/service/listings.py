@@ -1,4 +1,4 @@
-"""What there is: GPUs, models and zoo entries as plain lists and dictionaries."""
+"""Listings of GPUs, models and zoo entries as plain lists and dictionaries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..zoo.entries.entry import load_card
 from ..zoo.entries.measured import measured_gpus
 from ..zoo.rendering import markdown
 
-# What stands for a size of an input that a template leaves open, where it holds for it.
+# Example for a size of the input that a template leaves open, used if the template is valid for it.
 _USUAL_SIZES: Mapping[str, int] = {"batch": 32, "height": 224, "width": 224, "tokens": 128}
 _FALLBACK = 224
 
 
 def gpu_summary(gpu: GPU) -> dict[str, Any]:
-    """A line of the catalogue."""
+    """A GPU as a row of the catalogue."""
     known = measured_gpus()
     return {
         "name": gpu.name,
@@ -88,11 +88,11 @@ def all_models(search: str = "", *, others: bool = False) -> dict[str, Any]:
 
 
 def zoo_card(name: str) -> dict[str, Any]:
-    """The model card of an entry, with its text for people under "markdown".
+    """The model card of an entry, with the card as text under "markdown".
 
     Raises:
         UnknownNameError: There is no such entry.
-        ZooError: It is damaged.
+        ZooError: The entry is damaged.
     """
     known = entries()
     if name not in known:

@@ -12,7 +12,7 @@ LOGGER = logging.getLogger("joulecast.service")
 
 
 class JsonLines(logging.Formatter):
-    """Formats a record as JSON; what is given as `extra={"fields": {...}}` stands beside time, level and event."""
+    """Formats a record as JSON: time, level, event, and the fields given as `extra={"fields": {...}}`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
@@ -29,13 +29,13 @@ class JsonLines(logging.Formatter):
 
 
 def log(level: int, event: str, **fields: Any) -> None:
-    """Write a line, if the level is asked for."""
+    """Write a line, if the log level includes it."""
     if LOGGER.isEnabledFor(level):
         LOGGER.log(level, event, extra={"fields": fields})
 
 
 def log_to_stderr(level: str) -> None:
-    """Let the service, and the server that runs it, write their logs. Called when a service is run, not on import."""
+    """Send the logs of the service and of its server to stderr. Called when a service is run, not on import."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
     for name in ("joulecast.service", "uvicorn.error"):

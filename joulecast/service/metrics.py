@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# Seconds; a cached answer takes under a millisecond, a sweep over the catalogue a few tenths of a second.
+# Bounds of the histogram. A cached answer takes under a millisecond, a sweep over all GPUs tenths of a second.
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 30.0)
 
-# Any text can be sent as a method, and each would become a label.
+# Clients may send any text as a method, and each text would become a label of its own.
 _METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
 
 Labels = tuple[str, ...]
 
 
 class Metrics:
-    """What has happened since the start; `gauges` says what is now.
+    """Counters since the start of the service, and gauges of its current state.
 
     Args:
-        gauges: Name -> what it means, and a function that reads it.
+        gauges: Name -> description, and a function that reads the value.
         version: Version of joulecast.
     """
 
@@ -34,7 +34,7 @@ class Metrics:
         self._lock = threading.Lock()
 
     def observe(self, route: str, method: str, status: int, seconds: float) -> None:
-        """Count a request that was answered; methods that no route has count as one."""
+        """Count a request that was answered. Methods that no route has share one label."""
         method = method if method in _METHODS else "other"
         with self._lock:
             labels = (route, method, str(status))
@@ -44,13 +44,13 @@ class Metrics:
             row[-1] += seconds
 
     def text(self) -> str:
-        """All of it as Prometheus reads it."""
+        """All counters and gauges in Prometheus' text format."""
         with self._lock:
             requests, seconds = dict(self._requests), {route: list(row) for route, row in self._seconds.items()}
         lines = [
-            *_head("joulecast_build_info", "gauge", "Version that runs"),
+            *_head("joulecast_build_info", "gauge", "Version of joulecast"),
             f'joulecast_build_info{{version="{self._version}"}} 1',
-            *_head("joulecast_requests_total", "counter", "Requests that were answered"),
+            *_head("joulecast_requests_total", "counter", "Number of requests answered"),
             *(
                 f'joulecast_requests_total{{route="{route}",method="{method}",status="{status}"}} {count}'
                 for (route, method, status), count in sorted(requests.items())
@@ -77,7 +77,7 @@ def _histogram(route: str, row: list[float]) -> Iterator[str]:
 
 
 def resident_bytes() -> float:
-    """Memory that this process holds; 0 where the system does not say."""
+    """Resident memory of this process; 0 where the system does not tell."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except (OSError, IndexError, ValueError):

@@ -1,4 +1,4 @@
-"""The gate that every request passes: an id, the token, limits on the body, headers, one line in the log."""
+"""The middleware that every request passes: request id, token, limits on the body, headers, and the log."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ Observe = Callable[[str, str, int, float], None]
 
 
 class Gate:
-    """ASGI middleware; see the module.
+    """ASGI middleware that checks requests and logs answers.
 
     Args:
-        app: What lies behind.
+        app: The application behind it.
         settings: Tokens and limits.
-        observe: Told route, method, status and seconds of every answer.
+        observe: Function that is called with route, method, status and seconds of every answer.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings, observe: Observe) -> None:
@@ -47,7 +47,7 @@ class Gate:
         self._bodies = BodiesInMemory(settings.max_bodies_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let a request in, or answer it here."""
+        """Pass a request on to the application, or refuse it."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -56,7 +56,7 @@ class Gate:
         request_id = given_id if _REQUEST_ID.fullmatch(given_id) else uuid.uuid4().hex
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
-        # Who shares the service with others: the holder of a token, or else an address.
+        # The client among whom the service is shared out: the holder of a token, or else an address.
         address = scope["client"][0] if scope.get("client") else ""
         state["client"] = headers.get("authorization", "") if self._tokens else address
         answer = _Answer(send, request_id, _PAGE_POLICY if _is_page(_path(scope)) else _DATA_POLICY)
@@ -68,7 +68,7 @@ class Gate:
             await self._app(scope, body.receive, answer.send)
         except RefusalError as error:
             await answer.respond(error, scope, receive)
-        except Exception:  # noqa: BLE001  # the last resort: nobody else will tell anyone
+        except Exception:  # noqa: BLE001  # the last place to catch it, or nobody would learn of it
             LOGGER.exception("error", extra={"fields": {"request_id": request_id, "path": scope["path"]}})
             await answer.respond(_OUR_FAULT, scope, receive)
         finally:
@@ -94,14 +94,14 @@ class Gate:
             return
         kind, _, given = headers.get("authorization", "").partition(" ")
         token = given.strip().encode("latin-1", "replace")
-        # All are compared, each in constant time, so that how long it takes tells nothing.
+        # The token is compared with all tokens in constant time, so that the time of the check reveals nothing.
         known = [hmac.compare_digest(token, each) for each in self._tokens]
         if kind.lower() != "bearer" or not any(known):
             error = RefusalError(
                 401,
                 "token",
                 "this service needs a token",
-                given="none" if not given else "one that it does not know",
+                given="none" if not given else "an unknown token",
                 hint="send the header Authorization: Bearer TOKEN",
             )
             error.headers["WWW-Authenticate"] = "Bearer"
@@ -125,7 +125,7 @@ def _too_large(size_bytes: int, settings: Settings) -> RefusalError:
 
 
 class _Body:
-    """A body on its way in, up to its limits in bytes and in seconds; a large one counts until it is answered."""
+    """A body that is being received, with limits on its bytes and seconds. A large one counts until it is answered."""
 
     def __init__(self, receive: Receive, settings: Settings, bodies: BodiesInMemory, client: str) -> None:
         self._receive = receive
@@ -139,14 +139,14 @@ class _Body:
 
     async def receive(self) -> Message:
         if self._complete:
-            # From here on there is only the disconnection to wait for.
+            # From here on the only further message is the disconnection.
             return await self._receive()
         self._deadline_s = self._deadline_s or time.monotonic() + self._settings.body_seconds
         try:
             message = await asyncio.wait_for(self._receive(), max(0.0, self._deadline_s - time.monotonic()))
         except TimeoutError:
             raise RefusalError(
-                408, "slow", "the body did not come in time", allowed=f"{self._settings.body_seconds:g} s"
+                408, "slow", "the body did not arrive in time", allowed=f"{self._settings.body_seconds:g} s"
             ) from None
         self._size_bytes += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
@@ -158,18 +158,21 @@ class _Body:
         return message
 
     def close(self) -> None:
-        """It has been answered."""
+        """Stop counting the body, because it has been answered."""
         if self._counted_bytes:
             self._bodies.remove(self._client, self._counted_bytes)
 
 
 _OUR_FAULT = RefusalError(
-    500, "internal", "something is wrong with the service", hint="its log says what, under this request's id"
+    500,
+    "internal",
+    "the service failed with an internal error",
+    hint="the log of the service has the details under this request's id",
 )
 
 
 class _Answer:
-    """An answer on its way out: gets the headers that all have, and is remembered for the log."""
+    """An answer that is being sent: adds the headers of all answers, and records the status for the log."""
 
     def __init__(self, send: Send, request_id: str, policy: str) -> None:
         self._send = send
@@ -191,13 +194,13 @@ class _Answer:
         await self._send(message)
 
     async def respond(self, error: RefusalError, scope: Scope, receive: Receive) -> None:
-        """Answer with a problem, unless an answer has begun."""
+        """Answer with a problem, unless an answer has been started."""
         if not self.status:
             await problem_response(error, self._request_id)(scope, receive, self.send)
 
 
 def _path(scope: Scope) -> str:
-    """The path behind what a proxy strips off."""
+    """The path of a request without the prefix that a proxy strips."""
     path: str = scope["path"]
     root: str = scope.get("root_path", "")
     return path.removeprefix(root) if root and path.startswith(root + "/") else path

@@ -1,4 +1,4 @@
-"""The page and its files, as they lie in static/."""
+"""The web page and its files, served from the folder static/."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TYPES = {
 
 @cache
 def _static() -> dict[str, tuple[bytes, str, str]]:
-    """Name -> content, type and ETag. What is not in here is not served, whatever a path says."""
+    """Name -> content, type and ETag. Nothing else is served, whatever path is requested."""
     found = {}
     for file in files(__package__).joinpath("static").iterdir():
         suffix = "." + file.name.rpartition(".")[2]
@@ -42,7 +42,7 @@ async def index(request: Request) -> Response:
 
 @router.get("/static/{name}")
 async def static(request: Request, name: str) -> Response:
-    """A file of the page."""
+    """Serve a file of the page."""
     return _file(request, name)
 
 

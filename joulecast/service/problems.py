@@ -1,4 +1,4 @@
-"""Errors as application/problem+json (RFC 9457), with the four parts that the library gives them."""
+"""Errors as application/problem+json (RFC 9457), with the four parts of the library's errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ..errors import PROBLEM_PREFIX, DatasetError, JoulecastError, RefusalError,
 MEDIA_TYPE = "application/problem+json"
 
 
-# The fault of the service; everything else is that of the question.
+# Errors of the service itself. All other errors are caused by the request.
 _OURS = (DatasetError, ZooError)
 
 
 def problem_of(error: JoulecastError) -> dict[str, Any]:
-    """An error of the library as the object that stands in a response."""
+    """Turn an error of the library into the JSON object of a response."""
     status = error.status if isinstance(error, RefusalError) else 503 if isinstance(error, _OURS) else 422
     return {
         "type": PROBLEM_PREFIX + error.problem,
@@ -34,7 +34,7 @@ def problem_of(error: JoulecastError) -> dict[str, Any]:
 
 
 def problem_response(error: JoulecastError, request_id: str | None = None, **changed: Any) -> Response:
-    """The response to an error; `changed` replaces parts of the problem, such as its status."""
+    """The response for an error. `changed` replaces parts of the problem, such as its status."""
     problem = {**problem_of(error), **changed}
     if request_id is not None:
         problem["instance"] = f"urn:joulecast:request:{request_id}"
@@ -43,12 +43,12 @@ def problem_response(error: JoulecastError, request_id: str | None = None, **cha
 
 
 def too_large(what: str, given: int, allowed: int) -> RefusalError:
-    """More than the service is set to take."""
+    """The error for a request that exceeds a limit of the service."""
     return RefusalError(413, "too-large", what, given=given, allowed=f"up to {allowed}", hint="split it")
 
 
 def too_long(most_seconds: float) -> RefusalError:
-    """The answer was not there in time."""
+    """The error for an answer that takes too long to compute."""
     return RefusalError(
         408,
         "too-long",
@@ -59,14 +59,14 @@ def too_long(most_seconds: float) -> RefusalError:
 
 
 def not_found(path: str) -> RefusalError:
-    """No such path."""
+    """The error for a path that does not exist."""
     return RefusalError(
-        404, "not-found", "nothing lies at this path", given=path, hint="/v1/openapi.json lists what there is"
+        404, "not-found", "there is nothing at this path", given=path, hint="/v1/openapi.json lists all paths"
     )
 
 
 def validation_problem(error: RequestValidationError) -> JoulecastError:
-    """What the schema refuses, in the same four parts: the first of the faults, and how many more there are."""
+    """The error for a request that does not fit the schema: its first fault, and the number of further ones."""
     faults = error.errors()
     first = faults[0]
     where = _place(first)
@@ -74,9 +74,9 @@ def validation_problem(error: RequestValidationError) -> JoulecastError:
         return RefusalError(400, "json", "the body is not valid JSON", given=str(first.get("ctx", {}).get("error", "")))
     if isinstance(first.get("input"), bytes):
         return RefusalError(
-            415, "media-type", "the body is not said to be JSON", hint="send the header Content-Type: application/json"
+            415, "media-type", "the body is not declared as JSON", hint="send the header Content-Type: application/json"
         )
-    # One value that fits none of the forms of a field is one fault, however many forms there are.
+    # A value that fits none of a field's alternative types counts as one fault, not one for each type.
     others = len({_place(fault) for fault in faults} - {where})
     more = f"; {others} more like this" if others else ""
     if first["type"] == "extra_forbidden":
@@ -87,16 +87,16 @@ def validation_problem(error: RequestValidationError) -> JoulecastError:
     shape = where == "input_shape" or where.startswith("input_shape.")
     allowed = _SHAPES if shape else first["msg"].removeprefix("Value error, ")
     return RefusalError(
-        422, "input", f"{place} is not as it should be{more}", given=_shown(first.get("input")), allowed=allowed
+        422, "input", f"{place} has an invalid value{more}", given=_shown(first.get("input")), allowed=allowed
     )
 
 
 def _place(fault: dict[str, Any]) -> str:
-    """The field that is at fault, without the names that pydantic gives to the forms that it may have."""
+    """The path of the field at fault, without the names that pydantic adds for alternative types."""
     return ".".join(str(part) for part in fault["loc"][1:] if re.fullmatch(r"\w+", str(part)))
 
 
-_SHAPES = "sizes from 1 up: [32, 3, 224, 224]; of several inputs a list of such lists, or an object of name and list"
+_SHAPES = "sizes of at least 1, such as [32, 3, 224, 224]; for several inputs a list of these, or an object by name"
 _LISTED = "/v1/openapi.json lists the fields"
 
 

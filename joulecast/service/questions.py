@@ -1,4 +1,4 @@
-"""What may be asked: the bodies of requests, and the same as query parameters. Names are those of the library."""
+"""The questions that clients may send, as bodies and as query parameters. Fields have the library's names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ InputShape = (
     | Annotated[list[Shape], Field(min_length=1, max_length=16)]
     | Annotated[dict[Annotated[str, Field(max_length=100)], Shape], Field(min_length=1, max_length=16)]
 )
-# The library says what is wrong with a name, in its own words; the schema says what there is.
+# The library checks names and has the better error messages. The schema only documents the allowed values.
 Name = Annotated[str, Field(min_length=1, max_length=100)]
 Mode = Annotated[str, WithJsonSchema({"type": "string", "enum": list(MODES)})]
 Precision = Annotated[str, WithJsonSchema({"type": "string", "enum": list(get_args(RequestedPrecision))})]
@@ -63,7 +63,7 @@ class OperationItem(_Strict):
 
 
 class DroppedWorkItem(_Strict):
-    """How large dropped work is, of the forward, all calls together."""
+    """The size of dropped work in the forward pass, all calls together."""
 
     flops: Work
     moved_bytes: Work
@@ -73,37 +73,39 @@ class DroppedWorkItem(_Strict):
 
 
 class DroppedItem(_Strict):
-    """Work that extraction saw, and that is no operation: it counts as not covered."""
+    """Work that extraction found but that no operation kind describes. It counts as not covered."""
 
     name: Name
     count: Annotated[int, Field(ge=1, le=10**9)]
     module_paths: Annotated[list[Annotated[str, Field(max_length=1000)]], Field(max_length=10_000)]
     reason: Name
-    work: DroppedWorkItem | None = Field(None, description="As extraction tells it; without, there is no interval.")
+    work: DroppedWorkItem | None = Field(
+        None, description="As extraction reports it. Without it the prediction has no interval."
+    )
 
 
 class Subject(_Strict):
     """A model by name with the shape of its input, or a list of operations."""
 
-    model: Name | None = Field(None, description="Name of a model; files are not read.", examples=["resnet50"])
+    model: Name | None = Field(None, description="Name of a model. Files are not read.", examples=["resnet50"])
     operations: Annotated[list[OperationItem], Field(min_length=1)] | None = Field(
         None, description="Instead of a model: its operations with their counts."
     )
-    name: Name | None = Field(None, description="What to call a list of operations.")
+    name: Name | None = Field(None, description="Name for a list of operations.")
     dropped: Annotated[list[DroppedItem], Field(max_length=1000)] | None = Field(
-        None, description="What the extraction of the operations left out."
+        None, description="Operators that the extraction of the operations dropped."
     )
     assumptions: Annotated[list[Name], Field(max_length=10)] = Field(
-        [], description="What the extraction of the operations assumed, to be repeated in the answer."
+        [], description="Assumptions made when the operations were extracted; the answer repeats them."
     )
     input_shape: InputShape | None = Field(
         None,
-        description="Shape of the input of a model, batch first; a list of shapes; or shapes by name. Beside "
-        "operations: the one that they were extracted at, to be repeated in the answer.",
+        description="Shape of a model's input, batch first; a list of shapes; or shapes by name. Together with "
+        "operations: the shape that they were extracted at; the answer repeats it.",
         examples=[[32, 3, 224, 224]],
     )
     mode: Mode = "inference"
-    cache_length: Size | None = Field(None, description="Tokens that a transformer has cached.")
+    cache_length: Size | None = Field(None, description="Tokens in a transformer's cache before this call.")
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -113,12 +115,12 @@ class Subject(_Strict):
 
 
 class Run(Subject):
-    """A subject with how it is run, and on which host."""
+    """A subject, how it is run, and on which host."""
 
-    execution: HowRun = Field("eager", description="eager, or graph: replayed as a CUDA graph.")
+    execution: HowRun = Field("eager", description="eager, or graph (replayed as a CUDA graph).")
     host: HostFactor | Name | None = Field(
         None,
-        description="What launches operations: a factor of the seconds that the reference host takes, or a name.",
+        description="The machine that launches operations: a factor on the reference host's time, or a host's name.",
         examples=[0.5],
     )
 
@@ -130,14 +132,14 @@ class OnePrecision(Subject):
 
 
 class PredictQuestion(OnePrecision, Run):
-    """What one iteration costs on a GPU; see `joulecast.predict`."""
+    """The cost of one iteration on a GPU; see `joulecast.predict`."""
 
     gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
-    clock_mhz: Clock | None = Field(None, description="Graphics clock; the GPU's default if left out.")
-    power_limit_w: Positive | None = Field(None, description="Power cap; the board's default if left out.")
-    predictor: Name | None = Field(None, description="A zoo name; the GPU's default if left out.")
+    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
+    power_limit_w: Positive | None = Field(None, description="Power cap. Default: the board's own default.")
+    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
     composition: Composition | None = None
-    strict: bool = Field(False, description="Refuse where an operation is not covered.")
+    strict: bool = Field(False, description="Refuse the request if an operation is not covered.")
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -163,21 +165,21 @@ class PredictQuestion(OnePrecision, Run):
 
 
 class SweepQuestion(Run):
-    """Where, at which clock and in which precision a job could run; see `joulecast.sweep`."""
+    """A job on several GPUs, clocks and precisions; see `joulecast.sweep`."""
 
     objective: Objective = "energy"
     gpus: Annotated[list[Name], Field(max_length=100)] | None = Field(
-        None, description="Names or aliases; the whole catalogue if left out.", examples=[["A30", "H100 SXM"]]
+        None, description="Names or aliases. Default: the whole catalogue.", examples=[["A30", "H100 SXM"]]
     )
     clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = Field(
-        None, description="Up to 40 that each GPU can hold, if left out."
+        None, description="Default: up to 40 clocks of each GPU."
     )
     power_limit_w: Positive | None = None
     precision: Precision | Annotated[list[Precision], Field(max_length=5)] = "default"
     batch_sizes: Annotated[list[Size], Field(max_length=100)] | None = None
     predictor: Name | None = None
     price_per_hour: Price | Annotated[dict[Name, Price], Field(max_length=100)] | None = Field(
-        None, description="Of any GPU, or by GPU."
+        None, description="One price for every GPU, or prices by GPU."
     )
     price_per_kwh: Price | None = None
     carbon: Price | Name | None = Field(None, description="Grams of CO2 per kWh, or a country such as DE.")
@@ -192,8 +194,8 @@ class SweepQuestion(Run):
 class BestQuestion(SweepQuestion):
     """The best choices for a job; see `joulecast.best`."""
 
-    max_time_s: Positive | None = Field(None, description="Deadline of an iteration.")
-    max_power_w: Positive | None = Field(None, description="Mean board power over an iteration.")
+    max_time_s: Positive | None = Field(None, description="Deadline: longest time of an iteration.")
+    max_power_w: Positive | None = Field(None, description="Power budget: highest mean board power over an iteration.")
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -239,7 +241,7 @@ class OperationsQuestion(_Strict):
 
 
 class ExplainQuestion(_Strict):
-    """Why an operation costs what it costs; see `joulecast.explain`."""
+    """The explanation of an operation's prediction; see `joulecast.explain`."""
 
     operation: OperationItem
     gpu: Name = Field(examples=["A30"])
@@ -270,14 +272,14 @@ def _require(place: str, question: BaseModel, words: Mapping[str, Sequence[str |
 
 
 class BatchQuestion(_Strict):
-    """Many predictions at once. Each is answered, or refused, for itself, if all are as the document says."""
+    """Many predictions at once. If all fit the schema, each is answered or refused independently."""
 
     requests: Annotated[list[PredictQuestion], Field(min_length=1)]
     details: bool = Field(False, description="Whether to list the operations of each.")
 
     @model_validator(mode="after")
     def _known_words(self) -> Self:
-        """Words are those that the document lists. Asked alone, the library refuses others, and that is the answer."""
+        """Refuse a batch with words outside the schema. In a single question the library refuses them itself."""
         for place, request in enumerate(self.requests):
             _require(f"requests.{place}", request, _WORDS)
             for item in request.operations or ():
@@ -302,25 +304,25 @@ _Question = TypeVar("_Question", bound=Subject)
 
 
 class _Query(BaseModel):
-    """A subject in a query string: a shape is a text such as 32,3,224,224; several, or name=shape, are repeated."""
+    """A subject in a query string. A shape is written as 32,3,224,224; for several inputs the parameter is repeated."""
 
     model_config = ConfigDict(extra="forbid")
 
     model: Name = Field(examples=["resnet50"])
     input_shape: Annotated[list[Annotated[str, Field(max_length=200)]], Field(min_length=1, max_length=16)] = Field(
-        description="Such as 32,3,224,224. Several inputs: repeat it; by name: input_ids=8,128.",
+        description="Such as 32,3,224,224. For several inputs repeat it, or write input_ids=8,128.",
         examples=[["32,3,224,224"]],
     )
     mode: Mode = "inference"
     cache_length: TextSize | None = None
-    format: Format | None = Field(None, description="json or csv; or ask by the header Accept.")
+    format: Format | None = Field(None, description="json or csv; the header Accept works as well.")
 
     def question(self, kind: type[_Question]) -> _Question:
-        """What the body of the same question would say.
+        """Turn the query into the question that a body would hold.
 
         Raises:
-            InputError: A text is no shape.
-            RequestValidationError: The body would be refused.
+            InputError: A text is not a shape.
+            RequestValidationError: The question does not fit the schema.
         """
         shape = _plain(parse_shapes(self.input_shape))
         given = self.model_dump(exclude_none=True, exclude={"format", "input_shape"})
@@ -346,7 +348,7 @@ class PredictQuery(_Query):
 
 
 class SweepQuery(_Query):
-    """See SweepQuestion; prices by GPU need a body."""
+    """A SweepQuestion in a query string. Prices by GPU need a body."""
 
     objective: Objective = "energy"
     gpus: Annotated[list[Name], Field(max_length=100)] | None = None
@@ -379,7 +381,7 @@ class ExtractQuery(_Query):
 
 
 def _plain(shape: Any) -> Any:
-    """Tuples as lists: what JSON would have held."""
+    """Turn tuples into lists, as JSON would hold them."""
     if isinstance(shape, dict):
         return {name: list(item) for name, item in shape.items()}
     return [list(item) if isinstance(item, Sequence) else item for item in shape]

@@ -1,7 +1,7 @@
-"""Predictors that change while the service runs: what lies in the zoo, what was pulled, and what is followed.
+"""Updates of predictors while the service runs: in the zoo, in the cache of pulled entries, and followed ones.
 
-A followed predictor is pulled again and again; what the alias of a registry, or a folder, holds by then is checked as
-`joulecast zoo pull` checks it, and stands for its name from then on: it answers all requests that come later.
+A followed predictor is pulled periodically from its place, such as an alias of a registry or a folder. A new version is
+checked as `joulecast zoo pull` does, and answers all requests that arrive afterwards.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .settings import Settings
 _PULL_SECONDS = 300.0
 
 WARMED = ("A30", "H100 SXM")
-"""GPUs whose predictors are loaded before anybody asks: one with a predictor of its own, and one without."""
+"""GPUs whose predictors are loaded before the first request: one with a predictor of its own, and one without."""
 
 
 def generation() -> str:
-    """Changes whenever a predictor does that could answer, and where the list of those that were pulled is damaged.
+    """A text that changes whenever a predictor in the zoo or the cache changes, or the list of pulled ones is damaged.
 
     Raises:
-        OSError: Somebody is just changing what is looked at.
+        OSError: A file is being replaced at this moment.
     """
     entries: Mapping[str, int] = {
         str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}"))
@@ -48,7 +48,7 @@ def generation() -> str:
 
 
 def damage() -> str | None:
-    """Why the predictors that most ask for cannot be loaded; None where they can."""
+    """Why the predictors that most requests need cannot be loaded; None where they can."""
     try:
         for gpu in WARMED:
             for mode in MODES:
@@ -59,19 +59,19 @@ def damage() -> str | None:
 
 
 async def watch(settings: Settings, seen: str, reloaded: Callable[[str, str | None], None]) -> None:
-    """Look at the predictors every few seconds; answers of those that were replaced are forgotten.
+    """Check every few seconds whether predictors have changed, so that answers of old ones are dropped.
 
     Args:
-        settings: How often.
-        seen: The generation to begin with.
-        reloaded: Called with each new generation, and with what `damage` says of it.
+        settings: How often to check.
+        seen: The current generation.
+        reloaded: Function that is called with each new generation, and with what `damage` says of it.
     """
     while True:
         await asyncio.sleep(settings.watch_seconds)
         try:
             now = await asyncio.to_thread(generation)
         except OSError as error:
-            # Somebody is writing there: what is loaded answers on.
+            # The zoo is being written to. The loaded predictors go on answering.
             log(logging.WARNING, "zoo unreadable", error=str(error))
             continue
         if now != seen:
@@ -82,7 +82,7 @@ async def watch(settings: Settings, seen: str, reloaded: Callable[[str, str | No
 
 
 async def follow(settings: Settings) -> None:
-    """Pull what is followed, now and every so often."""
+    """Pull the followed predictors now and then periodically."""
     while True:
         for source in settings.follow:
             await _pull(source)
@@ -90,7 +90,7 @@ async def follow(settings: Settings) -> None:
 
 
 async def _pull(source: str) -> None:
-    # A process of its own: mlflow takes seconds to import, holds 200 MB, and knows one server at a time.
+    # In a separate process, because mlflow takes seconds to import, needs 200 MB, and knows one server at a time.
     command = (sys.executable, "-m", "joulecast.cli", "zoo", "pull", "--replace", source)
     process = await asyncio.create_subprocess_exec(
         *command, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
@@ -98,10 +98,10 @@ async def _pull(source: str) -> None:
     try:
         _, error = await asyncio.wait_for(process.communicate(), _PULL_SECONDS)
         if process.returncode:
-            # The predictor that was there before answers on.
+            # The previous predictor goes on answering.
             log(logging.WARNING, "not pulled", source=source, error=error.decode(errors="replace")[-2000:])
     except TimeoutError:
-        log(logging.WARNING, "not pulled", source=source, error=f"it took longer than {_PULL_SECONDS:g} s")
+        log(logging.WARNING, "not pulled", source=source, error=f"pulling took longer than {_PULL_SECONDS:g} s")
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

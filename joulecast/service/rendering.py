@@ -1,4 +1,4 @@
-"""An answer as bytes: JSON, CSV, or the values themselves for `joulecast.Client`."""
+"""Answers as bytes: JSON, CSV, or the exact values for `joulecast.Client`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ import orjson
 from .. import wire
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices
-from ..rendering.csv_tables import table_csv
 
 JSON, CSV = "application/json", "text/csv; charset=utf-8"
 
 
 def media_type_of(accept: str, form: str | None = None) -> str:
-    """The type that an answer is given in: what `?format=` says, or else the header Accept; JSON by default."""
+    """The media type of an answer: that of `?format=`, or else of the header Accept; JSON by default."""
     if form is not None:
         return CSV if form == "csv" else JSON
     accepted = [part.partition(";")[0].strip().lower() for part in accept.split(",")]
@@ -30,13 +29,13 @@ def media_type_of(accept: str, form: str | None = None) -> str:
 def rendered(
     value: Any, media_type: str, to_json: Callable[[Any], Any], to_csv: Callable[[Any], str] | None = None
 ) -> bytes:
-    """An answer in one of the types above.
+    """Encode an answer.
 
     Args:
-        value: What the library answered.
+        value: The library's answer.
         media_type: Media type, as `media_type_of` returned it.
-        to_json: Makes plain lists and dictionaries of it.
-        to_csv: Makes a table of it; None where there is none, and JSON is given instead.
+        to_json: Function that turns the answer into plain lists and dictionaries.
+        to_csv: Function that turns it into CSV; None where there is none, and JSON is sent instead.
     """
     if media_type == wire.MEDIA_TYPE:
         return json_bytes(wire.pack(value))
@@ -46,10 +45,10 @@ def rendered(
 
 
 def json_bytes(value: Any) -> bytes:
-    """Strict JSON: what is no number is null."""
+    """Encode as strict JSON, in which NaN and infinity become null."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
-    except orjson.JSONEncodeError:  # (integers of more than 64 bits)
+    except orjson.JSONEncodeError:  # for integers of more than 64 bits
         return json.dumps(_finite(value), separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -65,7 +64,7 @@ _ARRAYS = ("time_s", "power_w", "energy_j", "device_time_s", "dynamic_energy_j",
 
 
 def operations_json(predictions: OperationPredictions) -> dict[str, Any]:
-    """Predictions of single operations, one object each; null where missing."""
+    """Predictions of single operations, one object each; values that are missing are null."""
     columns = {name: getattr(predictions, name).tolist() for name in _ARRAYS}
     return {
         "operations": [
@@ -76,27 +75,6 @@ def operations_json(predictions: OperationPredictions) -> dict[str, Any]:
     }
 
 
-def operations_csv(predictions: OperationPredictions) -> str:
-    """Predictions of single operations as CSV."""
-    rows = (
-        [
-            operation.kind,
-            " ".join("x".join(map(str, shape)) for shape in operation.input_shapes),
-            operation.precision,
-            operation.mode,
-            *(None if math.isnan(value) else value for value in values),
-            source,
-        ]
-        for operation, source, *values in zip(
-            predictions.operations,
-            predictions.source,
-            *(getattr(predictions, name).tolist() for name in _ARRAYS),
-            strict=True,
-        )
-    )
-    return table_csv(["kind", "input_shapes", "precision", "mode", *_ARRAYS, "source"], rows)
-
-
 def choices_json(choices: Choices) -> dict[str, Any]:
-    """Choices, best first, and what was left out."""
+    """Choices, best first, and the GPUs that were left out."""
     return {"choices": [choice.to_json() for choice in choices], "left_out": [asdict(out) for out in choices.left_out]}

@@ -17,11 +17,10 @@ from starlette.responses import Response
 from .. import __version__, wire
 from ..errors import RefusalError, UnknownNameError
 from ..operations.network import Network
-from ..operations.network_csv import network_csv
 from ..predictors.explanation import Explanation
 from ..predictors.networks.prediction import Prediction
-from ..queries import Sweep
-from ..queries.sweep import choices_csv
+from ..predictors.operation_predictions import OperationPredictions
+from ..queries import Choices, Sweep
 from ..zoo import entries
 from . import listings, metrics, schemas
 from .answers import Answers, TracingNeededError, batch_csv, batch_json
@@ -49,7 +48,6 @@ from .rendering import (
     choices_json,
     json_bytes,
     media_type_of,
-    operations_csv,
     operations_json,
     rendered,
 )
@@ -57,16 +55,18 @@ from .validation import checked_gpu
 
 _PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 _CODES = {
-    400: "The request is not HTTP or JSON as it should be",
+    400: "The request is not valid HTTP or JSON",
     401: "The token is missing or unknown",
-    408: "The body comes too slowly, or the answer takes too long",
+    408: "The body arrives too slowly, or the answer takes too long",
     413: "The body, the batch or the network is too large",
-    422: "A value cannot be; says what was given, and what is allowed",
+    422: "A value is not valid; the problem states what was given and what is allowed",
     429: "Too many requests are waiting",
     503: "The zoo is damaged",
 }
 PROBLEMS: dict[int | str, dict[str, Any]] = {code: {"description": text, **_PROBLEM} for code, text in _CODES.items()}
-_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "You have this answer (If-None-Match)"}}
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The client has this answer already (If-None-Match)"}
+}
 _MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
 _CSV = {"text/csv": {"schema": {"type": "string"}}}
 
@@ -76,7 +76,7 @@ Answer = TypeVar("Answer")
 
 
 def _answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
-    """Arguments of a route whose answers are cached."""
+    """Arguments for a route whose answers are cached."""
     ok: dict[str, Any] = {"model": model, "description": "The answer"}
     if as_csv:
         ok["content"] = _CSV
@@ -84,7 +84,7 @@ def _answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
 
 
 class _PredictRoute(CachedRoute):
-    """Answers known networks here and now: handing the question to FastAPI and to a thread would double the time."""
+    """Answers cached networks directly, because FastAPI and a thread would double the time."""
 
     async def answered(self, handler: Handler, request: Request, body: bytes) -> Response:
         """See `CachedRoute.answered`."""
@@ -93,7 +93,7 @@ class _PredictRoute(CachedRoute):
             return await handler(request)
         try:
             question = PredictQuestion.model_validate_json(body)
-        except ValidationError:  # FastAPI says what is wrong
+        except ValidationError:  # FastAPI reports what is wrong
             return await handler(request)
         found = request.app.state.answers.predict_at_once(question)
         if found is None:
@@ -117,7 +117,7 @@ async def _ask(
     *,
     as_value: bool = True,
 ) -> Response:
-    """Compute an answer, and its bytes, in a thread; `as_value` says whether `joulecast.Client` may ask for it."""
+    """Compute and encode an answer in a thread. `as_value` says whether `joulecast.Client` may request exact values."""
     media_type = media_type_of(request.headers.get("accept", ""), form)
     if (to_csv is None and media_type == CSV) or (not as_value and media_type == wire.MEDIA_TYPE):
         media_type = JSON
@@ -129,7 +129,7 @@ async def _ask(
 
 
 async def _computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:
-    """Compute in a thread; where a model must be traced for that, where models are traced."""
+    """Compute in a thread; if the model must be traced, in the process for that."""
     state = request.app.state
     client = request.scope["state"]["client"]
     until_s = time.monotonic() + state.settings.max_seconds
@@ -152,14 +152,14 @@ async def _computed(request: Request, compute: Callable[[Answers], Answer]) -> A
 
 
 async def _disconnection(request: Request) -> None:
-    """Wait until the client has left; its request has been read."""
+    """Wait until the client disconnects. Its request has been read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 @questions.get("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
-    """Predict time, power and energy of one iteration of a model that has a name."""
+    """Predict time, power and energy of one iteration of a model, given by name."""
     question = query.question(PredictQuestion)
     return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
 
@@ -172,7 +172,7 @@ async def predict(request: Request, question: PredictQuestion, format: FormatQue
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
 async def predict_batch(request: Request, question: BatchQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
-    """Predict up to thousands of candidates. One that is refused has a problem in its place, and spoils no other."""
+    """Predict up to thousands of candidates. One that is refused has a problem in its place; others are answered."""
     to_json = functools.partial(batch_json, details=question.details)
     return await _ask(request, format, lambda a: a.predict_batch(question), to_json, batch_csv, as_value=False)
 
@@ -184,57 +184,58 @@ async def predict_operations(
     format: FormatQuery = None,  # noqa: A002
 ) -> Response:
     """Predict single operations, each running alone in a loop."""
-    return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, operations_csv)
+    to_csv = OperationPredictions.to_csv
+    return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, to_csv)
 
 
 @questions.post("/explain", **_answering(schemas.ExplainAnswer), tags=["predict"])
 async def explain(request: Request, question: ExplainQuestion) -> Response:
-    """Explain what bounds an operation, which measured operations are like it, and what moved the prediction."""
+    """Explain what bounds an operation, which measured operations are nearest, and the effect of each input."""
     return await _ask(request, None, lambda a: a.explain(question), Explanation.to_json)
 
 
 @questions.get("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
 async def sweep_by_name(request: Request, query: Annotated[SweepQuery, Query()]) -> Response:
-    """Predict a model that has a name on GPUs over their clocks."""
+    """Predict a model, given by name, on several GPUs and clocks."""
     question = query.question(SweepQuestion)
     return await _ask(request, query.format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
 
 
 @questions.post("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
 async def sweep(request: Request, question: SweepQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
-    """Predict a job on GPUs over their clocks, in one precision or several."""
+    """Predict a job on several GPUs and clocks, in one or several precisions."""
     return await _ask(request, format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
 
 
 @questions.get("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
 async def best_by_name(request: Request, query: Annotated[BestQuery, Query()]) -> Response:
-    """Choose the GPU and the clock for a model that has a name."""
+    """Choose the GPU and the clock for a model, given by name."""
     question = query.question(BestQuestion)
-    return await _ask(request, query.format, lambda a: a.best(question), choices_json, choices_csv)
+    return await _ask(request, query.format, lambda a: a.best(question), choices_json, Choices.to_csv)
 
 
 @questions.post("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
 async def best(request: Request, question: BestQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Choose the GPU and the clock for a job: the best clock of each GPU, best first."""
-    return await _ask(request, format, lambda a: a.best(question), choices_json, choices_csv)
+    return await _ask(request, format, lambda a: a.best(question), choices_json, Choices.to_csv)
 
 
 @questions.get("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
 async def extract_by_name(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
-    """List the operations of a model that has a name."""
+    """List the operations of a model, given by name."""
     question = query.question(ExtractQuestion)
-    return await _ask(request, query.format, lambda a: a.extract(question), Network.to_json, network_csv)
+    return await _ask(request, query.format, lambda a: a.extract(question), Network.to_json, Network.to_csv)
 
 
 @questions.post("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
 async def extract(request: Request, question: ExtractQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
-    """List the operations of a model; or check a list of operations, and put equal ones together."""
-    return await _ask(request, format, lambda a: a.extract(question), Network.to_json, network_csv)
+    """List the operations of a model; or check a list of operations and merge equal ones."""
+    return await _ask(request, format, lambda a: a.extract(question), Network.to_json, Network.to_csv)
 
 
 @questions.get("/gpus", **_answering(schemas.GpusAnswer), tags=["catalogue"])
 async def gpus(request: Request) -> Response:
-    """The GPU catalogue, with what was measured."""
+    """List the GPU catalogue, with what was measured on each GPU."""
     return Response(json_bytes(listings.all_gpus()), media_type="application/json")
 
 
@@ -243,7 +244,7 @@ async def models(
     request: Request,
     search: Annotated[str, Query(max_length=100, description="Part of a name.")] = "",
 ) -> Response:
-    """Models that are known by name, and answered without torch."""
+    """List the models that have a name and need no torch."""
     others = request.app.state.settings.extraction and find_spec("torch") is not None
     listed = await _computed(request, lambda _: listings.all_models(search, others=others))
     return Response(json_bytes(listed), media_type="application/json")
@@ -251,7 +252,7 @@ async def models(
 
 @questions.get("/zoo", **_answering(schemas.ZooAnswer), tags=["catalogue"])
 async def zoo(request: Request) -> Response:
-    """Names of the predictors."""
+    """List the names of the predictors."""
     return Response(json_bytes({"entries": entries()}), media_type="application/json")
 
 
@@ -279,7 +280,7 @@ async def card(
 
 
 async def _found(answer: Answered) -> Response:
-    """A name in a path that nothing has is a path that does not exist."""
+    """Call a function, and answer 404 if the name in the path does not exist."""
     try:
         return await answer
     except UnknownNameError as error:
@@ -290,7 +291,7 @@ async def _found(answer: Answered) -> Response:
 
 @system.get("/health", response_model=schemas.HealthAnswer, tags=["system"])
 async def health() -> dict[str, str]:
-    """Whether the process answers at all."""
+    """Answer 200 as long as the process runs."""
     return {"status": "ok"}
 
 
@@ -310,7 +311,7 @@ async def ready(request: Request) -> dict[str, str]:
 
 @system.get("/version", response_model=schemas.VersionAnswer, tags=["system"])
 async def version(request: Request) -> dict[str, str]:
-    """What runs here."""
+    """The version of joulecast, and the state of the predictors."""
     return {
         "joulecast": __version__,
         "python": platform.python_version(),

@@ -1,4 +1,4 @@
-"""What is answered, for the OpenAPI document. Answers may hold more than is listed here."""
+"""Schemas of the answers, for the OpenAPI document. Answers may have further fields."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ class _Open(BaseModel):
 
 
 class Problem(_Open):
-    """What was refused, and why (RFC 9457), with the texts of the library."""
+    """An error (RFC 9457), with the parts of the library's errors."""
 
     type: str = Field(examples=["urn:joulecast:problem:unknown-name"])
     title: str = Field(description="What is wrong.", examples=["unknown GPU"])
     status: int = Field(examples=[422])
-    detail: str = Field(description="All parts together.")
+    detail: str = Field(description="All parts of the message as one text.")
     given: str | None = Field(description="What was given.", examples=["'A31'"])
     allowed: str | None = Field(description="What is allowed.")
     hint: str | None = Field(description="What to do next.", examples=["did you mean A30?"])
-    instance: str | None = Field(None, description="The request, as the log names it.")
+    instance: str | None = Field(None, description="Id of the request, as in the log of the service.")
 
 
 class IntervalAnswer(_Open):
@@ -35,7 +35,7 @@ class IntervalAnswer(_Open):
 
 
 class OperationAnswer(_Open):
-    """One operation of a network, all its calls together; null where missing."""
+    """One operation of a network, with all its calls together. Values that are missing are null."""
 
     kind: str
     input_shapes: list[list[int]]
@@ -44,9 +44,7 @@ class OperationAnswer(_Open):
     mode: str
     count: int
     module_paths: list[str]
-    module_counts: list[int] = Field(
-        [], description="Calls in each of these modules; left out where it is one in each."
-    )
+    module_counts: list[int] = Field([], description="Calls in each of these modules; omitted where it is one in each.")
     device_time_s: float | None
     power_w: float | None
     energy_j: float | None
@@ -55,7 +53,7 @@ class OperationAnswer(_Open):
 
 
 class SummaryAnswer(_Open):
-    """What one iteration costs."""
+    """The cost of one iteration."""
 
     network: str
     input_shape: Any
@@ -77,26 +75,26 @@ class SummaryAnswer(_Open):
     interval: IntervalAnswer | None
     uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
     uncovered_share: float | None = Field(
-        description="Share of the network's FLOPs or bytes, whichever is larger, in them; null if nobody knows."
+        description="Their share of the network's FLOPs or bytes, whichever is larger; null if it is not known."
     )
     notes: list[str]
 
 
 class PredictionAnswer(SummaryAnswer):
-    """What one iteration costs, and which operations cost it."""
+    """The cost of one iteration, and of each of its operations."""
 
     operations: list[OperationAnswer]
 
 
 class BatchItemAnswer(_Open):
-    """A prediction, or why there is none."""
+    """A prediction, or the problem why there is none."""
 
     prediction: SummaryAnswer | None
     problem: Problem | None
 
 
 class BatchAnswer(_Open):
-    """As many results as requests, in their order."""
+    """One result for each request, in their order."""
 
     results: list[BatchItemAnswer]
 
@@ -107,7 +105,7 @@ class ChoiceAnswer(_Open):
     gpu: str
     alias: str
     clock_mhz: float
-    held_clock_mhz: float = Field(description="Less than clock_mhz where the power cap bites.")
+    held_clock_mhz: float = Field(description="Lower than clock_mhz where the power cap makes the GPU slow down.")
     precision: str
     mode: str
     batch_size: int | None
@@ -117,14 +115,18 @@ class ChoiceAnswer(_Open):
     edp_js: float
     interval: IntervalAnswer | None
     objective: str
-    value: float | None = Field(description="Of the objective; the least is best.")
-    tied: bool = Field(description="Not the best, but within the interval of the best.")
+    value: float | None = Field(description="Value of the objective; the lowest is best.")
+    tied: bool = Field(
+        description="Whether this cannot be told from the best choice: its value lies within the interval of the best."
+    )
     memory_bytes: int
     predictor: str
-    measured: bool = Field(description="False: nothing was ever measured on this GPU.")
+    measured: bool = Field(description="Whether anything was measured on this GPU.")
     notes: list[str]
     uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
-    uncovered_share: float | None = Field(description="Share of the job in them; null if nobody knows.")
+    uncovered_share: float | None = Field(
+        description="Their share of the job's FLOPs or bytes; null if it is not known."
+    )
 
 
 class BestAnswer(_Open):
@@ -146,7 +148,7 @@ class SweepAnswer(_Open):
 
 
 class SingleOperationAnswer(_Open):
-    """One operation alone in a loop; null where it is not covered."""
+    """One operation alone in a loop. Values are null where it is not covered."""
 
     kind: str
     input_shapes: list[list[int]]
@@ -158,14 +160,14 @@ class SingleOperationAnswer(_Open):
 
 
 class OperationsAnswer(_Open):
-    """As many as were asked for, in their order."""
+    """One answer for each operation, in the order of the request."""
 
     operations: list[SingleOperationAnswer]
     static_power_w: float | None
 
 
 class ExplainAnswer(_Open):
-    """Why an operation costs what it costs on a GPU."""
+    """The explanation of an operation's prediction on a GPU."""
 
     operation: dict[str, Any]
     gpu: str
@@ -203,8 +205,8 @@ class GpuSummary(_Open):
     max_clock_mhz: float
     power_limit_w: float
     precisions: list[str]
-    measured: str | None = Field(description="What was measured on it; null: nothing ever was.")
-    predictors: list[str] = Field(description="Its own; others are predicted from data sheets.")
+    measured: str | None = Field(description="What was measured on it; null if nothing was.")
+    predictors: list[str] = Field(description="Its own predictors. A GPU without any is predicted from its data sheet.")
 
 
 class GpusAnswer(_Open):
@@ -220,19 +222,19 @@ class GpuAnswer(GpuSummary):
 
 
 class ModelAnswer(_Open):
-    """A model that is known by name."""
+    """A model that has a name."""
 
     name: str
     family: Literal["image", "tokens", "features"]
-    input_shape: list[int] = Field(description="One that it runs on.")
+    input_shape: list[int] = Field(description="An input shape that it accepts.")
     input_names: list[str]
 
 
 class ModelsAnswer(_Open):
-    """Models that are answered without torch. Others of torchvision, timm and transformers need it."""
+    """Models that need no torch. Other models of torchvision, timm and transformers need it."""
 
     models: list[ModelAnswer]
-    others: bool = Field(description="Whether models without a template can be looked into here.")
+    others: bool = Field(description="Whether this service can extract models without a template.")
 
 
 class ZooAnswer(_Open):
@@ -258,4 +260,4 @@ class VersionAnswer(_Open):
 
     joulecast: str
     python: str
-    generation: str = Field(description="Changes whenever the predictors do.")
+    generation: str = Field(description="Changes whenever the predictors change.")

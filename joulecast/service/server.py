@@ -11,11 +11,11 @@ from .connections import ConnectionLimits, Connections, LimitedConnection
 from .logs import log_to_stderr
 from .settings import Settings
 
-_OWN_FILES = 64  # the log, the zoo, the process that traces
+_OWN_FILES = 64  # files and pipes for the log, the zoo, and the process that traces
 
 
 def make_server(settings: Settings) -> Server:
-    """A server that is ready to run; `server.run()` returns after a signal to stop."""
+    """Make a server. Its `run()` returns after a signal to stop."""
 
     class Protocol(LimitedConnection):
         limits = ConnectionLimits(
@@ -39,10 +39,10 @@ def make_server(settings: Settings) -> Server:
 
 
 def _possible_connections(most: int) -> int:
-    """As many as are asked for, if this process may open that many files beside its own."""
+    """The requested number of connections, or fewer where the limit on open files is lower."""
     try:
         import resource
-    except ImportError:  # Windows, which has no such limit
+    except ImportError:  # Windows has no such limit
         return most
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return most if files == resource.RLIM_INFINITY else max(1, min(most, files - _OWN_FILES))

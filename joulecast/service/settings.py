@@ -1,4 +1,4 @@
-"""Settings: everything about the service that may be configured, checked when made."""
+"""Settings: everything about the service that can be configured, checked when it is made."""
 
 from __future__ import annotations
 
@@ -12,41 +12,40 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Settings:
-    """How the service runs, and what it refuses.
+    """Options and limits of the service.
 
     Args:
-        host: Address to listen on; the default is not reachable from outside.
-        port: To listen on; 0 for any free one.
-        tokens: Bearer tokens that are let in; empty for everybody.
-        cors_origins: Origins of other web pages that may ask; empty for none.
-        root_path: What a proxy strips off the front of every path, such as "/joulecast".
+        host: Address to listen on. The default cannot be reached from other machines.
+        port: Port to listen on; 0 for any free one.
+        tokens: Bearer tokens that clients may use; empty to let everybody in.
+        cors_origins: Origins of other web pages that may send requests; empty for none.
+        root_path: Prefix that a proxy strips from every path, such as "/joulecast".
         max_body_bytes: Most bytes in the body of a request.
-        max_bodies_bytes: Most bytes in all large bodies that have not been answered; of one client, a quarter of that.
-        max_batch: Predictions in one batch.
-        max_operations: Different operations of one network.
-        max_choices: GPUs x clocks x precisions of one sweep.
-        max_seconds: Seconds that an answer may take, waiting included.
-        max_waiting: Requests that wait for a thread, or have one, at once. Of more, the client with most of them loses
-            its newest one.
-        max_connections: Connections at once, as far as the limit on open files allows them; where there are more, the
-            address that has most of them loses one.
-        body_seconds: Within which the head, and then the body, of a request must have come.
-        write_seconds: Within which a client must take some of its answer.
-        threads: Threads that compute answers.
+        max_bodies_bytes: Most bytes in all large bodies that have not been answered; one client may use a quarter.
+        max_batch: Most predictions in one batch.
+        max_operations: Most different operations in a network.
+        max_choices: Most GPUs x clocks x precisions in a sweep.
+        max_seconds: Longest time until an answer, including the time that it waits.
+        max_waiting: Most requests that wait for a thread or are computed. Beyond that, the client with the most of them
+            loses its newest one.
+        max_connections: Most open connections, or fewer where the limit on open files is lower. Beyond that, the
+            address with the most connections loses one.
+        body_seconds: Longest time for the head of a request to arrive, and then for its body.
+        write_seconds: Longest time in which a client reads nothing of its answer.
+        threads: Number of threads that compute answers.
         cached_answers_bytes: Memory for finished answers.
-        cached_networks_bytes: Memory for networks that were asked for by name.
-        cached_predictions_bytes: Memory for networks that were asked for on a GPU, with what no clock changes about
-            them.
-        extraction: Whether models without a template are looked into with torch, where it is installed.
-        follow: Place of predictors that may change, as `joulecast zoo pull` takes it, such as
-            "models:/joulecast-a30-inference@champion": they stand for their names, whatever is there by then.
-        follow_seconds: Seconds between two looks at what is followed.
-        watch_seconds: Seconds between two looks at the zoo on this machine.
-        drain_seconds: Seconds that requests have to finish after a signal to stop.
+        cached_networks_bytes: Memory for networks that were requested by name.
+        cached_predictions_bytes: Memory for networks prepared for a GPU: everything that does not depend on the clock.
+        extraction: Whether models without a template are extracted with torch, where it is installed.
+        follow: Places of predictors that may change, as `joulecast zoo pull` takes them, such as
+            "models:/joulecast-a30-inference@champion". Each new version takes its name.
+        follow_seconds: Seconds between two checks of these places.
+        watch_seconds: Seconds between two checks of the zoo on this machine.
+        drain_seconds: Time for running requests to finish after a signal to stop.
         log_level: Level of the log on stderr: debug, info, warning or error.
 
     Raises:
-        InputError: A value that cannot be.
+        InputError: A value is out of range or has the wrong form.
     """
 
     host: str = "127.0.0.1"
@@ -91,7 +90,7 @@ class Settings:
             len(token) < 16 or not token.isascii() or not token.isprintable() or " " in token for token in self.tokens
         ):
             raise InputError(
-                "a token is too easy to guess, or cannot stand in a header",
+                "a token is too short, or has characters that a header cannot hold",
                 given="(not shown)",
                 allowed="at least 16 printable ASCII characters without spaces",
                 hint="python3 -c 'import secrets; print(secrets.token_urlsafe())' makes one",

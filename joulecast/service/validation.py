@@ -1,4 +1,4 @@
-"""Names from outside: a model, GPU or predictor is looked up, and never taken for a path."""
+"""Checks of names from clients: a model, GPU or predictor is looked up, and never treated as a path."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ _GPUS = "/v1/gpus lists them"
 
 
 def checked_model(name: str) -> str:
-    """The name of a model, if it is one and no file.
+    """Check that a text is the name of a model and not a file.
 
     Raises:
-        InputError: It could be a path.
+        InputError: The text could be a path.
     """
     if len(name) > _LONGEST or not _MODEL.fullmatch(name) or name.lower().endswith(_FILES):
         raise InputError(
-            "a model is named here, not given as a file",
+            "a model must be given by name here, not as a file",
             given=repr(name[:_LONGEST]),
             allowed="such as resnet50, llama3_8b, timm/resnet26d",
-            hint="send the operations of anything else: joulecast extract --json lists them",
+            hint="for other models send the operations, as joulecast extract --json lists them",
         )
     return name
 
 
 def checked_gpu(name: str) -> GPU:
-    """A GPU of the catalogue.
+    """Find a GPU of the catalogue.
 
     Raises:
-        UnknownNameError: It has none of that name; a path is none.
+        UnknownNameError: The catalogue has no such name, as for every path.
     """
     if len(name) > _LONGEST or "/" in name or "\\" in name or name.lower().endswith(_FILES):
         raise UnknownNameError(
-            "a GPU is named here, not given as a file",
+            "a GPU must be given by name here, not as a file",
             given=repr(name[:_LONGEST]),
             allowed="a name or alias of the catalogue",
             hint=_GPUS,
@@ -52,22 +52,22 @@ def checked_gpu(name: str) -> GPU:
 
 
 def with_next_step(error: UnknownNameError, listing: str) -> UnknownNameError:
-    """The error with what can be done over HTTP: the library would also take files and modules, and has commands."""
+    """Replace the next step of an error by one that works over HTTP, where files, modules and commands do not."""
     suggestion, asked, _ = (error.hint or "").partition("? ")
     hint = f"{suggestion}? {listing}" if asked else listing
     return UnknownNameError(error.what, given=error.given, allowed=error.allowed, hint=hint)
 
 
 def _known() -> list[str]:
-    """Names of entries that ship or were pulled."""
+    """Names of the entries that ship with joulecast or were pulled."""
     return sorted({*entries(), *(name for name in pulled() if _PREDICTOR.fullmatch(name))})
 
 
 def checked_predictor(name: str | None, gpu: GPU | None, mode: str) -> str | None:
-    """The name of a zoo entry, or of a predictor that a GPU has an entry of.
+    """Check the name of a zoo entry, or of a predictor for which the GPU has an entry.
 
     Raises:
-        UnknownNameError: There is no such entry; a path or a registry's address is none.
+        UnknownNameError: There is no such entry, as for every path and every address of a registry.
     """
     if name is None:
         return None
@@ -79,10 +79,10 @@ def checked_predictor(name: str | None, gpu: GPU | None, mode: str) -> str | Non
 
 
 def checked_predictor_anywhere(name: str | None) -> str | None:
-    """The name of a zoo entry, or of a predictor that some GPU has an entry of.
+    """Check the name of a zoo entry, or of a predictor for which some GPU has an entry.
 
     Raises:
-        UnknownNameError: There is none.
+        UnknownNameError: There is no such entry.
     """
     if name is None:
         return None

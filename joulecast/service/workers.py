@@ -1,4 +1,4 @@
-"""Workers: the threads that compute, how many questions may wait for one, in which order, and for how long."""
+"""Workers: the threads that compute answers, and the bounded queues of questions in front of them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Result = TypeVar("Result")
 
 @dataclass(eq=False)
 class _Job:
-    """A question that waits for a thread, or has one.
+    """A question that waits for a thread or is computed.
 
     Args:
-        client: Who asks.
-        call: What to compute.
-        answer: Future that the answer is put into.
-        running: Whether a thread computes it.
+        client: Client that sent the question.
+        call: Function that computes the answer.
+        answer: Future that receives the answer.
+        running: Whether a thread computes it now.
     """
 
     client: str
@@ -34,14 +34,14 @@ class _Job:
 
 
 class Workers:
-    """A bounded pool of threads in front of which a bounded number of questions waits, each client's in its own queue.
+    """A bounded pool of threads, with a queue of questions for each client.
 
     The clients take turns. Where too many questions wait, the client with the longest queue loses its newest one, so
-    that whoever asks much keeps nobody else out.
+    that a busy client does not keep others out.
 
     Args:
         threads: Number of threads, which is the number of questions that are computed at once.
-        most_waiting: Questions that wait, or are computed, at once.
+        most_waiting: Most questions that wait or are computed.
     """
 
     def __init__(self, threads: int, most_waiting: int) -> None:
@@ -63,15 +63,15 @@ class Workers:
         """Compute in a thread.
 
         Args:
-            call: What to compute.
-            seconds: Seconds that the answer may take, waiting included. A thread cannot be stopped, so one that takes
-                longer keeps its place until it is done, and counts as waiting.
-            client: Who asks.
-            left: Is done when nobody waits for the answer any more.
-            stop: Called where the answer is not needed any more while it is computed.
+            call: Function that computes the answer.
+            seconds: Longest time until the answer, including the time that it waits. A thread cannot be stopped, so a
+                question that takes longer keeps its thread until it is done, and counts until then.
+            client: Client that sent the question.
+            left: Task that is done when the client has disconnected.
+            stop: Function that is called if the answer is no longer needed while it is computed.
 
         Raises:
-            RefusalError: Too many wait already, it takes too long, or the client has left.
+            RefusalError: Too many questions wait already, the answer takes too long, or the client has disconnected.
         """
         job = _Job(client, call, asyncio.get_running_loop().create_future())
         self._enqueue(job)
@@ -96,7 +96,7 @@ class Workers:
         if self.waiting <= self._most_waiting:
             return
         longest = max(self._queues.values(), key=len)
-        # (of two that are equally long, the one that grows)
+        # Of two queues of the same length, the one that grows.
         dropped = mine[-1] if len(mine) == len(longest) else longest[-1]
         dropped.answer.set_exception(self._busy())
         self._remove(dropped)
@@ -109,7 +109,7 @@ class Workers:
             del self._queues[job.client]
 
     def _start(self) -> None:
-        """Give free threads to the clients whose turn it is."""
+        """Start questions on free threads, in the clients' turns."""
         while self._free and self._queues:
             client, queue = next(iter(self._queues.items()))
             job = queue.popleft()
@@ -137,10 +137,11 @@ class Workers:
             self._start()
 
     def _abandon(self, job: _Job, stop: Callable[[], object] | None) -> None:
-        """Nobody waits for this answer any more."""
+        """Drop a question whose answer nobody waits for."""
         if job.answer.done():
             if not job.answer.cancelled():
-                job.answer.exception()  # looked at, or asyncio warns where a job was refused before anybody waited
+                # asyncio warns of exceptions that nobody reads, such as a refusal before anybody waited.
+                job.answer.exception()
             return
         job.answer.cancel()
         if not job.running:
@@ -156,13 +157,13 @@ class Workers:
             given=self.waiting,
             allowed=self._most_waiting,
             retry_after_s=1,
-            hint="ask again in a second",
+            hint="try again in a second",
         )
 
     def close(self) -> None:
-        """Drop what waits; what is computed is not waited for."""
+        """Drop all waiting questions, and do not wait for those that are being computed."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _left() -> RefusalError:
-    return RefusalError(499, "left", "the client has left before its answer was there")
+    return RefusalError(499, "left", "the client disconnected before its answer was ready")

@@ -29,12 +29,12 @@ from .entries.golden import golden_sample
 from .entries.provenance import git_commit
 
 LIMITS = (
-    "From data sheets: a GPU that runs hotter, is capped lower or has a poorer library than those that were measured "
-    "is slower than this says.",
-    "Half precision was seen in whole networks on A100 and A10 only, and training on A30 and RTX 2080 Ti only.",
-    "Energy of logic on 4 nm and 5 nm chips, and of anything by AMD, is a prior: nobody's power was among the data.",
-    "Voltage follows the A100's curve where no other is known.",
-    "The host is one of those that were measured: launches of a slower one take longer.",
+    "It knows GPUs by their data sheets. A GPU that runs hotter, has a lower power cap, or has a less tuned library "
+    "than the measured ones is slower than predicted.",
+    "Whole networks in half precision were measured on A100 and A10 only, and training on A30 and RTX 2080 Ti only.",
+    "Its data has no power readings of 4 nm and 5 nm chips, or of AMD GPUs. Their energy per operation is a prior.",
+    "Where no voltage curve of a GPU is known, the A100's is used.",
+    "Host times are those of the machines that were measured; launches take longer on a slower one.",
 )
 
 
@@ -61,7 +61,7 @@ def train_any_gpu(
         datasets: Datasets with the folders that they were loaded from.
         networks: The operations of each measured network.
         recipe: Settings.
-        quick: Whether to test on one fold and few chips only, see `validate_any_gpu`.
+        quick: Whether to test on one fold and a few chips only, see `validate_any_gpu`.
 
     Raises:
         DatasetError: Too few device times.

@@ -27,19 +27,19 @@ LOADERS: Mapping[str, Callable[[Path], NetworkPredictor | AnyGpuEntry | KernelsE
     **dict.fromkeys(ANY_GPU_FORMS, load_any_gpu),
     KERNELS: checked_kernels,
 }
-"""What a manifest names as its predictor -> what reads such an entry."""
+"""Predictor named in a manifest -> function that reads such an entry."""
 
 DEFAULT_PREDICTOR = "blend"
-"""A GPU's own predictor, unless another is asked for; "forest" where there is no such entry."""
+"""The predictor of a GPU that has its own, unless the caller names another. Where a GPU has no such entry, "forest"."""
 
 
 KERNELS_ENTRY = "any-gpu/kernels"
-"""What predictors for any GPU ask for device times in half precision and below."""
+"""The entry with which predictors for any GPU predict device times in half precision and below."""
 
 ANY_GPU = "any-gpu/boosting"
 ANY_GPU_BY_MODE: Mapping[str, str] = {"inference": ANY_GPU, "training": ANY_GPU}
-"""Mode -> the entry for GPUs that have none of their own: the one with the smaller errors on networks of chips that
-were left out. Where it is not in the zoo, ANY_GPU stands in."""
+"""Mode -> entry for GPUs without a predictor of their own: the one with the smallest errors on networks of chips that
+were left out of training. Where it is not in the zoo, ANY_GPU is used."""
 
 
 def entry_name(gpu: GPU, predictor: str, mode: str) -> str:
@@ -56,7 +56,7 @@ def entries(zoo: Path | None = None) -> list[str]:
 def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
     if predictor is not None and not isinstance(predictor, str | Path):
         raise InputError(
-            "this names no predictor",
+            "this is not the name of a predictor",
             given=repr(predictor)[:100],
             allowed="a zoo name, the folder of an entry, or models:/NAME@ALIAS",
             hint="`joulecast zoo list` shows what is here",
@@ -82,7 +82,7 @@ def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
         name = entry_name(gpu, name, mode)
     if found := pulled_folder(name):
         return found
-    # (looked for by name: listing the whole zoo takes as long as a prediction)
+    # Looked up by name, because listing the whole zoo takes as long as a prediction.
     if NAME.fullmatch(name) and (zoo / name / MANIFEST).is_file():
         return zoo / name
     known = entries(zoo)
@@ -94,15 +94,15 @@ def _folder(gpu: GPU, mode: str, predictor: str | Path | None) -> Path:
             allowed=f"GPUs with predictors: {', '.join(trained)}",
             hint="`joulecast train` makes one from a dataset",
         )
-    hint = "the folder of an entry works, too, and models:/NAME@ALIAS; `joulecast zoo pull` brings others"
+    hint = "the folder of an entry or models:/NAME@ALIAS is allowed, too; `joulecast zoo pull` fetches other entries"
     raise unknown_name("predictor", predictor, {*known, *pulled()}, hint=hint)
 
 
 def find_background(gpu: str | GPU, mode: str, predictor: str | Path | None = None) -> Background:
-    """What explains the predictions of the predictor that `find_predictor` finds.
+    """Training data and native model of the predictor that `find_predictor` finds; explanations need them.
 
     Raises:
-        UnknownNameError, ZooError: See `find_predictor`.
+        UnknownNameError, ZooError: As for `find_predictor`.
     """
     return load_background(_folder(find_gpu(gpu), mode, predictor).resolve())
 
@@ -113,7 +113,7 @@ def _loaded(folder: Path, stamp: int) -> NetworkPredictor | AnyGpuEntry | Kernel
 
 
 def load_any(folder: Path) -> NetworkPredictor | AnyGpuEntry | KernelsEntry:
-    """Load an entry, whichever predictor it holds.
+    """Load an entry with any kind of predictor.
 
     Raises:
         ZooError: Missing, damaged, changed, of another format, or of a predictor that this joulecast does not know.
@@ -121,7 +121,7 @@ def load_any(folder: Path) -> NetworkPredictor | AnyGpuEntry | KernelsEntry:
     predictor = predictor_of(read_manifest(read_plain(folder / MANIFEST), str(folder)))
     if predictor not in LOADERS:
         raise ZooError(
-            "this zoo entry holds another kind of predictor than this joulecast knows",
+            "this version of joulecast does not know the predictor of this zoo entry",
             given=predictor,
             allowed=", ".join(LOADERS),
             hint="update joulecast",
@@ -136,8 +136,9 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
         gpu: Name, alias or GPU.
         mode: inference or training.
         predictor: A zoo name ("forest", "a30/forest-training", "any-gpu/boosting"), the folder of an entry, a model of
-            an MLflow registry ("models:/joulecast-a30-inference@champion"), or None for the default: the GPU's own, or
-            where there is none that for any GPU. What was pulled under a name comes before what ships under it.
+            an MLflow registry ("models:/joulecast-a30-inference@champion"), or None for the default, which is the GPU's
+            own predictor or, where it has none, the predictor for any GPU. An entry that was pulled takes precedence
+            over a shipped entry of the same name.
 
     Raises:
         UnknownNameError: No such GPU or predictor.
@@ -149,9 +150,9 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
     found = _loaded(folder, (folder / MANIFEST).stat().st_mtime_ns)
     if isinstance(found, KernelsEntry):
         raise InputError(
-            f"{found.name} predicts device times of kernels only",
+            f"{found.name} predicts device times of kernels only, not networks",
             given=str(predictor),
-            allowed=f"a predictor of networks, such as {ANY_GPU}, which asks it",
+            allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
         )
     if isinstance(found, AnyGpuEntry):
         return replace(found, kernels=find_kernels()).on(gpu, mode)
@@ -165,10 +166,12 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
 
 
 def find_kernels() -> Kernels | None:
-    """Device times of kernels in half precision and below, pulled or shipped; None where there are none.
+    """Load the entry of device times of kernels in half precision and below; None where the zoo has none.
+
+    A pulled entry takes precedence over the shipped one.
 
     Raises:
-        ZooError: They are damaged.
+        ZooError: The entry is damaged.
     """
     folder = pulled_folder(KERNELS_ENTRY) or shipped("zoo") / KERNELS_ENTRY
     path = folder / MANIFEST
@@ -181,7 +184,7 @@ def _loaded_kernels(folder: Path, stamp: int) -> Kernels:
 
 
 def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
-    """A GPU's own predictor with the one for any GPU as its fallback, where there is one."""
+    """Give a GPU's own predictor the predictor for any GPU as its fallback, where the zoo has it."""
     own = found.operations
     if found.any_gpu or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
         return found

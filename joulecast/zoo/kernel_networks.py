@@ -1,8 +1,8 @@
-"""What measured networks show of kernels in half precision: how much longer they take there than in loops.
+"""How much longer kernels in half precision take inside networks than in loops, learned from measured networks.
 
-Inside a network a kernel finds its inputs where the last one left them, and not where its own last run left them. How
-much that costs, and whatever else networks have in common that their parts do not show, is one factor for each chip of
-which networks were measured in half precision.
+In a loop a kernel finds its inputs in the cache, where its own last run left them. Inside a network other kernels ran
+in between. What that costs, together with everything else that loops do not show, is one factor for each chip on which
+networks were measured in half precision.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ from ..predictors.kernels.learned import Kernels
 from .entries.any_gpu_entry import AnyGpuEntry
 
 _HALF = ("bf16", "fp16")
-_LEAST_SHARE = 0.3  # Of the device time in such kernels; networks with less of it say little about them.
+_LEAST_SHARE = 0.3  # Least share of a network's device time in such kernels. Networks with less say little about them.
 _BOUNDS = (0.7, 1.6)
 
 
 def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> dict[str, float]:
-    """Chip -> factor that brings predicted times of networks to the measured ones.
+    """Chip -> factor by which predicted times of networks must be multiplied to match the measured ones.
 
-    A network counts once whatever its shapes and clocks, and none counts that waits for its host.
+    A network counts once, however many of its shapes and clocks were measured. Networks that wait for their host are
+    left out.
 
     Args:
-        entry: Predicts what kernels do not cover.
-        kernels: What was learned of operations.
-        networks: Measured networks; those in other precisions are left out.
+        entry: Predictor of the operations that kernels do not cover.
+        kernels: Device times of kernels, without such factors.
+        networks: Measured networks. Those in other precisions are ignored.
     """
     asking = replace(entry, kernels=replace(kernels, network_factors={}))
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
@@ -50,7 +51,7 @@ def network_factors(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) ->
 
 def _share(network: Network, device_s: Sequence[float], kernels: Kernels, gpu: GPU) -> float:
     """Share of a network's device time in operations that kernels cover."""
-    times = np.array(device_s)  # (of all calls of an operation)
+    times = np.array(device_s)  # (for all calls of an operation)
     covered = ~np.isnan(kernels.device_s(network.operations, gpu))
     return float(times[covered].sum() / max(times.sum(), 1e-12))
 

@@ -30,13 +30,13 @@ from .entries.provenance import git_commit
 from .kernel_networks import network_factors
 
 LIMITS = (
-    "Device times at the default clock and cap, and power there; other clocks and caps are physics.",
+    "Device times and power were measured at the default clock and cap only. Other clocks and caps rest on physics.",
     "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied; some engines left "
     "theirs zero.",
     "fp16 is taken to run as bf16 does, at the same rate of tensor cores: linear layers were measured in bf16.",
     "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
-    "A GPU of a generation that was not measured has more error than the tables of left-out generations say, if it is "
-    "further from those that were measured than they are from each other.",
+    "On a GPU of an unmeasured generation, errors are larger than in the tables of left-out generations if it differs "
+    "more from the measured generations than these differ from each other.",
 )
 
 
@@ -65,12 +65,13 @@ def train_kernels(
     """Find the errors of a recipe on what is left out, then fit it on everything.
 
     Args:
-        datasets: Datasets with the folders that they were loaded from; operations of no family of kernels are ignored.
+        datasets: Datasets with the folders that they were loaded from. Operations that belong to no family are ignored.
         recipe: Settings.
-        families: Whose device times are learned. Power is learned of all that the datasets have readings of.
-        kept: An entry whose other families stay as they are; None: there are no others.
-        networks: Measured networks, for what kernels take inside them; none: that stays as it was.
-        base: Predicts what else there is in these networks; None where there are none.
+        families: Families whose device times are learned. Power is learned for all that the datasets have readings of.
+        kept: An entry whose other families are copied unchanged; None to train without one.
+        networks: Measured networks, to learn how much longer kernels take inside them. Where there are none, the
+            factors of `kept` are copied.
+        base: Predictor of the other operations in these networks; None where there are no networks.
 
     Raises:
         DatasetError: Too few device times.
@@ -119,12 +120,12 @@ def train_kernels(
 
 
 def _with_old(old: Mapping[str, Any], stays: Collection[str], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Rows of a card of variants that stay, and new ones."""
+    """Rows of a card: those of variants that are copied, and the new ones."""
     return {**{names: rows for names, rows in old.items() if names in stays}, **new}
 
 
 def _united(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Descriptions of datasets, each once."""
+    """Descriptions of the old and new datasets, without duplicates."""
     return (*(each for each in old if each not in new), *new)
 
 

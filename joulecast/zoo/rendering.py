@@ -44,14 +44,14 @@ def _network_table(errors: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def markdown(card: Mapping[str, Any]) -> str:
-    """Render a card (as a dictionary) as Markdown: of one GPU's predictor, of one for any, or of device times."""
+    """Render any card, given as a dictionary, as Markdown."""
     if "kernels" in card:
         return kernels_markdown(card)
     return own_markdown(card) if "gpu" in card else any_gpu_markdown(card)
 
 
 def own_markdown(card: Mapping[str, Any]) -> str:
-    """Render the card of a GPU's own predictor (as a dictionary) as Markdown."""
+    """Render the card of a GPU's own predictor, given as a dictionary, as Markdown."""
     data = card["data"]
     lines = [
         f"# {card['name']}",
@@ -94,7 +94,7 @@ def own_markdown(card: Mapping[str, Any]) -> str:
 
 
 def any_gpu_markdown(card: Mapping[str, Any]) -> str:
-    """Render the card of a predictor for any GPU (as a dictionary) as Markdown."""
+    """Render the card of a predictor for any GPU, given as a dictionary, as Markdown."""
     lines = [
         f"# {card['name']}",
         "",
@@ -119,7 +119,7 @@ def any_gpu_markdown(card: Mapping[str, Any]) -> str:
 
 
 def kernels_markdown(card: Mapping[str, Any]) -> str:
-    """Render the card of device times of kernels (as a dictionary) as Markdown."""
+    """Render the card of device times of kernels, given as a dictionary, as Markdown."""
     lines = [
         f"# {card['name']}",
         "",
@@ -179,7 +179,7 @@ def any_gpu_errors(
     networks: Mapping[str, Mapping[str, Mapping[str, float]]],
     operations: Mapping[str, Mapping[str, Mapping[str, tuple[float, float]]]],
 ) -> list[str]:
-    """Tables of errors as they stand in a card for any GPU, in lines of Markdown."""
+    """Tables of errors from the card of a predictor for any GPU, as lines of Markdown."""
     lines = []
     for known, errors in networks.items():
         if errors:

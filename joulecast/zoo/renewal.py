@@ -1,6 +1,6 @@
-"""Golden predictions of entries made anew, after a mend of physics that needs no training.
+"""Renews the golden predictions of entries, after a mend of physics that needs no training.
 
-What an entry has learned stays as it is, byte by byte: only the golden prediction in its manifest is replaced by what
+What an entry has learned stays the same, byte by byte. Only the golden prediction in its manifest is replaced by what
 joulecast predicts with it now. Run `python3 tasks.py golden`, and say in the commit which values moved, and why.
 """
 
@@ -20,7 +20,7 @@ from .entries.entry import read_entry
 from .entries.files import MANIFEST, json_bytes, predictor_of, put_in_place, stored_files
 from .entries.kernels_entry import PREDICTOR as KERNELS
 
-_ROUNDING = 1e-3  # Other processors and libraries round otherwise (golden.py); that is no reason to touch an entry.
+_ROUNDING = 1e-3  # Processors and libraries differ in rounding (golden.py), which is no reason to change an entry.
 
 
 def renew_golden(folder: Path) -> float:
@@ -30,7 +30,7 @@ def renew_golden(folder: Path) -> float:
         folder: Folder of the entry.
 
     Returns:
-        The largest relative change of a golden value; 0 where none but rounding changed, and nothing is written.
+        The largest relative change of a golden value. If only rounding changed it is 0, and nothing is written.
 
     Raises:
         ZooError: The entry is missing, damaged, changed, or of another format.
@@ -59,7 +59,7 @@ def main() -> None:
     """Renew the golden predictions of all shipped entries, and say what moved."""
     for manifest in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}")):
         if predictor_of(stored_files(manifest.parent)[0]) == KERNELS:
-            continue  # Their golden prediction is of device times alone, which no mend of physics moves.
+            continue  # Golden predictions of kernels hold device times only, which no mend of physics moves.
         largest = renew_golden(manifest.parent)
         name = f"{manifest.parent.parent.name}/{manifest.parent.name}"
         sys.stdout.write(f"{name}: golden values moved by up to {100 * largest:.2g} %\n")

@@ -1,10 +1,10 @@
-"""The cache of zoo entries: what was pulled, by the sha256 of its manifest, and under which names.
+"""The cache of pulled zoo entries, stored by the sha256 of their manifests, and the names that they have.
 
     <cache folder>/zoo/objects/<sha256>/    an entry; never changed once it is there
     <cache folder>/zoo/names.json           name -> sha256 and where it came from
 
-An entry is put in place whole, the name after it, so a kill in between leaves an entry without a name, and another pull
-gives it one.
+An entry is put in place complete, and gets its name afterwards. A process that is killed in between leaves an entry
+without a name, and pulling it again adds the name.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from .entries.files import (
 )
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,59}/[a-z0-9][a-z0-9._-]{0,59}")
-"""Of an entry: "a30/forest-inference"."""
+"""Form of the name of an entry, such as "a30/forest-inference"."""
 
 _MOST_NAMES_BYTES = 4 << 20
-# What loading an entry may take, several times over: the largest of ours needs 0.4 GB and a second.
+# Limits on loading an entry, far above what is needed: the largest shipped entry takes 0.4 GB and a second.
 _MOST_MEMORY_BYTES = 8 << 30
 _MOST_SECONDS = 120
 
@@ -58,15 +58,15 @@ class Pulled:
 
 
 def zoo_cache() -> Path:
-    """The folder of all this; it may not exist yet."""
+    """The folder of the cache, which may not exist yet."""
     return cache_folder() / "zoo"
 
 
 def object_folder(sha256: str) -> Path:
-    """Where the entry with this manifest lies, or would lie.
+    """The folder in the cache for the entry with this manifest, whether it exists or not.
 
     Raises:
-        ZooError: That is no sha256.
+        ZooError: The text is not a sha256 digest.
     """
     if not re.fullmatch("[0-9a-f]{64}", sha256):
         raise ZooError("this is not a sha256 digest", given=sha256[:80])
@@ -74,7 +74,7 @@ def object_folder(sha256: str) -> Path:
 
 
 def pulled() -> dict[str, Pulled]:
-    """Names of the cache and what they stand for; nothing where none was ever pulled.
+    """Names of pulled entries -> what was pulled under them; empty where nothing was.
 
     Raises:
         ZooError: The list of names is damaged.
@@ -87,15 +87,15 @@ def pulled() -> dict[str, Pulled]:
         return {str(name): Pulled(str(row["sha256"]), str(row["source"])) for name, row in found.items()}
     except (ZooError, AttributeError, TypeError, KeyError) as error:
         raise ZooError(
-            "the list of pulled entries is damaged", given=str(path), hint="delete it, and pull them again"
+            "the list of pulled entries is damaged", given=str(path), hint="delete the file, and pull the entries again"
         ) from error
 
 
 def pulled_folder(name: str) -> Path | None:
-    """The folder of an entry that was pulled under this name, checked to be the one that was pulled; None if none was.
+    """Find the folder of the entry that was pulled under a name, and check its manifest; None if none was pulled.
 
     Raises:
-        ZooError: It is not there any more, or its manifest was changed.
+        ZooError: The folder is missing, or its manifest was changed.
     """
     row = pulled().get(name)
     if row is None:
@@ -109,28 +109,29 @@ def pulled_folder(name: str) -> Path | None:
 
 
 def ships(name: str) -> bool:
-    """Whether an entry of this name came with joulecast."""
+    """Whether an entry of this name ships with joulecast."""
     return NAME.fullmatch(name) is not None and (shipped("zoo") / name / MANIFEST).is_file()
 
 
 def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool = False) -> Path:
-    """Check an entry that came from elsewhere, and put it into the cache under a name.
+    """Check an entry from another place, and put it into the cache under a name.
 
     Args:
         files: Files of the entry as they are stored, with the manifest.
-        name: Name that `predictor=` will take.
+        name: Name under which `predictor=` finds it.
         source: The place that it came from.
-        replace: Whether it may stand for a name that ships with joulecast.
+        replace: Whether it may take the name of an entry that ships with joulecast.
 
     Raises:
-        ZooError: It is damaged, takes more time or memory than any entry, predicts otherwise than it says, or is for
-            another GPU or mode than its name says; or its name ships with joulecast; or the cache cannot be written.
+        ZooError: The entry is damaged, takes more time or memory than allowed, differs from its golden prediction, or
+            is for another GPU or mode than its name says; or an entry of this name ships with joulecast; or the cache
+            cannot be written.
     """
     if ships(name) and not replace and name not in pulled():
         raise ZooError(
             "an entry of this name ships with joulecast",
             given=f"{name} from {source}",
-            hint="with --replace this one stands for the name, until `joulecast zoo remove`",
+            hint="with --replace this one takes the name, until `joulecast zoo remove`",
         )
     digest = sha256_of(files[MANIFEST])
     folder = object_folder(digest)
@@ -151,36 +152,36 @@ def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool =
 
 
 def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    """Refuse a name that says another GPU, mode or predictor than the entry: predictors are found by their names."""
+    """Refuse a name with another GPU, mode or predictor than the entry has, because predictors are found by name."""
     try:
         facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         gpu, mode = facts.get("gpu"), facts.get("mode")
         room = "any-gpu" if gpu is None else find_gpu(gpu).slug
     except (AttributeError, KeyError, TypeError, InputError) as error:
         raise ZooError(
-            "the predictor of this zoo entry is damaged", given=name, hint="pull it again, or ask"
+            "the predictor of this zoo entry is damaged", given=name, hint="pull it again, or ask its owner"
         ) from error
     predictor = predictor_of(manifest)
     room_named, _, rest = name.partition("/")
     named_mode = next((each for each in MODES if rest.endswith(f"-{each}")), None)
     kind = rest if named_mode is None else rest.removesuffix(f"-{named_mode}")
-    # (a GPU's own predictors may stand for each other: whichever is best may be its default)
+    # A GPU's own predictors may take each other's names, so that the best one can become the default.
     other_kind = gpu is None and kind in RECIPES and kind != predictor
     if room_named != room or other_kind or (gpu is not None and named_mode not in (None, mode)):
         said = f"{room}/{predictor}" + (f"-{mode}" if gpu is not None else "")
         raise ZooError(
-            "the name of this zoo entry says another GPU, mode or predictor than it holds",
+            "the name of this zoo entry does not agree with its GPU, mode or predictor",
             given=name,
             allowed=f"such as {said}",
-            hint="whoever pushed it gave it a wrong name: ask",
+            hint="it was pushed under a wrong name; ask its owner",
         )
 
 
 def forget(name: str) -> None:
-    """Remove a name from the cache, and its entry unless it has other names.
+    """Remove a name from the cache, and its entry unless that has other names.
 
     Raises:
-        ZooError: There is none.
+        ZooError: Nothing was pulled under this name.
     """
     with _writing(), _locked():
         names = pulled()
@@ -189,7 +190,7 @@ def forget(name: str) -> None:
                 "no entry was pulled under this name",
                 given=name,
                 allowed=", ".join(sorted(names)) or "none was pulled",
-                hint="what ships with joulecast goes when joulecast goes",
+                hint="entries that ship with joulecast cannot be removed",
             )
         row = names.pop(name)
         _write_names(names)
@@ -198,10 +199,10 @@ def forget(name: str) -> None:
 
 
 def verify_apart(folder: Path) -> None:
-    """Load an entry in another process, whose memory and time are limited.
+    """Load an entry in another process with limited memory and time.
 
     Raises:
-        ZooError: It cannot be loaded there.
+        ZooError: The entry cannot be loaded there.
     """
     code = (
         "import sys\n"
@@ -238,9 +239,11 @@ def verify_apart(folder: Path) -> None:
         said = result.stderr.strip().splitlines()[-1:] or [f"the process ended with {result.returncode}"]
         failed = result.returncode != 0
     except subprocess.TimeoutExpired:
-        said, failed = [f"not loaded within {_MOST_SECONDS} s"], True
+        said, failed = [f"it did not load within {_MOST_SECONDS} s"], True
     if failed:
-        raise ZooError("this zoo entry cannot be loaded, and was not taken", given=str(folder), hint=said[0][:300])
+        raise ZooError(
+            "this zoo entry cannot be loaded, and was not added to the cache", given=str(folder), hint=said[0][:300]
+        )
 
 
 def _write_names(names: Mapping[str, Pulled]) -> None:
@@ -264,13 +267,13 @@ def _writing() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _locked() -> Iterator[None]:
-    """One process at a time changes the names."""
+    """Let only one process at a time change the names."""
     zoo_cache().mkdir(parents=True, exist_ok=True)
     with (zoo_cache() / ".lock").open("w") as file:
         try:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX)
-        except ImportError:  # Windows: the last one wins
+        except ImportError:  # On Windows there is no lock, and the last write counts.
             pass
         yield

@@ -71,7 +71,7 @@ def train(
         mode: inference or training.
         recipe: Settings of the predictor, see `fit_own`.
         networks: The operations of each measured network of this mode.
-        borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU of which none was measured.
+        borrowed: Errors on another GPU's networks, in units of difficulty, for a GPU on which no network was measured.
 
     Raises:
         DatasetError: Too few usable operations.
@@ -93,9 +93,9 @@ def train(
 
 
 def better_composition(errors: tuple[NetworkError, ...]) -> Composition:
-    """The composition with the smaller median errors of time and energy together; overlap where nothing is known.
+    """The composition whose median errors of time and energy have the smaller sum; overlap where there are no errors.
 
-    Medians, because a few networks whose operations are mispredicted say nothing about how to add them up.
+    Medians are used, because a network whose operations are mispredicted says nothing about how to add them up.
     """
     if not errors:
         return "overlap"
@@ -162,7 +162,7 @@ def _by_kind(errors: OperationErrors) -> dict[str, dict[str, float]]:
 
 
 def _precisions(dataset: Dataset, predictor: OperationPredictor) -> Iterator[str]:
-    """What users can ask for, with everything covered that was measured at all."""
+    """Precisions that users may ask for: those in which every kind that was measured at all is covered."""
     measured = {m.operation.precision for m in dataset.usable(predictor.mode)}
     # Where there is no TF32, the default is fp32.
     if "fp32" in measured and ("tf32" in measured or "tf32" not in predictor.gpu.peak_flops):
@@ -181,9 +181,9 @@ def _limits(predictor: OperationPredictor, host: HostModel) -> list[str]:
         limits.append(f"Only {len(predictor.measured)} operations were measured: expect large errors.")
     if predictor.transferred:
         limits.append(
-            f"Large operations of these kinds were measured in inference only and transferred from there: "
+            f"Large operations of these kinds were measured in inference only; training is inferred from that: "
             f"{', '.join(predictor.transferred)}."
         )
     if not host.learned:
-        limits.append("No network was measured: the host cost is that of the A30's machine.")
+        limits.append("No network was measured on this GPU; the host cost is that of the A30's machine.")
     return limits

@@ -155,17 +155,17 @@ def test_catalogue_filtered_and_one_gpu_shown(call, tmp_path):
 def test_show_needs_a_name(call):
     code, _, err = call("gpus", "show")
     assert code == 2
-    assert "which GPU is to be shown?" in err
+    assert "needs the name of a GPU" in err
 
 
 def test_a_gpu_described_in_a_file(call, tmp_path):
     path = tmp_path / "my-gpu.toml"
     document = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
     path.write_text(re.search(r"```toml\n(.*?)```", document, re.DOTALL).group(1))
-    assert "NVIDIA A10G" in call("gpus", "show", path)[1]
+    assert "NVIDIA RTX A5000" in call("gpus", "show", path)[1]
     code, out, _ = call(*PREDICT[:-1], path)
     assert code == 0
-    assert "NVIDIA A10G has no predictor of its own" in out
+    assert "NVIDIA RTX A5000 has no predictor of its own" in out
     path.write_text("sms = 80")
     code, _, err = call(*PREDICT[:-1], path)
     assert code == 2

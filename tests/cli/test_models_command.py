@@ -92,5 +92,5 @@ def test_the_service_never_runs_a_file(net):
     from joulecast.service.settings import Settings
 
     net.write_text("raise SystemExit('was run')\n")
-    with pytest.raises(InputError, match="not given as a file"):
+    with pytest.raises(InputError, match="not as a file"):
         Answers(Settings()).predict(PredictQuestion(model=f"{net}:Net", input_shape=[2, 8], gpu="A30"))

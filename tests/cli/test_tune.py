@@ -59,4 +59,4 @@ def test_what_cannot_be_searched_is_refused(call, folder, tmp_path):
     (tmp_path / "f.toml").write_text('predictor = "forest"\n')
     code, _, err = call("train", "--dataset", folder, "--recipe", tmp_path / "f.toml", "--tune", 3, "--no-track")
     assert code == 2
-    assert "nothing to search" in err
+    assert "no search space" in err

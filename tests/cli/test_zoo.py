@@ -21,7 +21,7 @@ def test_push_list_show_pull_verify_remove(call, small_entry, tmp_path):
     assert list(json.loads(call("zoo", "list", there, "--json")[1])) == [ENTRY_NAME]
 
     code, out, _ = call("zoo", "pull", there)
-    assert (code, out) == (0, f"{ENTRY_NAME}: ships with joulecast; --replace takes the one from there instead\n")
+    assert (code, out) == (0, f"{ENTRY_NAME}: ships with joulecast; use --replace to pull it all the same\n")
     assert call("zoo", "pull", there, ENTRY_NAME)[0] == 5
     code, out, _ = call("zoo", "pull", "--replace", there)
     assert code == 0
@@ -30,7 +30,7 @@ def test_push_list_show_pull_verify_remove(call, small_entry, tmp_path):
     assert f"pulled from {there}" in row
     assert row.split()[1] != "-"  # its size
     assert "simulated" in call("zoo", "show", ENTRY_NAME)[1]
-    assert call("zoo", "verify", ENTRY_NAME)[:2] == (0, f"{ENTRY_NAME}: as it was made\n")
+    assert call("zoo", "verify", ENTRY_NAME)[:2] == (0, f"{ENTRY_NAME}: unchanged\n")
     code, out, _ = call("predict", "resnet18", "8,3,64,64", "--gpu", "A30", "--json")
     assert code == 0
 
@@ -61,7 +61,7 @@ def test_verify_names_what_is_damaged(call, small_entry, tmp_path):
     (damaged / "card.json").write_text("{}")
     code, out, err = call("zoo", "verify", small_entry, damaged)
     assert code == 5
-    assert out == f"{small_entry}: as it was made\n"
+    assert out == f"{small_entry}: unchanged\n"
     assert "was changed" in err
     assert err.count("next:") == 1
 
@@ -69,7 +69,7 @@ def test_verify_names_what_is_damaged(call, small_entry, tmp_path):
 def test_verify_asks_no_registry_for_what_is_here(call, small_entry):
     name = "models:/joulecast-a30-inference/1"
     admit({path.name: path.read_bytes() for path in small_entry.iterdir()}, name, "http://127.0.0.1:1")
-    assert f"{name}: as it was made" in call("zoo", "verify")[1]
+    assert f"{name}: unchanged" in call("zoo", "verify")[1]
     code, _, err = call("zoo", "verify", small_entry, "a30/none")  # the others are looked at, too
     assert code == 5
     assert err.count("next:") == 1

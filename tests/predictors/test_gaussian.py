@@ -29,6 +29,16 @@ def test_values_by_hand():
     assert closeness == pytest.approx([1, near, 0], abs=1e-5)
 
 
+def test_no_row_depends_on_the_rows_beside_it_to_the_last_bit():
+    rng = np.random.default_rng(3)
+    found = process(rng.normal(size=(301, 19)), rng.normal(size=301))
+    rows = rng.normal(size=(150, 19)).astype(np.float32)
+    whole = found(rows)[0]
+    for size in (1, 7, 57):
+        pieces = [found(rows[first : first + size])[0] for first in range(0, len(rows), size)]
+        assert np.concatenate(pieces).tolist() == whole.tolist()
+
+
 def test_gradient_of_the_likelihood_is_that_of_its_values():
     rng = np.random.default_rng(0)
     inputs, wanted = rng.normal(size=(40, 3)), rng.normal(size=40)

@@ -130,11 +130,15 @@ def test_gpus_without_the_precision_are_left_out_of_several():
         ({"carbon": -5}, InputError, "at least 0"),
         ({"carbon": "Atlantis"}, UnknownNameError, "country"),
         ({"max_time_s": 0}, InputError, "max_time_s is a positive number"),
-        ({"max_time_s": 1e-9}, InputError, "no choice keeps the deadline(.|\n)*least for the deadline(.|\n)*nearest: "),
+        (
+            {"max_time_s": 1e-9},
+            InputError,
+            "no choice satisfies the deadline(.|\n)*least for the deadline(.|\n)*nearest: ",
+        ),
         (
             {"max_power_w": 1},
             InputError,
-            "no choice keeps the power budget(.|\n)*nearest: T4 \\(default, batch 32\\) at 600 MHz",
+            "no choice satisfies the power budget(.|\n)*nearest: T4 \\(default, batch 32\\) at 600 MHz",
         ),
     ],
 )
@@ -155,8 +159,8 @@ def test_gpus_from_files_stand_beside_those_of_the_catalogue(tmp_path):
     text = (Path(__file__).parents[2] / "docs" / "gpus.md").read_text(encoding="utf-8")
     (tmp_path / "mine.toml").write_text(text.split("```toml\n")[1].split("```")[0], encoding="utf-8")
     choices = best(gpus=[str(tmp_path / "mine.toml"), "T4"], objective="cost", price_per_hour=1.0)
-    assert {choice.alias for choice in choices} == {"A10G", "T4"}
-    assert not next(choice for choice in choices if choice.alias == "A10G").measured
+    assert {choice.alias for choice in choices} == {"RTX A5000", "T4"}
+    assert not next(choice for choice in choices if choice.alias == "RTX A5000").measured
 
 
 def test_two_limits_that_can_be_kept_only_one_by_one_bind_together():
@@ -166,7 +170,7 @@ def test_two_limits_that_can_be_kept_only_one_by_one_bind_together():
 
 
 def test_a_job_that_fits_in_no_memory():
-    with pytest.raises(InputError, match=r"fits in no memory(.|\n)*GiB(.|\n)*smaller batch"):
+    with pytest.raises(InputError, match=r"fits into the memory of no GPU(.|\n)*GiB(.|\n)*smaller batch"):
         joulecast.best("resnet50", (100_000, 3, 224, 224), mode="training")
 
 

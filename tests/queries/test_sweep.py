@@ -120,7 +120,7 @@ def test_sweep_on_the_command_line(call, tmp_path):
         (("--batch-sizes", "1;8"), "batch sizes are positive"),
         (("--price-per-hour", "A30=cheap"), "a price per hour is a number"),
         (("--price-per-hour", "A30=-1", "--objective", "cost"), "at least 0"),
-        (("--max-time", "1e-9"), "no choice keeps the deadline"),
+        (("--max-time", "1e-9"), "no choice satisfies the deadline"),
         (("--gpu", "A31"), "did you mean"),
     ],
 )
@@ -132,7 +132,7 @@ def test_mistakes_on_the_command_line(call, options, says):
 
 def test_a_picture_needs_its_folder(sweep, tmp_path):
     for ending in ("png", "svg", "html"):
-        with pytest.raises(InputError, match="folder of this plot"):
+        with pytest.raises(InputError, match="folder for this plot"):
             sweep.plot(tmp_path / "missing" / f"sweep.{ending}")
 
 

@@ -229,11 +229,11 @@ def test_faults_are_named_by_the_field(service):
         problem = service.ask("/v1/predict", {**RESNET, "input_shape": shape}).json
         assert problem["title"].startswith("input_shape")
         assert "[" not in problem["title"]
-        assert problem["allowed"].startswith("sizes from 1 up")
+        assert problem["allowed"].startswith("sizes of at least 1")
     problem = service.ask(
         "/v1/sweep", {"model": "resnet18", "input_shape": [8, 3, 224, 224], "price_per_hour": "x"}
     ).json
-    assert problem["title"] == "price_per_hour is not as it should be"
+    assert problem["title"] == "price_per_hour has an invalid value"
     assert service.ask("/v1/predict", {"gpu": "A30"}).json["allowed"] == "either a model or operations"
 
 

@@ -89,7 +89,7 @@ def test_who_leaves_leaves_the_queue(held):
         await asyncio.sleep(0)
         assert workers.waiting == 2
         gone.set()
-        with pytest.raises(RefusalError, match="left"):
+        with pytest.raises(RefusalError, match="disconnected"):
             await waits
         assert workers.waiting == 1
         held.let_go.set()
@@ -98,7 +98,7 @@ def test_who_leaves_leaves_the_queue(held):
         held.let_go.clear()
         # What is computed already is told to stop.
         computed = asked(workers, held.hold, "other", left=gone.wait(), stop=lambda: stopped.append(1))
-        with pytest.raises(RefusalError, match="left"):
+        with pytest.raises(RefusalError, match="disconnected"):
             await computed
         assert stopped == [1]
         held.let_go.set()

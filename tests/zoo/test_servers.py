@@ -180,7 +180,7 @@ def test_a_login(tmp_path, small_entry, monkeypatch):
                 monkeypatch.delenv(name, raising=False)
                 if value:
                     monkeypatch.setenv(name, value)
-            with pytest.raises(TrackingError, match="refuses you") as caught:
+            with pytest.raises(TrackingError, match="denied access") as caught:
                 register(small_entry, address)
             assert "MLFLOW_TRACKING_PASSWORD" in str(caught.value)
         monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")

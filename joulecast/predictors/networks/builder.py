@@ -63,7 +63,7 @@ def build_prediction(
     """
     gpu, cap_w = knowledge.operations.gpu, conditions.power_limit_w
     counts = counts_of(network)
-    held_mhz = _held_mhz(counts, predictions, conditions.clock_mhz)
+    held_mhz = held_mean_mhz(counts, predictions, conditions.clock_mhz)
     coverage = Coverage.of(network, predictions.source, knowledge.name)
     spread = spread_of(knowledge, network, conditions, predictions, coverage)
     return Prediction(
@@ -273,7 +273,7 @@ def _beyond_the_cap(knowledge: NetworkKnowledge, totals: Totals, held_mhz: float
         yield f"at its lowest clock, {gpu.min_clock_mhz} MHz, it would draw more than this cap: it takes longer"
 
 
-def _held_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: float) -> float:
+def held_mean_mhz(counts: FloatArray, predictions: OperationPredictions, clock_mhz: float) -> float:
     """The clock that the GPU holds, averaged over device time."""
     busy_s = counts * np.nan_to_num(predictions.device_time_s)
     if not busy_s.sum():

@@ -10,8 +10,9 @@ from ...errors import InputError
 from ...operations.inputs import InputShape, shape_to_json, titled
 from ...operations.network import Entry
 from ...operations.operation import Operation
-from ...rendering.csv_tables import table_csv
+from ...operations.tables import IDENTITY, identity
 from ...rendering.notebook import Picture, as_html, as_picture
+from ...rendering.tables import Table, Tabular
 from ...units import si
 from ..intervals.network_spread import NetworkSpread
 from ..intervals.power_range import within_range
@@ -21,6 +22,7 @@ from .uncovered import Coverage, Uncovered
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
+_COST_COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
 Bound = Literal["compute", "memory", "launch"]
 
 
@@ -128,7 +130,7 @@ def interval_around(
 
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Tabular):
     """Time, power and energy of one iteration of a network.
 
     Args:
@@ -291,28 +293,22 @@ class Prediction:
         """The operations that cost most energy, as a picture that Jupyter shows and `save` writes."""
         return as_picture(self)
 
-    def to_csv(self) -> str:
-        """The operations as CSV, one line each, most energy first."""
-        header = ["kind", "input_shapes", "precision", "count", "device_time_s", "power_w", "energy_j", "source"]
-        header += ["bound_by", "module_paths"]
-        rows = (
-            [
-                cost.operation.kind,
-                " ".join("x".join(map(str, shape)) for shape in cost.operation.input_shapes),
-                cost.operation.precision,
+    def _table(self) -> Table:
+        """The operations, most energy first, then the work that is no operation."""
+        header = (*IDENTITY, "count", *_COST_COLUMNS, "module_paths")
+        rows = [
+            (
+                *identity(cost.operation),
                 cost.count,
-                cost.device_time_s,
-                cost.power_w,
-                cost.energy_j,
-                cost.source,
-                cost.bound_by,
+                *(getattr(cost, name) for name in _COST_COLUMNS),
                 " ".join(cost.module_paths),
-            ]
+            )
             for cost in sorted(self.operations, key=lambda c: -(c.energy_j or 0.0))
-        )
+        ]
+        named = dict.fromkeys(header) | {"source": "missing"}
         dropped = (
-            [each.name, "", "", each.count, None, None, None, "missing", "", " ".join(each.module_paths)]
+            named | {"kind": each.name, "count": each.count, "module_paths": " ".join(each.module_paths)}
             for each in self.uncovered
             if each.operation is None
         )
-        return table_csv(header, (*rows, *dropped))
+        return Table(header, (*rows, *(row.values() for row in dropped)))

@@ -16,7 +16,7 @@ from ...operations.network import Network
 from ..operation_predictions import OperationPredictions, Source
 from ..physics.energy import static_power_w
 from .builder import Conditions, build_prediction, refuse_uncovered
-from .composition import compose, counts_of, plain_sum
+from .composition import Totals, compose, counts_of, plain_sum
 from .gradients import as_parts
 from .knowledge import NetworkKnowledge
 from .prediction import COMPOSITIONS, Composition, Prediction
@@ -31,12 +31,14 @@ class PreparedNetwork:
         network: Operations of that mode.
         power_limit_w: Power cap.
         notes: Warnings about the network on this GPU, beside those that every prediction carries.
+        known: Predictions of its operations at the default clock, where somebody has made them already.
     """
 
     knowledge: NetworkKnowledge
     network: Network
     power_limit_w: float
     notes: tuple[str, ...] = ()
+    known: OperationPredictions | None = None
 
     @cached_property
     def counts(self) -> FloatArray:
@@ -47,7 +49,7 @@ class PreparedNetwork:
     def at_default(self) -> OperationPredictions:
         """The operations as parts of this network, at the default clock."""
         operations = self.knowledge.operations
-        found = operations.predict_for_network(self.network.operations, self.power_limit_w)
+        found = self.known or operations.predict_for_network(self.network.operations, self.power_limit_w)
         return as_parts(self.network, operations.in_network(found, self.counts))
 
     @cached_property
@@ -66,11 +68,22 @@ class PreparedNetwork:
         Raises:
             InputError, UncoveredError: See `NetworkPredictor.predict`.
         """
+        conditions, predictions, totals = self.composed(clock_mhz, composition=composition, strict=strict)
+        return build_prediction(self.knowledge, self.network, conditions, predictions, totals, self.notes)
+
+    def composed(
+        self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False
+    ) -> tuple[Conditions, OperationPredictions, Totals]:
+        """What `at` builds a prediction from: conditions, operations at the clock that the GPU holds, and totals.
+
+        Raises:
+            InputError, UncoveredError: See `NetworkPredictor.predict`.
+        """
         knowledge, counts, cap_w = self.knowledge, self.counts, self.power_limit_w
         conditions = Conditions(
             knowledge.operations.gpu.checked_clock_mhz(clock_mhz),
             cap_w,
-            knowledge.composition if composition is None else _checked_composition(composition),
+            knowledge.composition if composition is None else checked_composition(composition),
         )
         if conditions.composition == "overlap":
             predictions = self._in_network(conditions.clock_mhz)
@@ -82,7 +95,7 @@ class PreparedNetwork:
             predictions = knowledge.operations.predict(self.network.operations, conditions.clock_mhz, cap_w)
             refuse_uncovered(knowledge, self.network, predictions, strict)
             totals = plain_sum(counts, predictions)
-        return build_prediction(knowledge, self.network, conditions, predictions, totals, self.notes)
+        return conditions, predictions, totals
 
     def _in_network(self, clock_mhz: float) -> OperationPredictions:
         """The operations at a clock, before they settle at the clock that the power cap allows.
@@ -100,7 +113,12 @@ class PreparedNetwork:
         return replace(found, source=self._source_at_other_clocks, static_power_w=static_w)
 
 
-def _checked_composition(name: str) -> Composition:
+def checked_composition(name: str) -> Composition:
+    """The composition of this name.
+
+    Raises:
+        InputError: There is none.
+    """
     for known in COMPOSITIONS:
         if name == known:
             return known

@@ -11,10 +11,10 @@ milliseconds, so a loop settles at the clock of its operation, and a network at 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,15 +128,23 @@ class Work:
             found[covered] = values
             return found
 
+        return self._with_arrays(spread)
+
+    def take(self, places: NDArray[np.intp]) -> Self:
+        """The work of some of the operations, in the order of their places; a place may come twice."""
+        return self._with_arrays(lambda values: values[places] if np.ndim(values) else values)
+
+    def _with_arrays(self, change: Callable[[Any], Any]) -> Self:
+        """The same with every array changed in the same way."""
         return replace(
             self,
-            clock_mhz=spread(self.clock_mhz),
-            parts=LeastTimes(*map(spread, (self.parts.compute_s, self.parts.memory_s, self.parts.cache_s))),
-            switching_j=spread(self.switching_j),
-            awake_j=spread(self.awake_j),
-            memory_j=spread(self.memory_j),
-            most_mhz=spread(self.most_mhz),
-            bounds=Bounds(*map(spread, self.bounds)),
+            clock_mhz=change(self.clock_mhz),
+            parts=LeastTimes(*map(change, (self.parts.compute_s, self.parts.memory_s, self.parts.cache_s))),
+            switching_j=change(self.switching_j),
+            awake_j=change(self.awake_j),
+            memory_j=change(self.memory_j),
+            most_mhz=change(self.most_mhz),
+            bounds=Bounds(*map(change, self.bounds)),
         )
 
     def merge(self, other: Self) -> Self:

@@ -22,6 +22,9 @@ Matrix = NDArray[np.float64]
 
 _MOST_POINTS = 1 << 16
 _ROWS_AT_ONCE = 128  # So that a block of correlations stays in the cache.
+# Rows of one matrix product. BLAS adds in another order for another number of rows, and for rows at the end of a large
+# product; no row's value may depend, to the last bit, on the rows beside it.
+_ROWS_ALIKE = 8
 _SUBSAMPLE = 400  # Measurements that the length scales are found on; all are used for the process itself.
 _STEPS = 60
 # Priors: an input matters over a few standard deviations, a hundredth of the variance is noise.
@@ -76,17 +79,21 @@ class GaussianProcess:
         """
         values, closeness = np.empty(len(inputs)), np.empty(len(inputs))
         norms, points = self._norms, self._columns
+        padded = -(-min(len(inputs), _ROWS_AT_ONCE) // _ROWS_ALIKE) * _ROWS_ALIKE
         # Reused for every block: allocating memory of this size costs more than the arithmetic.
-        squares, roots = np.empty((2, min(len(inputs), _ROWS_AT_ONCE), len(norms)), np.float32)
-        for start in range(0, len(inputs), _ROWS_AT_ONCE):
-            rows = (inputs[start : start + _ROWS_AT_ONCE] - self.shift) * self.scale
-            count = len(rows)
-            correlation = np.matmul(-2 * rows, points, out=squares[:count])
-            correlation += norms
-            correlation += np.einsum("ij,ij->i", rows, rows)[:, None]
-            _to_matern(correlation, roots[:count])
-            values[start : start + count] = correlation @ self.weights
-            closeness[start : start + count] = correlation.max(axis=1)
+        squares, roots = np.empty((2, padded, len(norms)), np.float32)
+        block = np.zeros((padded, self.columns), np.float32)
+        for start in range(0, len(inputs), padded):
+            some = inputs[start : start + padded]
+            count = len(some)
+            block[:count] = (some - self.shift) * self.scale
+            stacked = (-2 * block).reshape(-1, _ROWS_ALIKE, self.columns)
+            np.matmul(stacked, points, out=squares.reshape(-1, _ROWS_ALIKE, len(norms)))
+            squares += norms
+            squares += np.einsum("ij,ij->i", block, block)[:, None]
+            _to_matern(squares, roots)
+            values[start : start + count] = (squares @ self.weights)[:count]
+            closeness[start : start + count] = squares.max(axis=1)[:count]
         return values + self.mean, np.clip(closeness, 0.0, 1.0)
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Entries of the zoo: their format, and how each sort of predictor is written and read."""
+"""Entries of the zoo: their format, and how each kind of predictor is written and read."""

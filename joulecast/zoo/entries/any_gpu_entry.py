@@ -39,14 +39,14 @@ class AnyGpuCard:
         splits: How the errors below were made.
         operation_errors: Split ("folds", "gpu left out") -> GPU -> kind and mode -> median and mean error of device
             time.
-        network_errors: Known ("nothing", "networks" of its chip) -> network -> relative errors of time, energy and
-            power; operations of its chip left out.
-        host: Mode -> see HostModel.
+        network_errors: What was known of the chip ("nothing", or other "networks" on it) -> network -> relative errors
+            of time, energy and power. Operations measured on the chip were left out in both cases.
+        host: Mode -> host costs of a call inside a network, see `HostModel`.
         log_errors: Mode -> quantity -> sorted absolute log errors on networks, for intervals.
         device_errors: Family -> sorted absolute log errors of device time on chips that were left out, for intervals of
             operations; "" stands for all families.
-        power_errors: "power" and "energy" -> family -> the same, for loops that are bound by the GPU; empty where too
-            few chips have power.
+        power_errors: "power" and "energy" -> family -> the same, for loops that are bound by the GPU; empty where power
+            was measured on too few chips.
         limits: What it cannot do.
         created: Date that it was made on.
         licence: Licence of the predictor.
@@ -93,7 +93,7 @@ class AnyGpuEntry:
 
 
 def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:
-    """A small prediction on each of some GPUs."""
+    """The golden prediction: GPU -> operations, and what they are predicted to cost on it."""
     found = {}
     for gpu, operations in golden.items():
         predictions = AnyGpuPredictor(find_gpu(gpu), operations[0].mode, learned).predict(operations)
@@ -108,11 +108,11 @@ def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> di
 def save_any_gpu(
     folder: str | Path, learned: ResidualModel, card: AnyGpuCard, golden: Mapping[str, list[Operation]]
 ) -> Path:
-    """Write the entry; what lay in its place is replaced once the new one is whole.
+    """Write the entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
         folder: Folder to write, such as zoo/any-gpu/boosting.
-        learned: What was just fitted.
+        learned: The residual model, just fitted.
         card: Card of the entry.
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
@@ -131,7 +131,8 @@ def load_any_gpu(folder: str | Path) -> AnyGpuEntry:
     """Load the entry and check it.
 
     Raises:
-        ZooError: Missing, damaged, changed, of another format, or predicting otherwise than when it was made.
+        ZooError: The entry is missing, damaged, changed or of another format, or its golden prediction comes out
+            differently.
     """
     entry, manifest, again = read_any_gpu(folder)
     golden = manifest["golden"]
@@ -148,7 +149,7 @@ def read_any_gpu(folder: str | Path) -> tuple[AnyGpuEntry, dict[str, Any], dict[
         The entry, its manifest, and the golden prediction as it comes out now.
 
     Raises:
-        ZooError: Missing, damaged, changed, or of another format.
+        ZooError: The entry is missing, damaged, changed, or of another format.
     """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)

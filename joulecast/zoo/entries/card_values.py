@@ -13,10 +13,10 @@ _MOST_OFFSET_S = 1.0
 
 
 def name_of(value: Any) -> str:
-    """The name of an entry.
+    """Check the name of an entry, as its card states it.
 
     Raises:
-        ZooError: It is none.
+        ZooError: It is not a short text.
     """
     if not isinstance(value, str) or not 0 < len(value) <= _LONGEST_NAME or not value.isprintable():
         raise _damaged("name", value, "a short text")
@@ -24,10 +24,10 @@ def name_of(value: Any) -> str:
 
 
 def host_of(value: Mapping[str, Any]) -> HostModel:
-    """What the host costs in a network.
+    """Host costs of a call inside a network, as a card states them.
 
     Raises:
-        ZooError, KeyError, TypeError: It is none.
+        ZooError, KeyError, TypeError: The value is not such a host cost, or is out of range.
     """
     offset = value["offset_s"]
     if type(offset) not in (int, float) or not abs(offset) <= _MOST_OFFSET_S:

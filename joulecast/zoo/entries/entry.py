@@ -1,8 +1,8 @@
 """A zoo entry at rest: a folder with a card, a predictor, a manifest and a golden prediction.
 
-Loading runs no code: JSON and arrays only. Every file is compared with its sha256 before it is parsed, and a small
-stored prediction is made again afterwards, so neither a changed byte nor a library that computes otherwise goes
-unnoticed.
+Loading runs no code, because entries hold JSON and arrays only. Every file is compared with its sha256 before it is
+parsed. Afterwards a small stored prediction is made again. So neither a changed byte nor a library that computes
+something else goes unnoticed.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ class ModelCard:
     Args:
         name: "gpu/entry", as `predictor=` takes it.
         gpu, mode: The GPU and the mode that it predicts for.
-        precisions: Precisions of which all operations are covered, as a user asks for them.
+        precisions: Precisions that a user may ask for and in which all operations are covered.
         predictor: Name of the recipe's predictor.
         recipe: Settings of the recipe.
         data: Source, licence, sensor and limits of the dataset, and the sha256 of its card.
         splits: How the errors below were made.
         operation_errors: Campaign -> summary, from cross-validation.
         network_errors: Network -> relative errors of time and energy when left out.
-        host: What the host needs for a call inside a network, see `HostModel`.
+        host: Host costs of a call inside a network, see `HostModel`.
         composition: The default composition, "overlap" or "sum".
-        coverage: How many cases lay within 90 % intervals that were not made from them, split by split.
+        coverage: For each split, how many held-out cases lay within their 90 % interval.
         limits: What it cannot do.
         created: Date that it was made on.
         licence: Licence of the predictor.
@@ -87,7 +87,7 @@ def save_entry(
     network_errors: NetworkCalibration | None = None,
     trained_on: Collection[Operation] = (),
 ) -> Path:
-    """Write an entry; what lay in its place is replaced once the new one is whole.
+    """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
         folder: Folder to write, such as zoo/a30/forest-inference.
@@ -116,7 +116,7 @@ def save_entry(
 
 
 def _golden(predictor: OperationPredictor, operations: list[Operation]) -> dict[str, Any]:
-    """A small prediction."""
+    """The golden prediction: a few operations, and what they are predicted to cost."""
     predictions = predictor.predict(operations)
     return {
         "operations": [operation.to_json() for operation in operations],
@@ -141,7 +141,8 @@ def load_entry(folder: str | Path) -> NetworkPredictor:
     """Load an entry and check it.
 
     Raises:
-        ZooError: Missing, damaged, changed, of another format, or predicting otherwise than when it was made.
+        ZooError: The entry is missing, damaged, changed or of another format, or its golden prediction comes out
+            differently.
     """
     predictor, manifest, again = read_entry(folder)
     with refusing_damage(Path(folder)):
@@ -157,7 +158,7 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
         Its predictor, its manifest, and the golden prediction as it comes out now.
 
     Raises:
-        ZooError: Missing, damaged, changed, or of another format.
+        ZooError: The entry is missing, damaged, changed, or of another format.
     """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
@@ -196,11 +197,11 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
 
 @dataclass(frozen=True)
 class Background:
-    """What an explanation needs beside the predictor.
+    """What explanations need besides the predictor.
 
     Args:
         operations: Operations that it was trained on; empty where they are not stored.
-        native: "time" and "power" -> boosted trees as XGBoost stores them; empty for others.
+        native: "time" and "power" -> boosted trees as XGBoost stores them; empty for other recipes.
     """
 
     operations: tuple[Operation, ...]
@@ -208,7 +209,7 @@ class Background:
 
 
 def load_background(folder: Path) -> Background:
-    """Read what explains the predictions of an entry.
+    """Read what explanations of an entry's predictions need.
 
     Raises:
         ZooError: The entry is damaged.

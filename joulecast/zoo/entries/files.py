@@ -1,7 +1,7 @@
 """Files of a zoo entry: written whole or not at all, and each compared with its sha256 before it is parsed.
 
-A folder is not trusted. Its manifest may lie, so limits hold whatever it says: on the number, names and sizes of files,
-on the sizes that they unpack to, and that they are plain files.
+A folder is not trusted, and neither is its manifest. Whatever the manifest says, limits hold on the number, names and
+sizes of files and on the sizes that they unpack to, and each must be a plain file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 from ...errors import ZooError
 
 FORMAT_VERSION = 2
-"""Raised when entries of before cannot be read any more."""
+"""Version of the format. It increases when older entries can no longer be read."""
 MANIFEST = "manifest.json"
 
 PACKED_SUFFIX = ".z"
@@ -53,7 +53,7 @@ def parsed_json(data: bytes, what: str) -> Any:
     """Parse JSON that may come from anywhere.
 
     Raises:
-        ZooError: It is none, too large, nested too deeply, or has numbers that are none.
+        ZooError: The data is not JSON, is too large or nested too deeply, or contains NaN or infinite numbers.
     """
     if len(data) > _MOST_JSON_BYTES:
         raise ZooError(f"{what} is larger than allowed", given=len(data), allowed=f"{_MOST_JSON_BYTES} bytes")
@@ -75,7 +75,7 @@ def _finite(text: str) -> float:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of what a predictor was made with."""
+    """Versions of the installed libraries that predictors are made with."""
     found = {}
     for name in (
         "joulecast",
@@ -104,7 +104,7 @@ def write_files(
     predictor: str,
     libraries: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write an entry; what lay in its place is replaced once the new one is whole.
+    """Write an entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
         folder: Folder to write, such as zoo/a30/forest-inference.
@@ -128,7 +128,7 @@ def write_files(
 
 
 def put_in_place(folder: str | Path, files: Mapping[str, bytes]) -> Path:
-    """Make a folder of these files; what lay in its place is replaced once the new one is whole."""
+    """Make a folder of these files. A folder that is already there is replaced once the new one is complete."""
     folder = Path(folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
@@ -146,10 +146,10 @@ def put_in_place(folder: str | Path, files: Mapping[str, bytes]) -> Path:
 
 
 def read_plain(path: Path, most_bytes: int = _MOST_FILE_BYTES) -> bytes:
-    """The bytes of a plain file; nothing else is opened, so none can hang or lead elsewhere.
+    """Read a plain file. Links, pipes and devices are not opened, since they may lead out of the folder or never end.
 
     Raises:
-        ZooError: It cannot be read, is a link, a pipe or a device, or is larger than allowed.
+        ZooError: The file cannot be read, is a link, a pipe or a device, or is larger than allowed.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
@@ -169,7 +169,7 @@ def read_plain(path: Path, most_bytes: int = _MOST_FILE_BYTES) -> bytes:
 
 
 class EntryFiles(Mapping[str, bytes]):
-    """Files of an entry by name, each checked; what is stored deflated is unpacked when it is asked for."""
+    """Files of an entry by name, each checked. Deflated files are unpacked when they are read."""
 
     def __init__(self, stored: Mapping[str, bytes]) -> None:
         self._stored = stored
@@ -179,7 +179,7 @@ class EntryFiles(Mapping[str, bytes]):
         """The contents of a file.
 
         Raises:
-            ZooError: It unpacks to more than any file can hold, or cannot be unpacked.
+            ZooError: The file cannot be unpacked, or unpacks to more bytes than a file may have.
         """
         data = self._stored[self._names[name]]
         return unpacked(data, name) if self._names[name].endswith(PACKED_SUFFIX) else data
@@ -192,10 +192,10 @@ class EntryFiles(Mapping[str, bytes]):
 
 
 def unpacked(data: bytes, name: str) -> bytes:
-    """What deflated bytes hold, as long as it is not more than any file can hold.
+    """Unpack deflated bytes, up to the size that a file may have.
 
     Raises:
-        ZooError: More than that, or something else.
+        ZooError: The bytes are not deflated data, or unpack to more than that.
     """
     inflater = zlib.decompressobj()
     try:
@@ -205,15 +205,15 @@ def unpacked(data: bytes, name: str) -> bytes:
     if inflater.unconsumed_tail:
         raise ZooError("a file of this zoo entry unpacks to more than is allowed", given=name)
     if not inflater.eof or inflater.unused_data:
-        raise ZooError("a file of this zoo entry is cut off, or has something behind its end", given=name, hint=_NEXT)
+        raise ZooError("a file of this zoo entry is truncated, or has more bytes after its end", given=name, hint=_NEXT)
     return found
 
 
 def read_manifest(data: bytes, where: str) -> dict[str, Any]:
-    """A manifest whose list of files is what it must be.
+    """Parse a manifest and check its list of files.
 
     Raises:
-        ZooError: It is damaged, of another format, or names what it must not.
+        ZooError: The manifest is damaged, of another format, or names files that are not allowed.
     """
     manifest = parsed_json(data, "the manifest of this zoo entry")
     if not isinstance(manifest, dict) or not isinstance(manifest.get("files"), dict):
@@ -243,10 +243,10 @@ def read_manifest(data: bytes, where: str) -> dict[str, Any]:
 
 
 def stored_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest, and all files that it names as they are stored, each as it was when it was written.
+    """Read the manifest and all files that it names, as they are stored, and compare each with its sha256.
 
     Raises:
-        ZooError: Missing, damaged, changed, or of another format.
+        ZooError: The entry is missing, damaged, changed, or of another format.
     """
     manifest = read_manifest(read_plain(folder / MANIFEST, _MOST_JSON_BYTES), str(folder))
     found = {}
@@ -258,14 +258,14 @@ def stored_files(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any], EntryFiles]:
-    """The manifest, and the files that it names, each as it was when it was written.
+    """Read the manifest and the files that it names, unpacked on demand, and compare each with its sha256.
 
     Args:
         folder: Folder of the entry.
         needed: Names of files that the entry must have.
 
     Raises:
-        ZooError: Missing, damaged, changed, or of another format.
+        ZooError: The entry is missing, damaged, changed, or of another format.
     """
     manifest, stored = stored_files(folder)
     files = EntryFiles(stored)
@@ -276,14 +276,14 @@ def checked_files(folder: Path, needed: Collection[str]) -> tuple[dict[str, Any]
 
 
 def predictor_of(manifest: Mapping[str, Any]) -> str:
-    """Name of an entry's predictor: which form it has, and so which loader reads it."""
+    """Name of an entry's predictor, by which `catalogue.LOADERS` chooses what reads the entry."""
     return str(manifest.get("predictor"))[:80]
 
 
 def disagreement(folder: Path, manifest: Mapping[str, Any]) -> ZooError:
-    """The error for an entry whose golden prediction does not come out again."""
+    """The error for an entry whose golden prediction comes out differently now."""
     return ZooError(
-        "this zoo entry predicts otherwise than when it was made",
+        "this zoo entry no longer predicts what it predicted when it was made",
         given=str(folder),
-        hint=f"made with {str(manifest.get('libraries'))[:300]}; check onnxruntime, or train it again",
+        hint=f"it was made with {str(manifest.get('libraries'))[:300]}; install those versions, or train it again",
     )

@@ -16,17 +16,17 @@ from ...predictors.networks.network_predictor import NetworkPredictor
 from .files import disagreement
 
 GOLDEN_OPERATIONS = 8
-"""How many are stored (per GPU, where there are several)."""
+"""How many operations a golden prediction has; where it covers several GPUs, per GPU."""
 _MOST_OPERATIONS = 64
-# Sums in fp32 come out otherwise on another processor: those of trees by 1e-6, those of a Gaussian process, whose large
-# terms cancel, by up to 5e-4 (measured against fp64). Another forest differs by far more.
+# Sums in fp32 differ between processors: those of trees by 1e-6, and those of a Gaussian process, whose large terms
+# cancel, by up to 5e-4 (measured against fp64). A different forest differs by far more.
 _TOLERANCE = 2e-3
 
 
 def golden_sample(operations: Collection[Operation]) -> list[Operation]:
-    """Some of the operations that a predictor was trained on, spread evenly over them, to make a golden prediction of.
+    """Choose operations for a golden prediction, spread evenly over those that a predictor was trained on.
 
-    The same operations give the same sample, whatever their order.
+    The choice does not depend on the order of the operations.
     """
     listed = sorted(operations, key=lambda operation: operation.digest)
     return listed[:: max(1, len(listed) // GOLDEN_OPERATIONS)]
@@ -36,8 +36,8 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     """The operations of a golden prediction.
 
     Raises:
-        ZooError: There is none, or there are more than any entry has.
-        InputError: One of them is no operation.
+        ZooError: There is no operation, or there are more than an entry may have.
+        InputError: One of the values does not describe an operation.
     """
     if not 0 < len(values) <= _MOST_OPERATIONS:
         raise ZooError("a golden prediction has an impossible number of operations", given=len(values))
@@ -55,15 +55,17 @@ def smoke_test(predictor: NetworkPredictor, operations: Sequence[Operation]) -> 
     numbers = [prediction.time_s, prediction.energy_j, *(interval.time_s + interval.energy_j if interval else ())]
     if not all(type(number) in (float, np.float64) and np.isfinite(number) and number >= 0 for number in numbers):
         raise ZooError(
-            "a zoo entry predicts values that are not times and energies", given=numbers[:2], hint="pull it again"
+            "a zoo entry predicts times or energies that are not finite numbers",
+            given=numbers[:2],
+            hint="pull it again",
         )
 
 
 @contextmanager
 def refusing_damage(folder: Path) -> Iterator[None]:
-    """Turn every exception that damaged content causes into one error.
+    """Turn every exception that damaged content causes into a `ZooError`.
 
-    Numbers out of range cause no warning here; the golden prediction disagrees with them later.
+    Numbers out of range cause no warning here, because the golden prediction shows them later.
 
     Raises:
         ZooError: The content is damaged.
@@ -79,10 +81,15 @@ def refusing_damage(folder: Path) -> Iterator[None]:
 
 
 def require_agreement(folder: Path, manifest: Mapping[str, Any], pairs: Sequence[tuple[Any, Any]]) -> None:
-    """Compare what is predicted again with what is stored.
+    """Compare the golden prediction as it comes out now with the stored one.
+
+    Args:
+        folder: Folder of the entry.
+        manifest: Manifest of the entry.
+        pairs: Values as predicted now, and as stored.
 
     Raises:
-        ZooError: They differ by more than rounding, or are no numbers.
+        ZooError: They differ by more than rounding, or are not numbers.
     """
     with refusing_damage(folder):
         agrees = all(

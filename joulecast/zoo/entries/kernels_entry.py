@@ -1,4 +1,4 @@
-"""The zoo entry of device times of kernels: what predictors for any GPU ask in half precision and below."""
+"""The zoo entry of device times of kernels, which predictors for any GPU use in half precision and below."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Golden = Mapping[Names, tuple[str, Sequence[Operation]]]
 
 @dataclass(frozen=True)
 class KernelsCard:
-    """What a user should know about device times of kernels.
+    """What a user should know about the entry of device times of kernels.
 
     Args:
         name: Name of the entry.
@@ -71,7 +71,7 @@ class KernelsEntry:
 
     Args:
         name: Name of the entry.
-        kernels: What it knows; each variant is read and checked when it is first asked for.
+        kernels: What it has learned. Each variant is read and checked when it is first needed.
         golden: Operations of its golden prediction.
         card: Card of the entry, as a dictionary.
     """
@@ -82,21 +82,21 @@ class KernelsEntry:
     card: Mapping[str, Any]
 
     def check(self) -> None:
-        """Read every variant.
+        """Read and check every variant.
 
         Raises:
-            ZooError: One is damaged, or predicts otherwise than when it was made.
+            ZooError: A variant is damaged, or its golden prediction comes out differently.
         """
         for names in self.kernels.variants:
             self.kernels.variants[names]
 
 
 def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden: Golden) -> Path:
-    """Write the entry; what lay in its place is replaced once the new one is whole.
+    """Write the entry. An entry that is already in the folder is replaced once the new one is complete.
 
     Args:
         folder: Folder to write, such as zoo/any-gpu/kernels.
-        kernels: What was just fitted.
+        kernels: The fitted families and variants.
         card: Card of the entry.
         golden: Operations of the golden prediction.
     """
@@ -126,10 +126,10 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
 
 
 def load_kernels(folder: str | Path) -> KernelsEntry:
-    """Load the entry; its variants are checked when they are first asked for.
+    """Load the entry. Its variants are checked when they are first needed.
 
     Raises:
-        ZooError: Missing, damaged, changed, or of another format.
+        ZooError: The entry is missing, damaged, changed, or of another format.
     """
     folder = Path(folder)
     manifest, files = checked_files(folder, _FILES)
@@ -138,7 +138,7 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         predictor = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
         facts, factors = predictor["variants"], numbers(predictor.get("network_factors", {}))
         if not all(1 / _MOST_FACTOR <= factor <= _MOST_FACTOR for factor in factors.values()):
-            raise ZooError("a zoo entry has factors of networks that cannot be", given=str(factors)[:100])
+            raise ZooError("a zoo entry has impossible network factors", given=str(factors)[:100])
         if not 0 < len(facts) <= _MOST_VARIANTS:
             raise ZooError("a zoo entry has an impossible number of variants", given=len(facts))
         by_name = {(str(fact["family"]), str(fact["variant"])): fact for fact in facts}
@@ -162,7 +162,7 @@ def checked_kernels(folder: Path) -> KernelsEntry:
 
 
 class _StoredVariants(Mapping[Names, Variant]):
-    """Variants of an entry, each read when it is first asked for: a prediction needs one or two."""
+    """Variants of an entry, each read when it is first needed. A prediction needs one or two of them."""
 
     def __init__(
         self, folder: Path, manifest: Mapping[str, Any], files: EntryFiles, facts: Mapping[Names, Any]
@@ -174,7 +174,7 @@ class _StoredVariants(Mapping[Names, Variant]):
         """The variant.
 
         Raises:
-            ZooError: It is damaged, or predicts otherwise than when it was made.
+            ZooError: The variant is damaged, or its golden prediction comes out differently.
         """
         if names not in self._read:
             with refusing_damage(self._folder):

@@ -1,4 +1,4 @@
-"""Variants of kernels at rest: facts as JSON, and each of their trees in a file of its own."""
+"""How variants of kernels are stored: their constants as JSON, and each of their tree models in a file of its own."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _POWER = "power-"
 
 @dataclass(frozen=True, eq=False)
 class LazyTrees:
-    """Trees of an entry that are read when they are first asked: one GPU needs those of one generation.
+    """Trees of an entry, read when they are first used. A GPU needs those of its own generation only.
 
     Args:
         files: Files of the entry.
         name: Name of the trees.
-        columns: How many inputs they want.
+        columns: Number of inputs that they take.
     """
 
     files: EntryFiles
@@ -46,23 +46,23 @@ class LazyTrees:
         return stored_trees(self.files, self.name, self.columns)
 
     def __call__(self, inputs: NDArray[np.float32]) -> FloatArray:
-        """One value per row of inputs.
+        """Predict one value per row of inputs.
 
         Raises:
-            ZooError: They are missing or damaged.
+            ZooError: The trees are missing or damaged.
         """
         return self._trees(inputs)
 
     def to_files(self, name: str) -> dict[str, bytes]:
-        """The file that they were read from, for an entry in which they stay as they are."""
+        """The file that they were read from, to be written unchanged into a new entry."""
         return {trees_file(name): self.files[trees_file(self.name)]}
 
 
 def family_named(name: str) -> Family:
-    """The family of a name.
+    """Find a family of kernels by its name.
 
     Raises:
-        UnknownNameError: There is none.
+        UnknownNameError: There is no such family.
     """
     if name not in FAMILIES:
         raise unknown_name("family of kernels in a zoo entry", name, FAMILIES)
@@ -70,7 +70,7 @@ def family_named(name: str) -> Family:
 
 
 def write_variant(names: Names, variant: Variant) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Facts and files of a variant; trees that were read from an entry are stored as they were.
+    """Constants and files of a variant. Trees that were read from an entry are stored unchanged.
 
     Raises:
         MissingDependencyError: The converter of fitted trees is not installed.
@@ -101,7 +101,7 @@ def read_variant(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> V
     """What `write_variant` wrote.
 
     Raises:
-        ZooError, KeyError, TypeError, ValueError: The facts or files are not what it wrote.
+        ZooError, KeyError, TypeError, ValueError: The constants or files are damaged.
     """
     family = family_named(names[0])
     _require_inputs(facts["features"], list(family.feature_names))
@@ -142,7 +142,7 @@ def _read_power(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> Po
 def _trees_files(names: Names, regressors: Mapping[str, Regressor], prefix: str = "") -> dict[str, bytes]:
     files = {}
     for name, regressor in regressors.items():
-        # The native form is left out: there are many regressors, and nothing trains on from one or explains it.
+        # XGBoost's native form is left out: there are many regressors, and neither training nor explanations need it.
         trees = trees_file(_file(names, name, prefix))
         files[trees] = regressor.to_files(_file(names, name, prefix))[trees]
     return files
@@ -151,7 +151,7 @@ def _trees_files(names: Names, regressors: Mapping[str, Regressor], prefix: str 
 def _read_trees(
     names: Names, generations: list[str], files: EntryFiles, columns: int, prefix: str = ""
 ) -> tuple[dict[str, Regressor], Regressor]:
-    """Trees of the generations, and of all others."""
+    """Read the trees of each generation, and the trees for all other generations."""
     trees: dict[str, Regressor] = {
         name: LazyTrees(files, _file(names, name, prefix), columns) for name in [*generations, _ELSEWHERE]
     }
@@ -169,5 +169,5 @@ def _require_inputs(given: object, wanted: list[str]) -> None:
 
 def _known(basis: str) -> str:
     if basis not in BASES:
-        raise ZooError("a zoo entry has errors of another basis", given=basis, allowed=", ".join(BASES))
+        raise ZooError("a zoo entry has errors of an unknown basis", given=basis, allowed=", ".join(BASES))
     return basis

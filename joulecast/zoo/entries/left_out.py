@@ -1,4 +1,4 @@
-"""Errors on what a predictor had not seen, one by one: what two predictors are compared by (promotion.py)."""
+"""Errors of a predictor on each network and operation left out of its training; promotion.py compares these."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .files import checked_files, parsed_json
 LEFT_OUT = "left_out.json"
 
 Errors = Mapping[str, Mapping[str, float]]
-"""What was left out -> quantity -> relative error."""
+"""Network or operation that was left out -> quantity -> relative error."""
 
 
 def operations_left_out(validation: Validation) -> dict[str, dict[str, float]]:
-    """Relative errors of time and power of each operation in cross-validation; the median over its repeats."""
+    """Relative errors of time and power of each operation in cross-validation; of repeated measurements, the median."""
     found: dict[str, dict[str, float]] = {}
     for errors in validation.operations:
         repeats: dict[str, dict[str, list[float]]] = defaultdict(lambda: {"time": [], "power": []})
@@ -37,7 +37,7 @@ def operations_left_out(validation: Validation) -> dict[str, dict[str, float]]:
 
 
 def left_out_of(folder: Path) -> dict[str, Errors]:
-    """What an entry can be compared by: "networks" where any were measured, "operations", or both.
+    """Read the errors by which an entry is compared: on "networks", where any were measured, on "operations", or both.
 
     Raises:
         ZooError: The entry is damaged, or stores no such errors.
@@ -58,9 +58,9 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
 
 
 def errors_of_networks(card: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Network -> relative errors, as they stand in a card; empty where no network was measured."""
+    """Network -> relative errors, from a card; empty where no network was measured."""
     networks: Mapping[str, Any] = card["network_errors"]
-    # A card of a predictor for any GPU has one table per what else was known.
+    # The card of a predictor for any GPU has two tables: nothing known of the chip, or other networks known.
     if networks and "time" not in next(iter(networks.values())):
         networks = next(iter(networks.values()))
     return networks

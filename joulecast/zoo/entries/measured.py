@@ -1,4 +1,4 @@
-"""What was measured on which GPU, as far as the predictors of a zoo have learned from it: read off their cards."""
+"""What was measured on each GPU and used by the predictors of a zoo, according to their cards."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _NO_SENSOR = "none"
 
 @dataclass(frozen=True)
 class Measured:
-    """What is known of a GPU by measurements.
+    """How much was measured on a GPU.
 
     Args:
-        operations: Measurements of single operations.
-        networks: Measurements of whole networks, each clock counted.
-        clocks_mhz: Clocks that were held; empty where all ran at the default.
-        has_power: Whether power was among it, or times only.
+        operations: Number of measurements of single operations.
+        networks: Number of measurements of whole networks; one network at two clocks counts twice.
+        clocks_mhz: Clocks that were locked; empty where everything ran at the default clock.
+        has_power: Whether power was measured, or times only.
     """
 
     operations: int = 0
@@ -32,7 +32,7 @@ class Measured:
     has_power: bool = False
 
     def __or__(self, other: Measured) -> Measured:
-        """What is known by both; predictors of one GPU share most of their data, so the larger number counts."""
+        """Combine two predictors of one GPU. They share most of their data, so the larger number counts."""
         return Measured(
             max(self.operations, other.operations),
             max(self.networks, other.networks),
@@ -41,7 +41,7 @@ class Measured:
         )
 
     def __add__(self, other: Measured) -> Measured:
-        """Both, from different datasets."""
+        """Add measurements of two different datasets."""
         return Measured(
             self.operations + other.operations,
             self.networks + other.networks,
@@ -61,7 +61,7 @@ class Measured:
 
 
 def measured_gpus(zoo: Path | None = None) -> Mapping[str, Measured]:
-    """Full name of a GPU -> what was measured on it; GPUs that are missing are known by their data sheets alone.
+    """Full name of a GPU -> what was measured on it. Of GPUs that are not listed, only the data sheet is known.
 
     Raises:
         ZooError: There is no zoo, or the card of an entry is damaged.
@@ -89,7 +89,7 @@ def _of_card(card: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
         yield card["gpu"], Measured(operations, len(card["network_errors"]), has_power=True)
         return
     for data in card["data"]:
-        # Entries of kernels say nothing of clocks and networks: they have no others than the default, and none.
+        # Cards of kernels have no clocks and networks: kernels were measured one by one, at the default clock.
         clocks = () if data.get("clock_mhz") is None else (float(data["clock_mhz"]),)
         has_power = data.get("sensor", _NO_SENSOR) != _NO_SENSOR
         yield data["gpu"], Measured(data["operations"], data.get("networks", 0), clocks, has_power)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def git_commit() -> str:
-    """The commit of the checkout that joulecast runs from, "+" behind it where files differ; "unknown" elsewhere."""
+    """The commit of the checkout that joulecast runs from, followed by "+" if files were changed; else "unknown"."""
     checkout = Path(__file__).resolve().parents[3]
     if not (checkout / "pyproject.toml").is_file():
         return "unknown"

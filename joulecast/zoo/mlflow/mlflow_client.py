@@ -1,4 +1,4 @@
-"""MLflow, with bounds: what is asked of it ends in seconds, and what goes wrong is one error with a next step."""
+"""A bounded connection to MLflow: requests end within seconds, and every failure is one error with a next step."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ _QUIET = {
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 _SQLITE = "sqlite:///"
-_held: set[str] = set()  # Stores that this process has locked: who has a lock need not wait for it.
+_held: set[str] = set()  # Stores that this process has locked already, so that it does not wait for its own lock.
 
 
 def default_uri() -> str:
-    """$MLFLOW_TRACKING_URI, or SQLite in the working folder (MLflow's file store is no more)."""
+    """$MLFLOW_TRACKING_URI, or a SQLite file in the working folder, because MLflow has given up its file store."""
     return os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{Path.cwd() / 'mlflow.db'}"
 
 
 @contextlib.contextmanager
 def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[Any]:
-    """The module mlflow, with a tracking server or store that it talks to; afterwards it is as it was.
+    """Yield the module mlflow, connected to a server or store. Its settings are restored afterwards.
 
     Args:
         uri: Server or store; None for `default_uri`.
-        what: What is being done, for the error: "the run was not logged".
-        reading: Only what is there already is wanted, so a store that is not there yet is not made.
+        what: What failed, for the error, such as "the run was not logged".
+        reading: Whether the store is only read. A store that does not exist is then an error, and is not made.
 
     Raises:
         MissingDependencyError: mlflow is not installed.
-        TrackingError: The server cannot be reached, or refuses; or there is no store to read.
+        TrackingError: The server cannot be reached or refuses, or there is no store to read.
     """
     uri = uri or default_uri()
     if reading and uri.startswith(_SQLITE) and not Path(uri.removeprefix(_SQLITE)).is_file():
@@ -71,27 +71,27 @@ def connected(uri: str | None, what: str, *, reading: bool = False) -> Iterator[
 
 
 def translated(error: Exception, uri: str, what: str) -> TrackingError:
-    """The error for what MLflow raised."""
+    """The `TrackingError` for an exception that MLflow raised."""
     said = str(error).strip().splitlines()[0][:300] if str(error).strip() else type(error).__name__
     code = str(getattr(error, "error_code", ""))
     status = getattr(error, "get_http_status_code", lambda: 0)()
     if code in ("UNAUTHENTICATED", "PERMISSION_DENIED") or status in (401, 403) or "error code 40" in said:
-        cause, hint = "MLflow refuses you", "set $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD, or a token"
+        cause, hint = "MLflow denied access", "set $MLFLOW_TRACKING_USERNAME and $MLFLOW_TRACKING_PASSWORD, or a token"
     elif code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-        cause, hint = "MLflow does not have this", "`mlflow server` shows what there is under Models"
+        cause, hint = "MLflow has no such object", "the page of `mlflow server` lists what there is under Models"
     elif uri.startswith("http") and ("ailed with exception" in said or "Connection" in said or "timed out" in said):
         cause, hint = "MLflow cannot be reached", "start the server, or give another --tracking-uri"
     else:
-        cause, hint = "MLflow did not take this", "see what it says; give another --tracking-uri, or use --no-track"
+        cause, hint = "MLflow rejected this request", "see its message; give another --tracking-uri, or use --no-track"
     return TrackingError(f"{cause}: {what}", given=uri, hint=f"{hint}; it said: {said}")
 
 
 def experiment(mlflow: Any, uri: str | None) -> str:
-    """The id of the experiment of joulecast; made where it is not there yet, by whoever is first."""
+    """The id of joulecast's experiment. It is created if needed, even if several processes try that at once."""
     uri = uri or default_uri()
     found = mlflow.get_experiment_by_name(EXPERIMENT)
     if found is None:
-        # A local store would put artifacts into ./mlruns wherever it is called from; keep them beside the database.
+        # A local store would put artifacts into ./mlruns of the working folder; this puts them beside the database.
         local = uri.startswith(_SQLITE)
         root = (Path(uri.removeprefix(_SQLITE)).resolve().parent / "mlartifacts").as_uri() if local else None
         try:
@@ -110,7 +110,7 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     finally:
-        # MLflow writes down there, too, which server and experiment it was given last.
+        # MLflow also records its last server and experiment in environment variables.
         for name in [name for name in os.environ if name.startswith("MLFLOW_") and name not in before]:
             del os.environ[name]
         os.environ.update(before)
@@ -118,9 +118,9 @@ def _environment(defaults: Mapping[str, str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _one_at_a_time(uri: str) -> Iterator[None]:
-    """Processes that log into one SQLite file wait for each other.
+    """Let processes that log into one SQLite file wait for each other.
 
-    SQLite itself gives up after seconds, and two that find no tables both make them.
+    SQLite itself gives up after seconds, and two processes that both find no tables would both create them.
     """
     if not uri.startswith(_SQLITE) or uri in _held:
         yield

@@ -18,10 +18,10 @@ from joulecast.zoo.mlflow.registry_model import ENTRY, OUTPUTS
 
 
 class JoulecastModel(PythonModel):  # type: ignore[misc]
-    """Takes a table with one operation per row; returns times, powers and energies of each running in a loop.
+    """Predicts time, power and energy of operations that run in a loop, from a table with one operation per row.
 
-    Columns: `operation`, an Operation as JSON; `gpu`, a name of the catalogue, if the predictor is for any GPU; and
-    if wanted `clock_mhz`, empty for the GPU's default.
+    Columns: `operation`, an Operation as JSON; `gpu`, a name of the catalogue, needed if the predictor is for any GPU;
+    and `clock_mhz`, which is optional. An empty value stands for the GPU's default clock.
     """
 
     def load_context(self, context: Any) -> None:
@@ -48,7 +48,7 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
         from joulecast.hardware import find_gpu
 
         if isinstance(self._entry, KernelsEntry):
-            raise ZooError(f"{self._entry.name} is asked by predictors, and predicts nothing by itself")
+            raise ZooError(f"{self._entry.name} is used by other predictors, and predicts nothing by itself")
         if isinstance(self._entry, AnyGpuEntry):
             return self._entry.on(find_gpu(gpu), mode).operations
         return self._entry.operations

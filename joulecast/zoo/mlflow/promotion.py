@@ -1,13 +1,13 @@
 """Whether one predictor is better than another, by more than what chance explains.
 
 Both were tested on the same networks (or operations), left out of their training. The difference of their errors is
-taken network by network, and the networks are drawn again with replacement ten thousand times (paired bootstrap; Efron
-and Tibshirani, An Introduction to the Bootstrap, 1993). All shapes, precisions and clocks of one network stay together:
-they err alike. The challenger is better if less than 5 % of these draws say otherwise.
+taken network by network, and the networks are resampled with replacement ten thousand times (paired bootstrap; Efron
+and Tibshirani, An Introduction to the Bootstrap, 1993). All shapes, precisions and clocks of one network stay together,
+because their errors are correlated. The challenger is better if it loses in less than 5 % of these samples.
 
-Networks are what users predict, so they decide where there are enough of them. The A30's dataset has six: too few to
-draw from. Then operations decide, each of which counts once in whatever campaigns it was measured, and the networks'
-mean error must not have grown.
+Networks are what users predict, so they decide where there are enough of them. Where there are too few to resample (the
+A30's dataset has six), operations decide, and the mean error on the networks must not have grown. An operation that was
+measured in several campaigns counts once.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _SEED = 0
 
 @dataclass(frozen=True)
 class Verdict:
-    """What comparing a challenger with a champion comes to.
+    """The result of comparing a challenger with a champion.
 
     Args:
         better: Whether the challenger may take the champion's place.
         why: The reason, in words.
         champion_error, challenger_error: Mean absolute log errors on what both were tested on; NaN where nothing was.
         gain: Difference of the two errors, above 0 where the challenger is better.
-        least_gain: 5 % of the draws lie below.
-        compared: On how many.
-        enough: Whether that was enough to tell them apart.
+        least_gain: The 5th percentile of the gain over the bootstrap samples.
+        compared: Number of networks or operations that both were tested on.
+        enough: Whether that is enough to tell the two apart.
     """
 
     better: bool
@@ -52,10 +52,10 @@ class Verdict:
 
 
 def compare(champion: Errors, challenger: Errors) -> Verdict:
-    """Compare the errors of two predictors on what both had left out.
+    """Compare the errors of two predictors on what was left out of the training of both.
 
     Args:
-        champion: What was left out -> quantity -> relative error.
+        champion: Network or operation that was left out -> quantity -> relative error.
         challenger: Errors of the challenger, in the same form.
     """
     pairs: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -81,17 +81,17 @@ def compare(champion: Errors, challenger: Errors) -> Verdict:
     if after >= before:
         return Verdict(False, f"the challenger is not better: {errors}", before, after, before - after, least, count)
     if least <= 0:
-        why = f"the challenger is better by less than chance explains: {errors}; the gain may be as low as {least:.4f}"
+        why = f"the challenger's gain may be chance: {errors}; the gain may be as low as {least:.4f}"
         return Verdict(False, why, before, after, before - after, least, count)
-    why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the draws"
+    why = f"the challenger is better: {errors}; the gain is at least {least:.4f} in 95 % of the bootstrap samples"
     return Verdict(True, why, before, after, before - after, least, count)
 
 
 def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> Verdict:
-    """Compare two predictors by what both can be compared by.
+    """Compare two predictors by their errors on networks, or on operations where there are too few networks.
 
     Args:
-        champion: "networks" and "operations", as far as there are any, -> errors on them.
+        champion: "networks" and "operations", where there are any -> errors on them.
         challenger: Errors of the challenger, in the same form.
     """
     both = [what for what in ("networks", "operations") if what in champion and what in challenger]
@@ -106,11 +106,11 @@ def decide(champion: Mapping[str, Errors], challenger: Mapping[str, Errors]) -> 
         grown = f"{networks.champion_error:.4f} before, {networks.challenger_error:.4f} after"
         why = f"better on operations, but worse on the {networks.compared} networks that were left out: {grown}"
         return replace(operations, better=False, why=why)
-    return replace(operations, why=f"{operations.why} (of operations; networks were too few)")
+    return replace(operations, why=f"{operations.why} (on operations, because there are too few networks)")
 
 
 def _group(label: str) -> str:
-    """What errs alike: a network in all shapes and precisions, an operation in all campaigns.
+    """The group whose errors are correlated: a network in all shapes and precisions, an operation in all campaigns.
 
     Labels are "resnet50 32x3x224x224 fp32" and "conv2d 0123456789ab (campaign)".
     """

@@ -1,7 +1,8 @@
 """The MLflow registry: entries as versions of registered models, with the aliases champion and challenger.
 
-What users ask for by alias changes in one step, the last one: files first, then the version with all its tags, then
-the alias. Whatever is killed in between leaves the alias where it was, and the same command again completes it.
+Users load models by alias, and an alias moves only in the last step: first the files are stored, then the version with
+all its tags, then the alias. A process that is killed in between leaves the alias where it was. Running the same
+command again completes its work.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _ALIAS_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Registered:
-    """A version of a registered model, and what was done."""
+    """A version of a registered model, and what `register` did, in words."""
 
     name: str
     version: str
@@ -44,7 +45,7 @@ class Registered:
 
 @dataclass(frozen=True)
 class Promotion:
-    """What `promote` came to."""
+    """The result of `promote`."""
 
     promoted: bool
     said: str
@@ -52,9 +53,10 @@ class Promotion:
 
 
 def register(folder: Path, uri: str | None = None, *, run_id: str | None = None) -> Registered:
-    """Register an entry as a version of the model of its GPU and mode: as champion if it is the first, else challenger.
+    """Register an entry as a version of the model of its GPU and mode.
 
-    An entry that is registered already is not registered twice; what an earlier, killed attempt lacks is completed.
+    The first version becomes champion, later ones challenger. An entry is registered once only. Where an earlier
+    attempt was killed, the missing steps are done now.
 
     Args:
         folder: Folder of the entry.
@@ -62,7 +64,8 @@ def register(folder: Path, uri: str | None = None, *, run_id: str | None = None)
         run_id: The run that trained it and logged the model; None to make one.
 
     Raises:
-        MissingDependencyError, TrackingError: No mlflow, no server, no permission.
+        MissingDependencyError: mlflow is not installed.
+        TrackingError: The server cannot be reached, or denies access.
         ZooError: The entry is damaged.
     """
     card, digest = load_card(folder), entry_sha256(folder)
@@ -115,13 +118,13 @@ def _set_alias(client: Any, name: str, version: str) -> str:
         return "is the champion"
     if CHAMPION not in aliases:
         client.set_registered_model_alias(name, CHAMPION, version)
-        return "is the champion, being the first"
+        return "is the champion, because it is the first version"
     client.set_registered_model_alias(name, CHALLENGER, version)
     return f"is the challenger; `joulecast zoo promote {name}` compares it with the champion"
 
 
 def _served(card: Mapping[str, Any]) -> dict[str, str]:
-    """Which GPU and mode an entry serves, as tags."""
+    """Tags that say which GPU and mode an entry serves."""
     return {"gpu": str(card.get("gpu", "any")), "mode": str(card.get("mode", ",".join(MODES)))}
 
 
@@ -145,17 +148,20 @@ def _tags(card: Mapping[str, Any], digest: str) -> dict[str, str]:
 
 
 def promote(name: str, version: str | None = None, *, force: bool = False, uri: str | None = None) -> Promotion:
-    """Make a version champion if it is better on what both had left out, by more than its noise.
+    """Make a version champion if it is better than the champion by more than chance explains.
+
+    Both are compared on networks and operations that were left out of the training of both, see promotion.py.
 
     Args:
         name: Name of the registered model.
         version: Version of the model; None for the challenger.
-        force: Make it champion whatever the comparison says; the version's tags and a run say so.
+        force: Make it champion whatever the comparison says. The version's tags and a run record that.
         uri: Tracking server or store; None for `default_uri`.
 
     Raises:
-        MissingDependencyError, TrackingError: No mlflow, no server, no permission, no such model.
-        ZooError: A version is no entry of joulecast.
+        MissingDependencyError: mlflow is not installed.
+        TrackingError: The server cannot be reached or denies access, or there is no such model.
+        ZooError: One of the versions was not registered by joulecast.
     """
     with connected(uri, "nothing was promoted", reading=True) as mlflow:
         client = mlflow.MlflowClient()
@@ -211,19 +217,22 @@ _aliases: dict[tuple[str, str, str], tuple[float, str]] = {}
 
 
 def registry_folder(model: str, uri: str | None = None) -> Path:
-    """The folder, in the cache, of the entry that "models:/NAME@ALIAS" or "models:/NAME/VERSION" names.
+    """Fetch the entry that "models:/NAME@ALIAS" or "models:/NAME/VERSION" names, and return its folder in the cache.
 
-    A version is fetched once and needs no mlflow after that; where an alias points is asked once a minute.
+    A version is fetched once and needs no mlflow after that. The version behind an alias is looked up once a minute.
 
     Raises:
-        InputError: The text names no model.
-        MissingDependencyError, TrackingError: No mlflow, no server, no permission, no such model.
-        ZooError: The version is no entry of joulecast, or damaged.
+        InputError: The text does not have this form.
+        MissingDependencyError: mlflow is not installed.
+        TrackingError: The server cannot be reached or denies access, or there is no such model.
+        ZooError: The version was not registered by joulecast, or is damaged.
     """
     match = _URI.fullmatch(model)
     if match is None:
         raise InputError(
-            "this names no model of a registry", given=model, allowed="models:/NAME@ALIAS or models:/NAME/VERSION"
+            "this is not the name of a model in a registry",
+            given=model,
+            allowed="models:/NAME@ALIAS or models:/NAME/VERSION",
         )
     uri = uri or default_uri()
     name, alias, version = match["name"], match["alias"], match["version"]
@@ -232,7 +241,7 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
         version = asked[1]
     if version is not None and (found := _cached(name, version, uri)):
         return found
-    what = "the model was not loaded; what ships with joulecast works without a registry"
+    what = "the model was not loaded; the predictors that ship with joulecast need no registry"
     with connected(uri, what, reading=True) as mlflow:
         client = mlflow.MlflowClient()
         if version is None:
@@ -242,10 +251,10 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
 
 
 def pull_model(model: str, uri: str | None = None, *, replace: bool = False) -> str:
-    """Bring a model of a registry into the cache under the name of its entry; returns that name.
+    """Copy a model of a registry into the cache under the name of its entry, and return that name.
 
     Raises:
-        InputError, MissingDependencyError, TrackingError, ZooError: See `registry_folder`.
+        InputError, MissingDependencyError, TrackingError, ZooError: As for `registry_folder`.
     """
     folder = registry_folder(model, uri)
     name = str(load_card(folder)["name"])
@@ -267,7 +276,7 @@ def _fetched(mlflow: Any, client: Any, name: str, version: str, uri: str | None)
     where = f"models:/{name}/{version}"
     if digest is None:
         raise ZooError(
-            "this is another kind of model than joulecast registers",
+            "this model was not registered by joulecast",
             given=where,
             allowed=f"versions with the tag {ENTRY_SHA256}",
             hint="`joulecast zoo push ENTRY models:/` registers one",
@@ -276,7 +285,9 @@ def _fetched(mlflow: Any, client: Any, name: str, version: str, uri: str | None)
     files = _files_in(kept) if (kept / MANIFEST).is_file() else _downloaded(mlflow, where)
     if MANIFEST not in files or sha256_of(files[MANIFEST]) != digest:
         raise ZooError(
-            "the files of this version are others than it was registered with", given=where, hint="ask who did"
+            "the files of this version were changed after it was registered",
+            given=where,
+            hint="ask the owner of the registry",
         )
     return admit(files, where, uri)
 

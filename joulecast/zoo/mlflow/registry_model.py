@@ -1,4 +1,4 @@
-"""A zoo entry as a model in MLflow: what is logged, under which name, with which signature."""
+"""A zoo entry as a model in MLflow: its files, its name and its signature."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..entries.entry import load_card
 from ..entries.files import MANIFEST, library_versions, read_plain, sha256_of, stored_files
 
 ENTRY = "entry"
-"""The artifact, and the folder that it lies in below `artifacts/`."""
+"""Name of the artifact, and of its folder below `artifacts/`."""
 ENTRY_SHA256 = "joulecast.entry_sha256"
 """Tag of a version: sha256 of the entry's manifest."""
 OUTPUTS = ("time_s", "power_w", "energy_j", "device_time_s", "dynamic_energy_j")
@@ -27,20 +27,20 @@ _MODEL_CODE = Path(__file__).with_name("mlflow_model.py")
 
 
 def model_name(card: Mapping[str, Any]) -> str:
-    """Name of the registered model: one per GPU and mode, one for any GPU.
+    """Name of the registered model. There is one per GPU and mode, and one for predictors for any GPU.
 
     Raises:
-        ZooError: The entry predicts nothing by itself.
+        ZooError: The entry is of device times of kernels, which predicts nothing by itself.
     """
     if "kernels" in card:
-        raise ZooError("this entry is asked by predictors, and predicts nothing by itself", given=card["name"])
+        raise ZooError("this entry is used by other predictors, and predicts nothing by itself", given=card["name"])
     if "gpu" not in card:
         return "joulecast-any-gpu"
     return f"joulecast-{find_gpu(card['gpu']).slug}-{card['mode']}"
 
 
 def entry_sha256(folder: Path) -> str:
-    """What identifies an entry: the sha256 of its manifest."""
+    """The sha256 of an entry's manifest, which identifies the entry."""
     return sha256_of(read_plain(folder / MANIFEST))
 
 
@@ -54,9 +54,9 @@ def log_model(mlflow: Any, folder: Path) -> str:
     _, files = stored_files(folder)
     any_gpu = "gpu" not in card
     with tempfile.TemporaryDirectory() as scratch, warnings.catch_warnings():
-        # It asks for type hints to find out the signature, which is given.
+        # MLflow warns of missing type hints, from which it would infer the signature, but the signature is given here.
         warnings.simplefilter("ignore", UserWarning)
-        # Under one name, whatever the folder is called, and without what lies beside the entry's own files.
+        # Under a fixed name, whatever the folder is called, and only the files that belong to the entry.
         staged = Path(scratch) / ENTRY
         staged.mkdir()
         for name in (*files, MANIFEST):
@@ -67,7 +67,7 @@ def log_model(mlflow: Any, folder: Path) -> str:
             artifacts={ENTRY: str(staged)},
             signature=_signature(mlflow, any_gpu),
             input_example=_example(card, any_gpu),
-            # Named, because MLflow would otherwise load the model in another process to find out.
+            # Stated here, because MLflow would otherwise load the model in another process to find out.
             pip_requirements=[f"joulecast=={library_versions()['joulecast']}"],
             metadata={"entry_sha256": entry_sha256(folder)},
         )

@@ -1,6 +1,6 @@
-"""MLflow: one run per training or evaluation, with what is needed to judge it and to make it again.
+"""MLflow: one run per training or evaluation, with everything needed to judge and to repeat it.
 
-What is logged is said here, line by line; MLflow's autologging is not used.
+Everything that is logged is named here. MLflow's autologging is not used.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ __all__ = [
     "tuning",
 ]
 
-_AT_ONCE = 90  # MLflow takes 100 parameters and 1000 metrics in one request.
+_AT_ONCE = 90  # MLflow accepts up to 100 parameters and 1000 metrics in one request.
 _DIGEST_LENGTH = 36  # of a dataset, in MLflow's tables
 
 
@@ -44,11 +44,11 @@ def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None,
     """Log a training as an MLflow run: settings, metrics, datasets, report with plots, and the model.
 
     Args:
-        trained: What came out.
-        recipe: What went in.
-        entry: The folder of the zoo entry; it becomes the model.
+        trained: The trained predictor with its validation and card.
+        recipe: Settings that it was trained with.
+        entry: The folder of the zoo entry, which becomes the model.
         uri: Tracking server or store; None for `default_uri`.
-        command: What was called.
+        command: The command line that was run.
 
     Returns:
         The id of the run.
@@ -103,12 +103,12 @@ def track_evaluation(
 
     Args:
         name: Name of the recipe.
-        validations: What came out.
-        recipe: What went in.
-        datasets: Each with gpu, source and sha256.
-        report: The file that was written; its folder is logged.
+        validations: Results of the evaluation.
+        recipe: Settings of the predictors that were evaluated.
+        datasets: Descriptions of the datasets, each with gpu, source and sha256.
+        report: The report's file. All of its folder is logged.
         uri: Tracking server or store; None for `default_uri`.
-        command: What was called.
+        command: The command line that was run.
 
     Returns:
         The id of the run.
@@ -157,20 +157,20 @@ class Tuning:
             return str(run.info.run_id)
 
     def best(self, settings: Mapping[str, Any], metrics: Mapping[str, float]) -> None:
-        """Log what the search found, in its own run."""
+        """Log the best settings and their metrics in the run of the search."""
         log_params(self._mlflow, {f"best_{name}": value for name, value in settings.items()})
         log_metrics(self._mlflow, metrics)
 
 
 @contextlib.contextmanager
 def tuning(name: str, tags: Mapping[str, str], uri: str | None = None, *, command: str) -> Iterator[Tuning]:
-    """Log a search for hyperparameters; what it yields takes the trials.
+    """Log a search for hyperparameters. Trials are logged through the object that this yields.
 
     Args:
         name: Name of the run.
-        tags: gpu, mode, predictor, ...
+        tags: Tags of the run, such as gpu, mode and predictor.
         uri: Tracking server or store; None for `default_uri`.
-        command: What was called.
+        command: The command line that was run.
 
     Raises:
         MissingDependencyError, TrackingError: See `track`.
@@ -184,7 +184,7 @@ def tuning(name: str, tags: Mapping[str, str], uri: str | None = None, *, comman
 
 
 def _run(name: str, tags: Mapping[str, str], uri: str | None, fill: Callable[[Any, str], None]) -> str:
-    with connected(uri, "this run was not logged; what was written is there all the same") as mlflow:
+    with connected(uri, "this run was not logged; the files were written all the same") as mlflow:
         mlflow.set_experiment(experiment_id=experiment(mlflow, uri))
         with mlflow.start_run(run_name=name, tags={**tags, "git_commit": git_commit()}) as run:
             log_params(mlflow, _versions())
@@ -221,14 +221,14 @@ def any_gpu_metrics(validation: AnyGpuValidation) -> dict[str, float]:
 
 
 def log_params(mlflow: Any, values: Mapping[str, Any]) -> None:
-    """Log parameters, however many."""
+    """Log any number of parameters, in several requests where needed."""
     items = list(values.items())
     for i in range(0, len(items), _AT_ONCE):
         mlflow.log_params(dict(items[i : i + _AT_ONCE]))
 
 
 def log_metrics(mlflow: Any, values: Mapping[str, float]) -> None:
-    """Log metrics, however many; NaN, of which there is nothing to say, is left out."""
+    """Log any number of metrics, in several requests where needed; NaN is left out."""
     items = [(_metric_name(name), float(value)) for name, value in values.items() if value == value]
     for i in range(0, len(items), _AT_ONCE):
         mlflow.log_metrics(dict(items[i : i + _AT_ONCE]))
@@ -250,7 +250,7 @@ def log_curves(mlflow: Any, curves: Curves) -> None:
 
 
 def _log_datasets(mlflow: Any, run_id: str, datasets: Sequence[Mapping[str, Any]]) -> None:
-    """Log what was learned from, or tested on: where it is from, and its digest. The measurements stay elsewhere."""
+    """Log the datasets of a run: their source and digest, but not the measurements."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     inputs = []

@@ -1,1 +1,1 @@
-"""Where entries are pulled from and pushed to: folders, HTTP, S3."""
+"""Places that entries are pulled from and pushed to: folders, zip files, HTTP and S3."""

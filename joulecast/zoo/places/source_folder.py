@@ -17,10 +17,10 @@ _MOST_MEMBERS = 100_000
 
 
 def checked_path(path: str) -> PurePosixPath:
-    """A relative path that stays below where it starts.
+    """Check that a relative path stays within its folder.
 
     Raises:
-        ZooError: It does not.
+        ZooError: The path is absolute or leads out of the folder.
     """
     pure = PurePosixPath(path)
     if pure.is_absolute() or "\\" in path or "\0" in path or ":" in path or {"..", "."} & set(path.split("/")):
@@ -29,7 +29,7 @@ def checked_path(path: str) -> PurePosixPath:
 
 
 class FolderSource:
-    """Entries below a folder; links in it are not followed."""
+    """Entries below a folder. Links in it are not followed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -106,7 +106,7 @@ class ZipSource:
             if name in self._members:
                 raise ZooError("this zip file holds two files of one name", given=repr(name)[:100])
             self._members[name] = member
-        # A zip of a folder often has that folder in front.
+        # A zip of a folder often has the name of that folder in front of each member.
         tops = {name.split("/", 1)[0] for name in self._members}
         manifests = [name for name in self._members if name.endswith(f"/{MANIFEST}")]
         deep = bool(manifests) and all(name.count("/") == 3 for name in manifests)
@@ -118,13 +118,13 @@ class ZipSource:
         if member is None:
             return None
         try:
-            # What the member says of its size may be wrong; so no more is read than may be there.
+            # The size that the zip file states may be wrong, so no more than the allowed size is read.
             with self._zip.open(member) as file:
                 data = file.read(most_bytes + 1)
         except (zipfile.BadZipFile, zlib.error, OSError, RuntimeError, NotImplementedError, EOFError, ValueError) as e:
             raise ZooError("a member of this zip file cannot be read", given=path[:100], hint=str(e)[:200]) from e
         if len(data) > most_bytes:
-            raise ZooError("a file of this zoo is larger than it may be", given=path[:100], allowed=most_bytes)
+            raise ZooError("a file of this zoo is larger than allowed", given=path[:100], allowed=most_bytes)
         return data
 
     def names(self) -> list[str]:
@@ -137,12 +137,12 @@ class ZipSource:
         return sorted(found)
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Refused: a zip file is read only."""
+        """Refuse: a zip file is read only."""
         raise self._read_only()
 
     def delete(self, paths: list[str]) -> None:
-        """Refused: a zip file is read only."""
+        """Refuse: a zip file is read only."""
         raise self._read_only()
 
     def _read_only(self) -> ZooError:
-        return ZooError("a zip file is read only", given=str(self._path), hint="push to a folder, and zip that")
+        return ZooError("a zip file is read only", given=str(self._path), hint="push to a folder, and zip that folder")

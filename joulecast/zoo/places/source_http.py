@@ -13,13 +13,13 @@ from ...fetching import fetch
 from .source_folder import checked_path
 
 TOKEN = "JOULECAST_ZOO_TOKEN"  # noqa: S105  # the name of a variable
-_SECONDS = 300.0  # for a file, the largest of which has 64 MB
+_SECONDS = 300.0  # per file, of which the largest has 64 MB
 
 
 class HttpSource:
-    """Entries below an address, read only.
+    """Entries below an address, which can be read but not written.
 
-    With $JOULECAST_ZOO_TOKEN set, it is sent as a bearer token.
+    If $JOULECAST_ZOO_TOKEN is set, it is sent as a bearer token.
     """
 
     def __init__(self, where: str) -> None:
@@ -35,37 +35,41 @@ class HttpSource:
             status, data = fetch(request, seconds=_SECONDS, most_bytes=most_bytes, redirects=True)
         except (OSError, HTTPException, ValueError) as error:
             raise ZooError(
-                "this zoo cannot be reached, or sends what it should not",
+                "this zoo cannot be reached, or its answer is not valid",
                 given=url,
-                hint=f"{error}; what ships with joulecast, and what was pulled, needs no network",
+                hint=f"{error}; entries that ship with joulecast, and those that were pulled, need no network",
             ) from error
         if status == 404:
             return None
         if status != 200:
             refused = status in (401, 403)
             raise ZooError(
-                "this zoo refuses you" if refused else "this zoo does not answer as it should",
+                "this zoo denied access" if refused else "this zoo answered with an error",
                 given=f"{url}: {status}",
-                hint=f"set ${TOKEN} to a token that may read it" if refused else "ask who runs it, or try again later",
+                hint=f"set ${TOKEN} to a token with permission to read"
+                if refused
+                else "ask who runs it, or try again later",
             )
         return data
 
     def names(self) -> list[str]:
-        """None: without an index nothing can be found there.
+        """Refuse: without an index, entries behind HTTP cannot be listed.
 
         Raises:
             ZooError: Always.
         """
         raise ZooError(
-            "there is no zoo at this address", given=f"{self._base}/index.json", hint="serve a folder of `zoo push`"
+            "there is no zoo at this address",
+            given=f"{self._base}/index.json",
+            hint="serve a folder that `joulecast zoo push` wrote",
         )
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Refused: HTTP is for reading."""
+        """Refuse: a zoo behind HTTP is read only."""
         raise self._read_only()
 
     def delete(self, paths: list[str]) -> None:
-        """Refused: HTTP is for reading."""
+        """Refuse: a zoo behind HTTP is read only."""
         raise self._read_only()
 
     def _read_only(self) -> InputError:

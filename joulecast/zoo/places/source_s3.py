@@ -1,4 +1,4 @@
-"""Zoo entries in S3, or in what speaks its protocol (MinIO, Garage, Ceph): with boto3, which is optional."""
+"""Zoo entries in S3 or in a store with the same protocol (MinIO, Garage, Ceph), read by boto3, which is optional."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class S3Source:
             ) from error
         parts = urlsplit(where)
         if not parts.netloc:
-            raise InputError("this names no bucket", given=where, allowed="s3://BUCKET or s3://BUCKET/PREFIX")
+            raise InputError("this address has no bucket", given=where, allowed="s3://BUCKET or s3://BUCKET/PREFIX")
         self._where, self._bucket = where, parts.netloc
         self._prefix = parts.path.strip("/") + "/" if parts.path.strip("/") else ""
-        # Two tries of 20 s: a place that is down should not keep anybody waiting for minutes.
+        # Two tries of 20 s, so that nobody waits for minutes for a server that is down.
         config = botocore.config.Config(connect_timeout=10, read_timeout=20, retries={"max_attempts": 2})
         try:
             self._client: Any = boto3.client("s3", config=config)
-        except Exception as error:  # botocore raises classes without a common base for bad settings
+        except Exception as error:  # for wrong settings botocore raises classes without a common base
             raise self._failed(error) from error
 
     def _key(self, path: str) -> str:
@@ -41,7 +41,7 @@ class S3Source:
         code = str(getattr(error, "response", {}).get("Error", {}).get("Code", type(error).__name__))
         refused = code in ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "NoCredentialsError")
         return ZooError(
-            "this zoo refuses you" if refused else "this zoo cannot be reached",
+            "this zoo denied access" if refused else "this zoo cannot be reached",
             given=f"{self._where}: {code}",
             hint="check $AWS_PROFILE or $AWS_ACCESS_KEY_ID" if refused else f"{error}; check $AWS_ENDPOINT_URL",
         )
@@ -60,7 +60,7 @@ class S3Source:
         except (BotoCoreError, OSError) as error:
             raise self._failed(error) from error
         if len(data) > most_bytes:
-            raise ZooError("a file of this zoo is larger than it may be", given=path, allowed=f"{most_bytes} bytes")
+            raise ZooError("a file of this zoo is larger than allowed", given=path, allowed=f"{most_bytes} bytes")
         return data
 
     def names(self) -> list[str]:

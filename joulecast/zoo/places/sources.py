@@ -1,7 +1,7 @@
 """Where zoo entries come from and go to: a folder, a zip file, an HTTP(S) or S3 location; for MLflow see registry.py.
 
-All of them look alike: `index.json`, which names the entries with the sha256 of their manifests, and one
-folder per entry. Nothing that a source says is believed: names, sizes and digests are checked before a file is used.
+All of them have the same layout: `index.json`, which names the entries with the sha256 of their manifests, and one
+folder per entry. A source is not trusted: names, sizes and digests are checked before a file is used.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _MOST_ENTRIES = 10_000
 
 
 class Source(Protocol):
-    """What each kind of location can do. Paths are relative, with slashes."""
+    """A location of zoo entries. Paths are relative, with slashes."""
 
     def read(self, path: str, most_bytes: int) -> bytes | None:
-        """The contents of a file, or None where there is none; ZooError for more than `most_bytes`."""
+        """Read a file; None where there is none. A file of more than `most_bytes` raises a ZooError."""
         ...
 
     def names(self) -> list[str]:
-        """Names of the entries, where there is no index."""
+        """List the names of entries, for a place without an index."""
         ...
 
     def write(self, files: Mapping[str, bytes]) -> None:
-        """Write files, in their order; ZooError where that cannot be done."""
+        """Write files in this order. A place that cannot be written to raises a ZooError."""
         ...
 
     def delete(self, paths: list[str]) -> None:
-        """Delete files; ZooError where that cannot be done."""
+        """Delete files. A place that cannot be written to raises a ZooError."""
         ...
 
 
 @dataclass(frozen=True)
 class Row:
-    """What an index says of an entry."""
+    """The row of an entry in an index."""
 
     sha256: str
     size_bytes: int
@@ -54,17 +54,17 @@ class Row:
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any], data: bytes) -> Self:
-        """The row of a manifest, with the bytes that it was read from."""
+        """Make the row of an entry from its manifest and the manifest's bytes."""
         size = sum(fact["size_bytes"] for fact in manifest["files"].values())
         return cls(sha256_of(data), size, str(manifest.get("predictor", ""))[:80])
 
 
 def open_source(where: str) -> Source:
-    """The source that a text names: a folder, a .zip file, http://, https:// or s3://.
+    """Open the source at an address: a folder, a .zip file, http://, https:// or s3://.
 
     Raises:
-        InputError: It names none of these.
-        MissingDependencyError: It is S3, and boto3 is not installed.
+        InputError: The address has another form.
+        MissingDependencyError: The address is in S3, and boto3 is not installed.
     """
     scheme = where.split("://", 1)[0].lower() if "://" in where else ""
     if scheme in ("http", "https"):
@@ -79,7 +79,7 @@ def open_source(where: str) -> Source:
 
     if scheme or where.startswith("models:"):
         raise InputError(
-            "this is not a place for zoo entries",
+            "this is not the address of a zoo",
             given=where,
             allowed="a folder, a .zip file, https://, http://, s3://, or models:/NAME@ALIAS of an MLflow registry",
         )
@@ -89,7 +89,7 @@ def open_source(where: str) -> Source:
 
 
 def index_of(source: Source) -> dict[str, Row]:
-    """The entries of a source: from its index, or where it has none, by looking for them.
+    """List the entries of a source, from its index or, where it has none, by looking into its folders.
 
     Raises:
         ZooError: The index is damaged.
@@ -113,7 +113,9 @@ def index_of(source: Source) -> dict[str, Row]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ZooError("the index of this zoo is damaged", hint=f"{type(error).__name__}: {error}"[:200]) from error
     if len(rows) > _MOST_ENTRIES or not all(NAME.fullmatch(name) for name in rows):
-        raise ZooError("the index of this zoo names what can be no entry", allowed="names such as a30/forest-inference")
+        raise ZooError(
+            "the index of this zoo has an invalid name of an entry", allowed="names such as a30/forest-inference"
+        )
     return rows
 
 
@@ -130,7 +132,7 @@ def _manifest_bytes(source: Source, name: str) -> bytes:
 
 
 def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, bytes]:
-    """All files of an entry, each compared with the manifest, and the manifest with the index.
+    """Fetch all files of an entry. Each is compared with the manifest, and the manifest with the index.
 
     Args:
         source: The place that it is fetched from.
@@ -138,8 +140,8 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
         sha256: Digest of its manifest; None for the one in the index.
 
     Raises:
-        UnknownNameError: There is none of this name.
-        ZooError: Something is missing, or not what it was.
+        UnknownNameError: The source has no entry of this name.
+        ZooError: A file is missing or was changed.
     """
     if sha256 is None:
         index = index_of(source)
@@ -149,26 +151,28 @@ def fetch(source: Source, name: str, sha256: str | None = None) -> dict[str, byt
     data = _manifest_bytes(source, name)
     if sha256_of(data) != sha256:
         raise ZooError(
-            "the manifest of this zoo entry is another than the index says",
+            "the manifest of this zoo entry is not the one in the index",
             given=f"{name}: {sha256_of(data)}",
             allowed=sha256,
-            hint="somebody changed it, or is just now replacing it: ask, or try again",
+            hint="the entry was changed, or is being replaced at this moment; try again, or ask its owner",
         )
     files = {}
     for file, fact in read_manifest(data, name)["files"].items():
         content = source.read(f"{name}/{file}", fact["size_bytes"])
         if content is None or sha256_of(content) != fact["sha256"]:
             problem = "is missing" if content is None else "was changed"
-            raise ZooError(f"a file of this zoo entry {problem}", given=f"{name}/{file}", hint="pull again, or ask")
+            raise ZooError(
+                f"a file of this zoo entry {problem}", given=f"{name}/{file}", hint="pull it again, or ask its owner"
+            )
         files[file] = content
     return {**files, MANIFEST: data}
 
 
 def pull(where: str, name: str, *, replace: bool = False) -> Path:
-    """Bring an entry into the cache; afterwards `predictor=NAME` finds it before that of the package.
+    """Copy an entry into the cache. From then on `predictor=NAME` finds it before a shipped entry of that name.
 
     Args:
-        where: See `open_source`; a registry's models are brought by `registry.pull_model`.
+        where: Address, as for `open_source`. Models of a registry are pulled by `registry.pull_model`.
         name: Name of the entry, such as "a30/forest-inference".
         replace: Whether it may stand for a name that ships with joulecast.
 
@@ -177,36 +181,36 @@ def pull(where: str, name: str, *, replace: bool = False) -> Path:
 
     Raises:
         InputError, UnknownNameError: No such place or entry.
-        ZooError: The entry is not what it must be.
+        ZooError: The entry is damaged or not valid, or its name ships with joulecast.
     """
     return admit(fetch(open_source(where), name), name, where, replace=replace)
 
 
 def push(folder: Path, name: str, where: str) -> None:
-    """Bring an entry to a folder or an S3 location, the index last.
+    """Copy an entry to a folder or an S3 location. The index is written last.
 
     Raises:
-        InputError: No such place.
+        InputError: There is no such place, or the name is not valid.
         ZooError: The entry is damaged, or the place cannot be written to.
     """
     if not NAME.fullmatch(name):
-        raise InputError("this can be no name of an entry", given=name, allowed="such as a30/forest-inference")
+        raise InputError("this is not a valid name of an entry", given=name, allowed="such as a30/forest-inference")
     source = open_source(where)
-    source.write({})  # makes a folder that is not there yet, and tells what is read only
+    source.write({})  # creates a missing folder, and fails early where the place is read only
     manifest, files = stored_files(folder)
     data = (folder / MANIFEST).read_bytes()
     with _changing(source) as index:
-        # The manifest after what it lists, the index after the manifest: whoever reads in between finds the old one,
-        # or is told that it is being replaced.
+        # The manifest follows the files that it lists, and the index follows the manifest. So a reader finds the old
+        # entry, or is told that the entry is being replaced.
         source.write({f"{name}/{file}": content for file, content in files.items()} | {f"{name}/{MANIFEST}": data})
         index[name] = Row.of(manifest, data)
 
 
 def remove(where: str, name: str) -> None:
-    """Take an entry away from a folder or an S3 location, from the index first.
+    """Remove an entry from a folder or an S3 location, first from its index.
 
     Raises:
-        UnknownNameError: There is none of this name.
+        UnknownNameError: The place has no entry of this name.
         ZooError: The place cannot be written to.
     """
     source = open_source(where)
@@ -227,7 +231,7 @@ def _changing(source: Source) -> Iterator[dict[str, Row]]:
 
 
 def index_bytes(index: Mapping[str, Row]) -> bytes:
-    """An index as it is written."""
+    """An index as JSON."""
     rows: dict[str, Any] = {
         name: {"manifest_sha256": row.sha256, "size_bytes": row.size_bytes, "predictor": row.predictor}
         for name, row in index.items()

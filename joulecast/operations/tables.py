@@ -1,0 +1,20 @@
+"""Operations as rows of tables."""
+
+from __future__ import annotations
+
+import json
+
+from .operation import Operation
+
+IDENTITY = ("kind", "input_shapes", "attributes", "precision", "mode")
+"""Columns that tell operations apart."""
+
+WORK = ("flops", "bytes_read", "bytes_written", "parameters")
+"""Columns that say how much a call of an operation does, named as the operation's own."""
+
+
+def identity(operation: Operation) -> tuple[str, ...]:
+    """The values of `IDENTITY`, with shapes and attributes as JSON."""
+    value = operation.to_json()
+    shapes, attributes = json.dumps(value["input_shapes"]), json.dumps(value["attributes"])
+    return operation.kind, shapes, attributes, operation.precision, operation.mode

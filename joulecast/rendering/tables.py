@@ -1,0 +1,60 @@
+"""Tables for programs: CSV and data frames, with every digit of a number and nothing where a value is not known."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Table(NamedTuple):
+    """Rows under a header.
+
+    Args:
+        header: Names of the columns.
+        rows: Values of each row, in the order of the header; None where a value is not known.
+    """
+
+    header: Sequence[str]
+    rows: Iterable[Iterable[Any]]
+
+
+class Tabular:
+    """An answer that is a table: it gives its rows in `_table`, and users take them as CSV or as a data frame."""
+
+    def _table(self) -> Table:
+        raise NotImplementedError
+
+    def to_csv(self) -> str:
+        """The table as CSV; empty where a value is not known."""
+        return table_csv(*self._table())
+
+    def to_frame(self) -> pd.DataFrame:
+        """The table as a pandas DataFrame, which other libraries of data frames read without a copy.
+
+        Raises:
+            MissingDependencyError: pandas is not installed.
+        """
+        try:
+            import pandas as pd
+        except ImportError:
+            raise MissingDependencyError(
+                "a data frame needs pandas", hint="pip install pandas; or take to_csv(), which needs nothing"
+            ) from None
+        table = self._table()
+        return pd.DataFrame([list(row) for row in table.rows], columns=list(table.header))
+
+
+def table_csv(header: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """A table as CSV; None is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(["" if v is None else repr(v) if isinstance(v, float) else v for v in row] for row in rows)
+    return text.getvalue()

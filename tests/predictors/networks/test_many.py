@@ -1,0 +1,81 @@
+"""Many networks at once: the same bits as one after the other, and one bad candidate harms no other."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import joulecast
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.operations.dropped import Dropped, DroppedWork
+from joulecast.operations.network import Network
+from joulecast.operations.operation import Operation
+from joulecast.predictors.networks import many
+
+
+def candidate(width: int, depth: int) -> list[tuple[Operation, int]]:
+    """A small convolutional network of a search space."""
+    rows = [(Operation("conv2d", [(8, 3, 32, 32)], {"out_channels": width, "kernel_size": 3, "padding": 1}), 1)]
+    for _ in range(depth):
+        conv = Operation("conv2d", [(8, width, 32, 32)], {"out_channels": width, "kernel_size": 3, "padding": 1})
+        rows += [(conv, 1), (Operation("relu", [(8, width, 32, 32)]), 1)]
+    return rows
+
+
+CANDIDATES = [candidate(width, depth) for width in (16, 48, 64) for depth in (1, 4)]
+
+
+@pytest.mark.parametrize(("gpu", "clock"), [("A30", None), ("A30", 900.0), ("H100 SXM", None)])
+def test_totals_are_those_of_predict_to_the_last_bit(gpu, clock):
+    together = joulecast.predict_many(CANDIDATES, gpu, clock)
+    alone = [joulecast.predict(each, gpu=gpu, clock=clock) for each in CANDIDATES]
+    for name in ("time_s", "energy_j", "power_w", "edp_js", "device_time_s", "host_time_s", "held_clock_mhz"):
+        assert getattr(together, name).tolist() == [getattr(each, name) for each in alone], name
+    assert (together.gpu, together.predictor) == (alone[0].gpu, alone[0].predictor)
+
+
+def test_pieces_change_nothing(monkeypatch):
+    whole = joulecast.predict_many(CANDIDATES, "A30")
+    monkeypatch.setattr(many, "_AT_ONCE", 2)
+    assert joulecast.predict_many(iter(CANDIDATES), "A30").energy_j.tolist() == whole.energy_j.tolist()
+
+
+def test_models_by_name_share_an_input_shape():
+    found = joulecast.predict_many(["resnet18", "alexnet"], "A30", input_shape=(4, 3, 224, 224))
+    assert found.names == ("resnet18", "alexnet")
+    assert found.time_s[0] == joulecast.predict("resnet18", (4, 3, 224, 224), "A30").time_s
+
+
+def test_a_network_without_a_total_says_why_and_harms_no_other():
+    good, large = Network.of(CANDIDATES[0]), DroppedWork(10**12, 10**12, 0, 0, 10**12)
+    lacking = Network(good.entries, dropped=(Dropped("my.operator", 1, (), "unknown", large),))
+    found = joulecast.predict_many([good, lacking, good], "A30")
+    assert math.isnan(found.energy_j[1])
+    assert "my.operator" in found.problems[1]
+    assert found.problems[0] == found.problems[2] == ""
+    assert found.energy_j[0] == found.energy_j[2] == joulecast.predict(good, gpu="A30").energy_j
+
+
+def test_tables_have_a_row_for_each_network():
+    found = joulecast.predict_many(CANDIDATES[:2], "A30")
+    lines = found.to_csv().splitlines()
+    assert lines[0].startswith("network,time_s,power_w,energy_j")
+    assert len(lines) == 3
+    frame = found.to_frame()
+    assert frame["energy_j"].tolist() == found.energy_j.tolist()
+
+
+def test_nothing_to_predict_is_empty():
+    assert len(joulecast.predict_many([], "A30")) == 0
+
+
+def test_questions_that_no_network_can_answer_are_refused_at_once():
+    with pytest.raises(UnknownNameError):
+        joulecast.predict_many(CANDIDATES, "A31")
+    with pytest.raises(InputError):
+        joulecast.predict_many(CANDIDATES, "A30", 99999.0)
+    with pytest.raises(InputError):
+        joulecast.predict_many(CANDIDATES, "A30", composition="product")
+    with pytest.raises(InputError):
+        joulecast.predict_many([candidate(16, 1), 7], "A30")
