@@ -83,7 +83,8 @@ def _cpu_s(process: int) -> float:
 
 def kills() -> None:
     dice, unreadable, lost_s = random.Random(0), 0, []
-    with tempfile.TemporaryDirectory() as name:
+    # The thread that writes the counter may still do so while the folder is removed.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         folder = Path(name)
         _simulate(folder / "powercap")
         environment = {**os.environ, "JOULECAST_POWERCAP": str(folder / "powercap")}

@@ -13,6 +13,7 @@ from ..units import si
 from .arguments import AsJson, table
 
 if TYPE_CHECKING:
+    from ..metering.gpu_shares import GpuShare
     from ..metering.result import Metering
 
 _RUN, _ZEUS = "run", "zeus"
@@ -164,6 +165,7 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
             "",
             f"the program used {100 * metering.cpu_share:.0f} % of the CPU time that was used on this machine",
         ]
+    parts += [_share_text(name, share) for name, share in metering.gpu_shares.items()]
     if any(recording.windows for recording in metering.recordings):
         parts += ["", metering.tree().to_text()]
     else:
@@ -175,3 +177,15 @@ def _text(metering: Metering, price_per_kwh: float | None, carbon: str | None) -
     if carbon is not None:
         parts.append(f"carbon: {tariff.carbon_g(metering.energy_j):.4g} g CO2")
     return "\n".join(parts)
+
+
+def _share_text(name: str, share: GpuShare) -> str:
+    """What a program and what others used of a GPU, in a line."""
+
+    def told(busy: float | None, memory_bytes: int | None) -> str:
+        time = "" if busy is None else f"computed {100 * busy:.0f} % of the time"
+        memory = "" if memory_bytes is None else f"held {si(memory_bytes, 'B')}"
+        return " and ".join(filter(None, [time, memory])) or "cannot be told apart"
+
+    mine, others = told(share.busy, share.memory_bytes), told(share.others_busy, share.others_memory_bytes)
+    return f"{name}: the program {mine}; other processes {others}"

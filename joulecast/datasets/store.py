@@ -134,9 +134,7 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
     return folder
 
 
-def _read_rows(
-    folder: Path, name: str, facts: dict[str, Any], schema: Any, parquet: ModuleType
-) -> list[dict[str, Any]]:
+def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any) -> list[dict[str, Any]]:
     path = folder / name
     if not path.is_file():
         raise DatasetError("a file of the dataset is missing", given=str(path))
@@ -144,8 +142,7 @@ def _read_rows(
         raise DatasetError(
             "a file of the dataset differs from its card", given=str(path), hint="restore the file, or import it again"
         )
-    file = parquet.ParquetFile(path)
-    table = read_limited(file, path, _MOST_VALUES)
+    table = read_limited(path, _MOST_VALUES)
     # Columns that may be empty were added later; older files lack them.
     later = [field.name for field in schema if field.nullable and field.name not in table.schema.names]
     if table.schema.names != [n for n in schema.names if n not in later] or table.num_rows != facts["rows"]:
@@ -187,11 +184,11 @@ def _loaded(folder: Path) -> Dataset:
         raise DatasetError(
             "this dataset has another schema version", given=version, allowed=", ".join(map(str, _READABLE))
         )
-    pa, parquet = _pyarrow()
+    pa, _ = _pyarrow()
     operation_schema, network_schema = _schemas(pa)
     try:
-        operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema, parquet)
-        networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema, parquet)
+        operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema)
+        networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema)
     except (KeyError, TypeError, pa.ArrowException) as error:
         raise DatasetError(
             "the card or a file of this dataset is damaged", given=str(folder), hint=str(error)

@@ -1,9 +1,10 @@
 """Joules of a device between any two moments, from what its sensor said.
 
-A total-energy counter decides where there is one: between two of its updates the energy is taken as linear, which is
-exact but for the 10 to 100 ms that an update takes. Without a counter the power readings are integrated, each held
-until the next one. What nobody saw is reported as unknown and never counts as zero: a device that was lost, a counter
-that started again, a machine that slept.
+A total-energy counter decides where there is one; update_times.py says when it had each of its values. Where the power
+changes between two updates, it is taken to change once, from what it was before to what it is afterwards, at the moment
+that gives the counted joules. That is exact for loads that are steady for longer than two updates. Without a counter
+the power readings are integrated, each held until the next one. What nobody saw is reported as unknown and never counts
+as zero: a device that was lost, a counter that started again, a machine that slept.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from .samples import Samples
+from .update_times import update_times
 
 _LONGEST_GAP_S = 2.0  # Readings further apart say nothing about the time between them; sensors update within 1 s.
 _GAPS = 3  # The same in units of the usual distance of readings, for long intervals.
-_NEAR = 5  # Updates whose mean power goes on before the first and after the last one.
 _EDGE_S = 0.25  # A window opens and closes between two readings.
 
 
@@ -48,14 +49,14 @@ class EnergyCurve:
         if counted.sum() < 2:
             return cls(*power, spacing_s)
         time_s, joules = samples.time_s[counted], samples.energy_j[counted]
-        # The first reading of a value is the moment of an update. Of the very first value nobody knows how old it is.
+        # The first reading of a value belongs to an update. Of the very first value nobody knows how old it is.
         updates = np.flatnonzero(np.diff(joules) != 0) + 1
         if len(updates) < 2:
             # Nothing was used, or the counter updates less often than it was looked at: power readings know better.
             still = _line(time_s[[0, -1]], joules[[0, -1]])
             return cls(*(still if len(power[0]) < 2 else power), spacing_s)
-        line = _bridged(_line(time_s[updates], joules[updates]), power)
-        return cls(*_extended(line, power, float(time_s[0]), float(time_s[-1])), spacing_s)
+        line = _bridged(_line(update_times(time_s, updates), joules[updates]), power)
+        return cls(*_extended(_with_changes(line), float(time_s[0]), float(time_s[-1])), spacing_s)
 
     def between(self, start_s: FloatArray | float, end_s: FloatArray | float) -> tuple[FloatArray, NDArray[np.bool_]]:
         """Joules from each start to each end, and whether all of it is known.
@@ -99,29 +100,40 @@ def _bridged(points: Points, power: Points) -> Points:
     return time_s, np.concatenate([[0.0], np.cumsum(steps_j)]), np.concatenate([[0.0], np.cumsum(steps_s)])
 
 
-def _extended(points: Points, power: Points, first_s: float, last_s: float) -> Points:
-    """A counter's points, continued to the first and the last reading: before and after its updates nothing is counted.
+def _with_changes(points: Points) -> Points:
+    """Points with one more in every step in which the power changed from what it is in the step before to the next."""
+    time_s, energy, unknown = points
+    steps_s = np.diff(time_s)
+    power_w = np.full(len(steps_s), np.nan)
+    np.divide(np.diff(energy), steps_s, out=power_w, where=(steps_s > 0) & (np.diff(unknown) == 0))
+    before_w, mean_w, after_w = power_w[:-2], power_w[1:-1], power_w[2:]
+    share = np.full(len(mean_w), np.nan)  # of the step, until the power changes
+    np.divide(after_w - mean_w, after_w - before_w, out=share, where=after_w != before_w)
+    changes = np.flatnonzero((share > 0) & (share < 1))
+    places = changes + 1
+    until_s = share[changes] * steps_s[places]
+    return (
+        np.insert(time_s, places + 1, time_s[places] + until_s),
+        np.insert(energy, places + 1, energy[places] + before_w[changes] * until_s),
+        np.insert(unknown, places + 1, unknown[places]),
+    )
+
+
+def _extended(points: Points, first_s: float, last_s: float) -> Points:
+    """A counter's points, continued to the first and the last reading, with the power of the nearest known step.
 
     Args:
         points: At the updates.
-        power: Points of the power readings of the same device, which tell what was used there; may be empty. Without
-            them the mean power of the nearest updates goes on.
         first_s: When the counter was read first.
         last_s: When it was read last.
     """
     time_s, energy, unknown = points
-
-    def used_j(start_s: float, end_s: float, near: slice) -> float:
-        if len(power[0]) >= 2:
-            return float(np.diff(np.interp([start_s, end_s], power[0], power[1]))[0])
-        near_s, near_j, not_seen_s = time_s[near], energy[near], unknown[near]
-        seen_s = (near_s[-1] - near_s[0]) - (not_seen_s[-1] - not_seen_s[0])
-        return float((near_j[-1] - near_j[0]) / max(seen_s, 1e-9)) * (end_s - start_s)
-
-    before_j = used_j(first_s, float(time_s[0]), slice(None, _NEAR))
-    after_j = used_j(float(time_s[-1]), last_s, slice(-_NEAR, None))
+    steps_s = np.diff(time_s)
+    known = np.flatnonzero((steps_s > 0) & (np.diff(unknown) == 0))
+    first_w, last_w = (np.diff(energy)[known] / steps_s[known])[[0, -1]] if len(known) else (0.0, 0.0)
+    before_j, after_j = first_w * max(0.0, time_s[0] - first_s), last_w * max(0.0, last_s - time_s[-1])
     return (
-        np.concatenate([[first_s], time_s, [last_s]]),
+        np.concatenate([[min(first_s, time_s[0])], time_s, [max(last_s, time_s[-1])]]),
         np.concatenate([[0.0], before_j + energy, [before_j + energy[-1] + after_j]]),
         np.concatenate([[0.0], unknown, [unknown[-1]]]),
     )

@@ -9,6 +9,7 @@ print(meter.result().tree())
 from __future__ import annotations
 
 import functools
+import math
 import os
 import tempfile
 import threading
@@ -28,6 +29,9 @@ from .sampler import Sampler
 
 INTERVAL_S = 0.1
 """Between two samples: energy counters lose nothing between them, and readings update no faster."""
+
+_MARKED_FROM_S = 0.25
+"""Windows from this length on have the devices read at their ends; shorter ones are many, and their errors cancel."""
 
 _SENT_AT_ONCE = 2000  # Windows; sending one by one would cost more than opening and closing them.
 
@@ -72,6 +76,7 @@ class Meter:
         self._windows: list[Window] = []
         self._open = threading.local()  # The windows that are open in each thread, innermost last.
         self._sampler: Sampler | None = None
+        self._marked_s = -math.inf
         self._lock = MachineLock()
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._result: Metering | None = None
@@ -156,13 +161,24 @@ class Meter:
         path = f"{around[-1]}.{name}" if around else name
         around.append(path)
         start_s = time.monotonic()
+        if start_s - self._marked_s >= _MARKED_FROM_S:
+            self._mark(start_s)
         try:
             yield
         finally:
-            self._windows.append((path, start_s, time.monotonic()))
+            end_s = time.monotonic()
+            if end_s - start_s >= _MARKED_FROM_S:
+                self._mark(end_s)
+            self._windows.append((path, start_s, end_s))
             around.pop()
             if len(self._windows) >= _SENT_AT_ONCE:
                 self._send()
+
+    def _mark(self, now_s: float) -> None:
+        """Have the devices read where a window opens or closes: otherwise they are read every `interval_s` only."""
+        self._marked_s = now_s
+        if self._sampler is not None:
+            self._sampler.mark()
 
     def _send(self) -> None:
         windows, self._windows = self._windows, []

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 from ..errors import MissingDependencyError, SensorError
+from .gpu_shares import ProcessReader, ProcessUse
 from .reader import Reader
 
 _SLOW_EVERY = 10  # Clocks, temperature and the like change slowly and take longer to read than power.
@@ -107,14 +109,50 @@ def open_reader(index: int) -> Reader:
         return _Reader(nvml, handle)
 
 
+def open_process_reader(index: int) -> ProcessReader:
+    """What each process uses of a GPU, by NVML's index: kernels by time since the last reading, and memory.
+
+    Raises:
+        MissingDependencyError, SensorError: It cannot be read.
+    """
+    with opened(index) as (nvml, handle):
+        return _ProcessReader(nvml, handle)
+
+
+class _ProcessReader:
+    """Asks for the processes of a GPU. Consumer boards and old drivers tell their memory only, or nothing."""
+
+    def __init__(self, nvml: ModuleType, handle: Any) -> None:
+        self._nvml, self._handle = nvml, handle
+        self._seen_us = 0
+
+    def __call__(self) -> Mapping[int, ProcessUse]:
+        nvml = self._nvml
+        try:
+            holders = {each.pid: each.usedGpuMemory for each in nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)}
+        except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
+            return {}
+        busy: dict[int, float] = {}
+        try:
+            samples = nvml.nvmlDeviceGetProcessUtilization(self._handle, self._seen_us)
+            self._seen_us = max((sample.timeStamp for sample in samples), default=self._seen_us)
+            # Processes that ran nothing lately have no sample; the driver leaves entries of process 0 unused.
+            busy = {**dict.fromkeys(holders, 0.0), **{each.pid: each.smUtil / 100 for each in samples if each.pid}}
+        except nvml.NVMLError_NotFound:  # nothing ran since the last reading
+            busy = dict.fromkeys(holders, 0.0)
+        except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
+            busy = {}
+        return {process: ProcessUse(busy.get(process), holders.get(process)) for process in {**holders, **busy}}
+
+
 class _Reader:
     """Reads a GPU: power every time, the rest every now and then."""
 
     def __init__(self, nvml: ModuleType, handle: Any) -> None:
         self._nvml = nvml
         self._fast: Mapping[str, Callable[[], float]] = {
-            "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
             "energy_j": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3,
+            "power_w": lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1e3,
             "instant_w": lambda: _field(nvml, handle, nvml.NVML_FI_DEV_POWER_INSTANT) / 1e3,
         }
         self._slow: Mapping[str, Callable[[], float]] = {
@@ -132,7 +170,8 @@ class _Reader:
         if self._count % _SLOW_EVERY == 0:
             self._held = self._read(self._slow)
         self._count += 1
-        return {**self._held, **self._read(self._fast)}
+        time_s = time.monotonic()  # the counter is read first, so that it belongs to this moment
+        return {"time_s": time_s, **self._held, **self._read(self._fast)}
 
     def _read(self, readings: Mapping[str, Callable[[], float]]) -> dict[str, float]:
         """What the GPU has of these; a GPU that is gone raises."""

@@ -9,181 +9,225 @@ import select
 import signal
 import sys
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-import numpy as np
-
-from ..errors import InputError, JoulecastError, SensorError
+from ..errors import InputError, JoulecastError
+from .gpu_shares import GpuShare, ProcessReader
+from .polled_device import PolledDevice
 from .processes import ProcessTree
-from .readers import ReaderSpec
-from .recording import Window, Writer, block_of
-from .samples import FIELDS, Samples
+from .readers import PROCESS_READERS, ReaderSpec
+from .recording import Window, Writer
 
 BLOCK_S = 1.0
 """How often a recording is synced to disk: what a kill can lose."""
 
-_KEPT = 200_000  # Samples of a device until they are asked for: half an hour of a campaign.
 _CLOCK_JUMP_S = 1.0  # The wall clock against the monotonic one.
+_LOOK_S = 0.004  # Between two readings of a close look.
+_MOVES = 2  # Updates that tell when a counter moves, and how often.
+_LONGEST_LOOK_S = 0.25  # Two updates of the slowest counters; a counter may also stand still.
+_LOOK_EVERY_S = 0.5  # More often it would cost more than a sampler may.
+
+Clock = Callable[[], float]
 
 
-class _Device:
-    """A device that is polled: its last samples, and why it was lost."""
+class CloseLook:
+    """Polls energy counters every few milliseconds until each has moved a few times.
 
-    def __init__(self, name: str, spec: ReaderSpec) -> None:
-        self.name, self.read = name, spec.open()
-        self.samples: deque[tuple[float, ...]] = deque(maxlen=_KEPT)
-        self.lost: str | None = None
-        self.energy_j = 0.0
-        self.written_s = -math.inf
+    A counter may stand still for 100 ms, so a regular reading is up to that old. Where a window opens or closes, such a
+    look finds the moments of its updates, and with them the energy up to the window's end.
+
+    Args:
+        devices: All devices that are polled.
+        clock: Monotonic time in seconds.
+    """
+
+    def __init__(self, devices: Sequence[PolledDevice], clock: Clock) -> None:
+        self._devices, self._clock = devices, clock
+        self._moves_left: dict[str, int] = {}
+        self._until_s = self._again_s = -math.inf
+        self.next_s = math.inf
+
+    def begin(self, *, at_once: bool = False) -> None:
+        """Look from now on.
+
+        Args:
+            at_once: Also where the last look was a moment ago, which else is enough.
+        """
+        now_s = self._clock()
+        if now_s < self._again_s and not at_once:
+            return
+        self._moves_left = {device.name: _MOVES for device in self._devices if device.has_counter and not device.waits}
+        self._until_s, self._again_s = now_s + _LONGEST_LOOK_S, now_s + _LOOK_EVERY_S
+        self.next_s = now_s + _LOOK_S if self._moves_left else math.inf
 
     def poll(self) -> None:
-        """Read the device once, unless it was lost."""
-        if self.lost is not None:
-            return
-        try:
-            readings = {"time_s": time.monotonic(), **self.read()}
-        except SensorError as error:
-            self.lost = str(error.given or error.what)
-            return
-        sample = tuple(readings.get(name, float("nan")) for name in FIELDS)
-        self._add_up(sample)
-        self.samples.append(sample)
-
-    def _add_up(self, sample: tuple[float, ...]) -> None:
-        """A running total for people to look at; results are computed from the samples."""
-        if self.samples:
-            now, before = dict(zip(FIELDS, sample, strict=True)), dict(zip(FIELDS, self.samples[-1], strict=True))
-            counted = now["energy_j"] - before["energy_j"]
-            integrated = before["power_w"] * (now["time_s"] - before["time_s"])
-            self.energy_j += counted if counted >= 0 else integrated if integrated == integrated else 0.0
-
-    def total(self) -> dict[str, float | None]:
-        """Joules so far, and the last power."""
-        last = dict(zip(FIELDS, self.samples[-1], strict=True)) if self.samples else {}
-        power_w = last.get("power_w", float("nan"))
-        return {"energy_j": self.energy_j, "power_w": None if power_w != power_w else power_w}
-
-    def block(self) -> list[Mapping[str, Any]]:
-        """A line of what was sampled since the last one; none where nothing was."""
-        fresh = [sample for sample in self.samples if sample[0] > self.written_s]
-        if not fresh:
-            return []
-        self.written_s = fresh[-1][0]
-        while len(self.samples) > 1:  # the running total goes on from the last one
-            self.samples.popleft()
-        return [block_of(self.name, Samples(*np.array(fresh).T))]
-
-    def since(self, since_s: float) -> dict[str, Any]:
-        """The answer to a request for samples."""
-        if self.lost is not None:
-            return {"lost": self.lost}
-        # The sample before holds until the first one of the window.
-        while len(self.samples) > 1 and self.samples[1][0] <= since_s:
-            self.samples.popleft()
-        return {"samples": [[None if v != v else v for v in sample] for sample in self.samples]}
+        """Read the counters that have not moved often enough yet."""
+        for device in self._devices:
+            if device.name in self._moves_left and device.poll():
+                self._moves_left[device.name] -= 1
+        self._moves_left = {name: left for name, left in self._moves_left.items() if left > 0}
+        now_s = self._clock()
+        self.next_s = now_s + _LOOK_S if self._moves_left and now_s < self._until_s else math.inf
 
 
-class _Recorder:
-    """Writes what was sampled since the last block."""
+class Recorder:
+    """Writes what was sampled since the last block.
 
-    def __init__(self, writer: Writer, devices: Sequence[_Device], process: int | None) -> None:
-        self.writer, self.devices = writer, devices
-        self.tree = None if process is None else ProcessTree(process)
+    Args:
+        writer: The recording.
+        devices: All devices that are polled.
+        tree: The processes whose share of the machine is followed; None for none.
+        clock: Monotonic time in seconds.
+        gpu_processes: Device -> tells what each process uses of it.
+    """
+
+    def __init__(
+        self,
+        writer: Writer,
+        devices: Sequence[PolledDevice],
+        tree: ProcessTree | None,
+        clock: Clock = time.monotonic,
+        gpu_processes: Mapping[str, ProcessReader] | None = None,
+    ) -> None:
+        self.writer, self.devices, self.clock, self.tree = writer, devices, clock, tree
+        self.gpu_processes = gpu_processes or {}
         self.windows: list[Window] = []
         self.told_lost: set[str] = set()
         self.told_full = False
         self.unwritten: list[Mapping[str, Any]] = []
-        self.last_s = time.monotonic()
+        self.last_s = clock()
         self.offset_s = time.time() - time.monotonic()
 
     def write(self) -> None:
         """Put a block on disk: samples, windows, events and shares."""
-        records = self.unwritten
+        records: list[Mapping[str, Any]] = []
         for device in self.devices:
             records += device.block()
             if device.lost is not None and device.name not in self.told_lost:
                 self.told_lost.add(device.name)
-                records.append(_event(f"lost: {device.lost}", device.name))
+                records.append(self._event(f"lost: {device.lost}", device.name))
         if self.windows:
             records.append({"kind": "windows", "windows": self.windows})
             self.windows = []
         offset_s = time.time() - time.monotonic()
         if abs(offset_s - self.offset_s) > _CLOCK_JUMP_S:
-            records.append(_event(f"the wall clock jumped by {offset_s - self.offset_s:+.1f} s"))
+            records.append(self._event(f"the wall clock jumped by {offset_s - self.offset_s:+.1f} s"))
             self.offset_s = offset_s
         if self.tree is not None:
-            records.append({"kind": "shares", "time_s": time.monotonic(), **self.tree.shares()})
+            shares = self.tree.shares()
+            gpus = {
+                name: asdict(GpuShare.of(read(), self.tree.members, self.tree.visible))
+                for name, read in self.gpu_processes.items()
+            }
+            records.append({"kind": "shares", "time_s": self.clock(), **shares, **({"gpus": gpus} if gpus else {})})
         self.append(*records)
-        self.last_s = time.monotonic()
+        self.last_s = self.clock()
 
     def append(self, *records: Mapping[str, Any]) -> None:
-        """Put records on disk; where it takes no more, say so, and try again with the next block."""
-        self.unwritten = []
+        """Put records on disk; where it takes no more, say so once, and try again with the next block."""
+        self.unwritten += records
         try:
-            self.writer.write(*records)
+            self.writer.write(*self.unwritten)
+            self.unwritten = []
         except InputError as error:
-            self.unwritten = list(records)
             if not self.told_full:
                 sys.stderr.write(f"{error}\n")
             self.told_full = True
 
-
-def _event(what: str, device: str | None = None) -> dict[str, Any]:
-    return {"kind": "event", "time_s": time.monotonic(), "device": device, "what": what}
+    def _event(self, what: str, device: str | None = None) -> dict[str, Any]:
+        return {"kind": "event", "time_s": self.clock(), "device": device, "what": what}
 
 
 def main() -> None:
     """Poll until told to stop; what runs in the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; who measures says when to stop
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    requests = _Requests()
+    requests = _Lines()
     settings = next(iter(requests.wait(None)))
     try:
-        devices = [_Device(name, ReaderSpec.from_json(spec)) for name, spec in settings["devices"].items()]
+        specs = {name: ReaderSpec.from_json(spec) for name, spec in settings["devices"].items()}
+        devices = [PolledDevice(name, spec.open(), waits=spec.waits) for name, spec in specs.items()]
         for device in devices:
             device.poll()
         start_s = time.monotonic()
         recorder = None
         if settings["recording"] is not None:
             writer = Writer(Path(settings["recording"]), {**settings["machine"], "start_s": start_s})
-            recorder = _Recorder(writer, devices, settings["process"])
+            tree = None if settings["process"] is None else ProcessTree(settings["process"])
+            asked = {name: spec for name, spec in specs.items() if spec.reader in PROCESS_READERS}
+            processes = {name: PROCESS_READERS[spec.reader](**spec.settings) for name, spec in asked.items()}
+            recorder = Recorder(writer, devices, tree, gpu_processes=processes)
     except JoulecastError as error:
         _answer({"error": f"{error.what}: {error.given}", "hint": error.hint})
         return
     _answer({})
-    _poll(devices, recorder, settings["period_s"], requests)
+    poll(devices, recorder, settings["period_s"], requests)
 
 
-def _poll(devices: Sequence[_Device], recorder: _Recorder | None, period_s: float, requests: _Requests) -> None:
-    exit_code, next_s, polled_s = None, time.monotonic() + period_s, time.monotonic()
-    while True:
-        wait_s = max(0.0, next_s - time.monotonic())
-        for request in requests.wait(wait_s):
+def poll(
+    devices: Sequence[PolledDevice],
+    recorder: Recorder | None,
+    period_s: float,
+    requests: Requests,
+    clock: Clock = time.monotonic,
+) -> None:
+    """Poll until a request or the end of all requests says to stop.
+
+    Args:
+        devices: What to poll.
+        recorder: Where samples go; None to keep them until they are asked for.
+        period_s: Between two samples of a device.
+        requests: What to do meanwhile.
+        clock: Monotonic time in seconds.
+    """
+    exit_code, next_s, look = None, clock() + period_s, CloseLook(devices, clock)
+    if recorder is not None:
+        look.begin()
+    while not requests.ended:
+        for request in requests.wait(max(0.0, min(next_s, look.next_s) - clock())):
             if request["do"] == "end":
                 exit_code = request["exit_code"]
                 requests.ended = True
                 break
+            if request["do"] == "mark":
+                _poll_now(devices, look)
             _serve(request, devices, recorder)
-        now = time.monotonic()
-        if requests.ended or now >= next_s:
+        now_s = clock()
+        if now_s >= next_s:
             for device in devices:
                 device.poll()
-            polled_s = time.monotonic()
             # Late once, as when the machine slept, is no reason to hurry after it.
-            next_s = max(next_s + period_s, now)
-        if recorder is not None and (requests.ended or now - recorder.last_s >= BLOCK_S):
+            next_s = max(next_s + period_s, now_s)
+        elif now_s >= look.next_s:
+            look.poll()
+        if recorder is not None and not requests.ended and now_s - recorder.last_s >= BLOCK_S:
             recorder.write()
-        if requests.ended:
-            break
     if recorder is not None:
-        recorder.append(*recorder.unwritten, {"kind": "end", "time_s": polled_s, "exit_code": exit_code})
+        end_s = clock()
+        _poll_now(devices, look, at_once=True)
+        for device in devices:
+            if device.waits:
+                device.poll()
+        while look.next_s < math.inf:
+            requests.rest(look.next_s - clock())
+            look.poll()
+        recorder.write()
+        recorder.append({"kind": "end", "time_s": end_s, "exit_code": exit_code})
 
 
-def _serve(request: Mapping[str, Any], devices: Sequence[_Device], recorder: _Recorder | None) -> None:
+def _poll_now(devices: Sequence[PolledDevice], look: CloseLook, *, at_once: bool = False) -> None:
+    """Read all devices that can be read at any moment, and look when their counters move."""
+    for device in devices:
+        if not device.waits:
+            device.poll()
+    look.begin(at_once=at_once)
+
+
+def _serve(request: Mapping[str, Any], devices: Sequence[PolledDevice], recorder: Recorder | None) -> None:
     if request["do"] == "samples":
         _answer(next(device for device in devices if device.name == request["device"]).since(request["since_s"]))
     elif request["do"] == "totals":
@@ -204,8 +248,22 @@ def _answer(value: Mapping[str, Any]) -> None:
         sys.stdout.flush()
 
 
-class _Requests:
-    """Lines from standard input, without ever waiting longer than asked."""
+class Requests(Protocol):
+    """What the loop is asked to do. `ended` says that nothing more comes, and may be set by the loop."""
+
+    ended: bool
+
+    def wait(self, seconds: float | None) -> Iterable[Mapping[str, Any]]:
+        """The requests that have come; waits for the first so many seconds, None for as long as it takes."""
+        ...
+
+    def rest(self, seconds: float) -> None:
+        """Wait so long for nothing."""
+        ...
+
+
+class _Lines:
+    """Requests as lines of standard input."""
 
     def __init__(self) -> None:
         self.ended = False
@@ -223,3 +281,7 @@ class _Requests:
         while not lines and seconds is None and not self.ended:
             return self.wait(None)
         return [json.loads(line) for line in lines]
+
+    def rest(self, seconds: float) -> None:
+        """Wait so long for nothing."""
+        time.sleep(max(0.0, seconds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,15 @@ class ProcessTree:
             return {"cpu": None, "processes": len(self._seen_s)}
         share = (tree_s - before[0]) / (machine_s - before[1])
         return {"cpu": min(1.0, max(0.0, share)), "processes": len(self._seen_s)}
+
+    @property
+    def members(self) -> Collection[int]:
+        """Ids of all processes that were seen in the tree."""
+        return self._seen_s.keys()
+
+    def visible(self, process: int) -> bool:
+        """Whether the kernel shows such a process; it shows none of other containers."""
+        return (self._folder / str(process)).exists()
 
     def _look(self) -> None:
         """Note the CPU time of every process of the tree. What ended keeps the last that was seen of it."""

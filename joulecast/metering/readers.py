@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from . import amdsmi, memory_model, nvidia_smi, nvml, perf, powercap
+from .gpu_shares import ProcessReader
 from .reader import Reader
 
 READERS: Mapping[str, Callable[..., Reader]] = {
@@ -18,6 +19,11 @@ READERS: Mapping[str, Callable[..., Reader]] = {
     "memory-model": memory_model.open_reader,
 }
 """Name -> makes the reader of one device. Called in the sampler process, with settings that came as JSON."""
+
+PROCESS_READERS: Mapping[str, Callable[..., ProcessReader]] = {"nvml": nvml.open_process_reader}
+"""The same names -> tells what each process uses of the device; where there is none, nobody can tell."""
+
+_WAITING = frozenset({"nvidia-smi", "perf"})  # A reading of these waits for the next line of a program.
 
 
 @dataclass(frozen=True)
@@ -40,6 +46,11 @@ class ReaderSpec:
             MissingDependencyError: A library that it needs is not installed.
         """
         return READERS[self.reader](**self.settings)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a reading waits for the sensor, and cannot be had at a moment of our choice."""
+        return self.reader in _WAITING
 
     def to_json(self) -> dict[str, Any]:
         """The spec as a dictionary."""

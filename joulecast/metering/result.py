@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, cast
 
@@ -17,6 +17,7 @@ from ..errors import InputError
 from ..rendering.notebook import Line, Picture, lines_over
 from ..units import si
 from .energy_curve import EnergyCurve
+from .gpu_shares import GpuShare
 from .recording import DeviceInfo, Recording
 from .samples import Samples
 
@@ -115,6 +116,18 @@ class Metering:
         return sum(known) / len(known) if known else None
 
     @property
+    def gpu_shares(self) -> dict[str, GpuShare]:
+        """GPU, such as "node1/gpu0" -> what the program and what others used of it; empty where nobody can tell."""
+        found = {
+            f"{recording.host}/{name}": GpuShare.over(
+                share["gpus"][name] for share in recording.shares if "gpus" in share
+            )
+            for recording in self.recordings
+            for name in {name: None for share in recording.shares for name in share.get("gpus", ())}
+        }
+        return {name: share for name, share in found.items() if share != GpuShare(None, None, None, None)}
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What to keep in mind: what was absent, lost or unknown, and what is a model."""
         return tuple(dict.fromkeys(note for recording in self.recordings for note in self._notes(recording)))
@@ -193,6 +206,7 @@ class Metering:
             "mean_w": self.mean_w,
             "exit_code": self.exit_code,
             "cpu_share": self.cpu_share,
+            "gpu_shares": {name: asdict(share) for name, share in self.gpu_shares.items()},
             "devices": [
                 {
                     "host": found.host,

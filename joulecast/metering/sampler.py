@@ -7,6 +7,7 @@ Requests and answers are lines of JSON over its standard input and output:
     {"do": "samples", "device": "gpu0", "since_s": 12.5}   -> {"samples": [[...], ...]} or {"lost": "why"}
     {"do": "totals"}                                        -> {"devices": {"gpu0": {"energy_j": ..., "power_w": ...}}}
     {"do": "windows", "windows": [["step", 12.5, 12.9]]}    no answer; they go into the recording
+    {"do": "mark"}                                          no answer; all devices are read at once, and closely
     {"do": "flush"}                                         -> {} once everything that was sampled is on disk
     {"do": "end", "exit_code": 0}                           the recording is closed, the process ends
 
@@ -20,6 +21,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -68,6 +70,7 @@ class Sampler:
             "machine": dict(machine or {}),
             "process": process,
         }
+        self._telling = threading.Lock()
 
     def start(self) -> None:
         """Start the process, and come back when every device was read once.
@@ -118,6 +121,10 @@ class Sampler:
         """Put windows of the program into the recording."""
         self.tell({"do": "windows", "windows": windows})
 
+    def mark(self) -> None:
+        """Have all devices read now, and the next updates of their counters looked for."""
+        self.tell({"do": "mark"})
+
     def totals(self) -> dict[str, dict[str, float | None]]:
         """Joules so far and last power of each device; None where it is not known."""
         found: dict[str, dict[str, float | None]] = self.ask({"do": "totals"})["devices"]
@@ -147,8 +154,9 @@ class Sampler:
 
     def tell(self, request: Mapping[str, Any]) -> None:
         """Send a request that has no answer."""
-        self._input.write(json.dumps(request) + "\n")
-        self._input.flush()
+        with self._telling:  # windows may close in several threads
+            self._input.write(json.dumps(request) + "\n")
+            self._input.flush()
 
     @property
     def _input(self) -> Any:

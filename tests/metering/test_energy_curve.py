@@ -33,8 +33,7 @@ def test_a_counter_gives_the_joules_of_any_load_within_a_percent(load, length_s)
     joules, known = EnergyCurve.of(samples).between(1.0, 1.0 + length_s)
     true_j = np.interp(1.0 + length_s, fine_s, energy_j) - np.interp(1.0, fine_s, energy_j)
     assert known
-    # Bursts that begin or end between two updates of the counter cannot be told apart: 0.05 s of 240 W on each side.
-    assert joules == pytest.approx(true_j, rel=0.01, abs=12.0 if load == "bursts" and length_s == 1.0 else 0)
+    assert joules == pytest.approx(true_j, rel=0.01)
 
 
 def test_power_readings_are_held_until_the_next_one():

@@ -69,6 +69,33 @@ def test_several_nvidia_gpus(driver, tmp_path):
     assert watts == {name: pytest.approx(200 * (n + 1), rel=0.05) for n, name in enumerate(("gpu0", "gpu1", "gpu2"))}
 
 
+@pytest.mark.parametrize("stranger", [1, 2**22 + 1], ids=["of this machine", "of another container"])
+def test_the_share_of_a_gpu_stands_beside_the_whole_device(driver, tmp_path, stranger):
+    """The program runs kernels for 40 % of the time, another process for 25 %."""
+    listed = tmp_path / "processes"
+    script = f"""
+import os
+with open({str(listed)!r}, "w") as file:
+    file.write(f"{{os.getpid()}} 40 2000000000\\n{stranger} 25 5000000000\\n")
+{MEASURE}"""
+    environment = {"LD_LIBRARY_PATH": str(driver), "FAKE_NVML_PROCESS_FILE": str(listed)}
+    result = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **environment, "JOULECAST_POWERCAP": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(result.stdout)
+    shares = list(found["gpu_shares"].values())
+    if stranger == 1:
+        told = {"busy": 0.4, "others_busy": 0.25, "memory_bytes": 2 * 10**9, "others_memory_bytes": 5 * 10**9}
+        assert shares == [told]
+    else:
+        assert shares == []  # whose processes these are nobody can tell
+    assert by_name(found)["gpu0"]["mean_w"] == pytest.approx(200, rel=0.05)  # the whole device, as ever
+
+
 def test_a_gpu_that_is_lost_is_reported(driver, tmp_path):
     lost = tmp_path / "lost"
     script = MEASURE.replace(

@@ -29,16 +29,11 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     """
     try:
         import pyarrow
-        from pyarrow import parquet
     except ImportError as error:
         raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
     wanted = list(wanted)
     try:
-        file = parquet.ParquetFile(path)
-        there = set(file.schema_arrow.names)
-        if missing := [name for name in wanted if name not in there]:
-            raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
-        table = read_limited(file, path, _MOST_VALUES, wanted)
+        table = read_limited(path, _MOST_VALUES, wanted)
     except (OSError, pyarrow.ArrowException) as error:
         raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
     return {name: _array(name, table[name], pyarrow) for name in wanted}

@@ -10,6 +10,8 @@
  * FAKE_NVML_COUNTER_MS     update period of the energy counter (default 50); 0: there is none
  * FAKE_NVML_INSTANT        1: has the instant reading, over 25 ms
  * FAKE_NVML_PROCESSES      how many processes compute on it (default 1)
+ * FAKE_NVML_PROCESS_FILE   file of "pid percent bytes" lines: which processes they are, for how much of the time each
+ *                          runs a kernel, and the memory that each holds
  * FAKE_NVML_REASONS        bit mask of what holds the clock back (default 0); then it runs at 1200 MHz
  * FAKE_NVML_CLOCK_FILE     where the locked clock is kept, as a driver does beyond the end of a process
  * FAKE_NVML_MAY_LOCK       0: no permission to lock clocks
@@ -221,12 +223,47 @@ int nvmlDeviceGetUtilizationRates(void *device, unsigned *gpu_and_memory) {
     return state();
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void *processes) {
+/* As nvml.h declares them. */
+struct process_info { unsigned pid; unsigned long long used_bytes; unsigned gpu_instance, compute_instance; };
+struct process_sample { unsigned pid; unsigned long long time_us; unsigned sm, memory, encoder, decoder; };
+enum { MOST_PROCESSES = 16 };
+
+static unsigned processes(unsigned pids[], unsigned percent[], unsigned long long bytes[]) {
+    const char *path = getenv("FAKE_NVML_PROCESS_FILE");
+    FILE *file = path ? fopen(path, "r") : NULL;
+    unsigned count = 0;
+    while (file && count < MOST_PROCESSES
+           && fscanf(file, "%u %u %llu", &pids[count], &percent[count], &bytes[count]) == 3) count++;
+    if (file) fclose(file);
+    if (path) return count;
+    count = (unsigned)setting("FAKE_NVML_PROCESSES", 1);
+    for (unsigned i = 0; i < count; i++) pids[i] = percent[i] = bytes[i] = 0;
+    return count;
+}
+
+int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, struct process_info *found) {
     (void)device;
-    unsigned running = (unsigned)setting("FAKE_NVML_PROCESSES", 1), room = *count;
-    *count = running;
-    if (running == 0) return SUCCESS;
-    if (room < running) return INSUFFICIENT_SIZE;
-    memset(processes, 0, running * 24);
+    unsigned pids[MOST_PROCESSES], percent[MOST_PROCESSES], room = *count;
+    unsigned long long bytes[MOST_PROCESSES];
+    *count = processes(pids, percent, bytes);
+    if (*count == 0) return SUCCESS;
+    if (room < *count) return INSUFFICIENT_SIZE;
+    for (unsigned i = 0; i < *count; i++) found[i] = (struct process_info){pids[i], bytes[i], 0, 0};
+    return state();
+}
+
+int nvmlDeviceGetProcessUtilization(void *device, struct process_sample *found, unsigned *count, unsigned long long since) {
+    (void)device; (void)since;
+    unsigned pids[MOST_PROCESSES], percent[MOST_PROCESSES], room = *count, sampled = 0;
+    unsigned long long bytes[MOST_PROCESSES];
+    unsigned all = processes(pids, percent, bytes);
+    if (!getenv("FAKE_NVML_PROCESS_FILE")) return NOT_SUPPORTED;
+    if (!found || room < all) {
+        *count = all;
+        return INSUFFICIENT_SIZE;
+    }
+    for (unsigned i = 0; i < all; i++)
+        if (percent[i]) found[sampled++] = (struct process_sample){pids[i], (unsigned long long)(1e6 * now_s()), percent[i], 0, 0, 0};
+    *count = sampled;
     return state();
 }

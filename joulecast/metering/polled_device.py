@@ -1,0 +1,96 @@
+"""PolledDevice: one device in the sampler process, with its last samples and why it was lost."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ..errors import SensorError
+from .reader import Reader
+from .recording import block_of
+from .samples import FIELDS, Samples
+
+_KEPT = 200_000  # Samples of a device until they are asked for: half an hour of a campaign.
+_ENERGY = FIELDS.index("energy_j")
+
+
+class PolledDevice:
+    """A device that is polled.
+
+    Args:
+        name: Name of the device, such as "gpu0".
+        read: Reads it once.
+        waits: Whether a reading waits for the sensor, so that the device cannot be polled at a moment of our choice.
+        clock: Monotonic time in seconds.
+    """
+
+    def __init__(
+        self, name: str, read: Reader, *, waits: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.name, self.waits = name, waits
+        self._read, self._clock = read, clock
+        self.samples: deque[tuple[float, ...]] = deque(maxlen=_KEPT)
+        self.lost: str | None = None
+        self.energy_j = 0.0
+        self._written_s = -math.inf
+
+    def poll(self) -> bool:
+        """Read the device once, unless it was lost. Gives whether its energy counter moved since the last reading."""
+        if self.lost is not None:
+            return False
+        try:
+            readings = {"time_s": self._clock(), **self._read()}
+        except SensorError as error:
+            self.lost = str(error.given or error.what)
+            return False
+        sample = tuple(readings.get(name, float("nan")) for name in FIELDS)
+        moved = bool(self.samples) and sample[_ENERGY] != self.samples[-1][_ENERGY]
+        self._add_up(sample)
+        self.samples.append(sample)
+        return moved
+
+    @property
+    def has_counter(self) -> bool:
+        """Whether it is still there and its last reading had an energy counter."""
+        return self.lost is None and bool(self.samples) and not math.isnan(self.samples[-1][_ENERGY])
+
+    def _add_up(self, sample: tuple[float, ...]) -> None:
+        """A running total for people to look at; results are computed from the samples."""
+        if self.samples:
+            now, before = dict(zip(FIELDS, sample, strict=True)), dict(zip(FIELDS, self.samples[-1], strict=True))
+            counted = now["energy_j"] - before["energy_j"]
+            integrated = before["power_w"] * (now["time_s"] - before["time_s"])
+            self.energy_j += counted if counted >= 0 else integrated if integrated == integrated else 0.0
+
+    def total(self) -> dict[str, float | None]:
+        """Joules so far, and the last power."""
+        last = dict(zip(FIELDS, self.samples[-1], strict=True)) if self.samples else {}
+        power_w = last.get("power_w", float("nan"))
+        return {"energy_j": self.energy_j, "power_w": None if power_w != power_w else power_w}
+
+    def block(self) -> list[Mapping[str, Any]]:
+        """A line of what was sampled since the last one; none where nothing was."""
+        fresh = [sample for sample in self.samples if sample[0] > self._written_s]
+        if not fresh:
+            return []
+        self._written_s = fresh[-1][0]
+        while len(self.samples) > 1:  # the running total goes on from the last one
+            self.samples.popleft()
+        return [block_of(self.name, Samples(*np.array(fresh).T))]
+
+    def since(self, since_s: float) -> dict[str, Any]:
+        """The answer to a request for samples: the one before a moment, which holds until the next, and all later.
+
+        Args:
+            since_s: Monotonic time from which on samples are wanted; earlier ones are forgotten.
+        """
+        if self.lost is not None:
+            return {"lost": self.lost}
+        while len(self.samples) > 1 and self.samples[1][0] <= since_s:
+            self.samples.popleft()
+        return {"samples": [[None if v != v else v for v in sample] for sample in self.samples]}
