@@ -1,8 +1,10 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
-from .api import best, explain, extract, predict, predict_many, predict_operations, sweep
+from .accounting.account import account
+from .api import best, explain, extract, predict, predict_generation, predict_many, predict_operations, sweep
 from .client import Client
 from .errors import JoulecastError
+from .generation.prediction import GenerationPrediction
 from .metering.meter import measure
 from .operations.network import Network
 from .operations.operation import Operation
@@ -16,16 +18,19 @@ __all__ = [
     "Choice",
     "Client",
     "Explanation",
+    "GenerationPrediction",
     "JoulecastError",
     "Network",
     "Operation",
     "Prediction",
     "Sweep",
+    "account",
     "best",
     "explain",
     "extract",
     "measure",
     "predict",
+    "predict_generation",
     "predict_many",
     "predict_operations",
     "sweep",

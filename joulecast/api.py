@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .extraction import WHITELIST, network_of
+from .generation.generate import predict_generation
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
 from .operations.network import Network
@@ -31,7 +32,17 @@ if TYPE_CHECKING:
     from .extraction.recorder import CustomOperators
     from .extraction.sources import InputShape, Model
 
-__all__ = ["best", "explain", "extract", "predict", "predict_many", "predict_operations", "prepare", "sweep"]
+__all__ = [
+    "best",
+    "explain",
+    "extract",
+    "predict",
+    "predict_generation",
+    "predict_many",
+    "predict_operations",
+    "prepare",
+    "sweep",
+]
 
 SHOWN_BY = (operation_html, prediction_html, choice_html, sweep_plots)
 """Modules that say how answers look in Jupyter. Importing them registers the classes that each knows."""

@@ -1,0 +1,213 @@
+"""From the operations of a decoder, as `transformers` runs it, to the parts that engines fuse them to.
+
+One token after a long past is extracted, so that each operation shows its sizes and each window its length. The rules
+are the tables below; they go by what a module runs, and only where that says too little by the names of its layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
+
+from ..errors import InputError
+from ..operations.network import Network
+from ..operations.operation import Operation
+from ..operations.rules import size
+from .decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    Division,
+    Embedding,
+    Experts,
+    LatentAttention,
+    Logits,
+    Norm,
+    Part,
+    Projection,
+)
+
+FUSED: Mapping[str, tuple[str, ...]] = {
+    "qkv_proj": ("q_proj", "k_proj", "v_proj"),
+    "gate_up_proj": ("gate_proj", "up_proj"),
+    "qkv_a_proj": ("q_a_proj", "kv_a_proj_with_mqa"),
+}
+"""Layer of an engine -> layers of a module that it computes at once, because they read the same input."""
+
+DIVISIONS: Mapping[str, Division] = {
+    # What gives a block's result back reads what the others of its block have divided by outputs.
+    **dict.fromkeys(
+        ("o_proj", "out_proj", "dense", "c_proj", "wo", "down_proj", "fc2", "w2", "dense_4h_to_h", "linear_2"), "rows"
+    ),
+    # Too small to divide: ratings of experts, and what MLA makes its latent vectors with.
+    **dict.fromkeys(("gate", "router", "qkv_a_proj", "q_a_proj", "kv_a_proj_with_mqa"), "none"),
+}
+"""Layer -> how tensor parallelism divides it (Shoeybi et al., Megatron-LM, arXiv 1909.08053); by columns otherwise."""
+
+UNQUANTIZED = frozenset({"gate", "router"})
+"""Layers that engines leave in 16 bits."""
+
+NORM_KINDS: Mapping[str, str] = {"rsqrt": "rms_norm", "rms_norm": "rms_norm", "layer_norm": "layer_norm"}
+"""Operation that a module runs -> the kind of norm that it is."""
+
+_ROTATION = frozenset({"cos", "sin"})
+
+Modules = Mapping[str, tuple[Operation, ...]]
+"""Path of a module -> the operations that it runs by itself, each as often as it is called."""
+
+
+def decoder_of(network: Network, cached: int) -> Decoder:
+    """Read the parts of a decoder off its operations.
+
+    Args:
+        network: Operations of one token of one sequence, with the modules that call them.
+        cached: Tokens that the sequence has in its cache.
+
+    Raises:
+        InputError: It has no cache, or no layer that rates words.
+    """
+    modules = _modules(network)
+    found = dict(_parts(modules, cached))
+    logits = [part for part in found.values() if isinstance(part, Logits)]
+    attentions = [part for part in found.values() if isinstance(part, Attention | LatentAttention)]
+    if not logits or not attentions:
+        raise InputError(
+            f"{network.name} writes no text",
+            given="no attention to a cache" if logits else "no layer that rates the words of a vocabulary",
+            allowed="a decoder with a language-model head, such as llama3_8b",
+            hint="encoders and bare models are for joulecast.predict",
+        )
+    by_part: dict[Part, list[str]] = {}
+    for path, part in found.items():
+        by_part.setdefault(part, []).append(path)
+    return Decoder(network.name, tuple((part, tuple(paths)) for part, paths in by_part.items()))
+
+
+def _modules(network: Network) -> Modules:
+    found: dict[str, list[Operation]] = {}
+    for entry in network:
+        for path, count in entry.by_module.items():
+            found.setdefault(path, []).extend([entry.operation] * count)
+    return {path: tuple(operations) for path, operations in found.items()}
+
+
+def _parts(modules: Modules, cached: int) -> Iterator[tuple[str, Part]]:
+    """The part of each module, by its path; what has none is fused into its neighbours."""
+    kinds = {operation.kind for operations in modules.values() for operation in operations}
+    rotary = bool(_ROTATION & kinds)
+    linear = {path: op for path, ops in modules.items() for op in ops if op.kind == "linear"}
+    words = max(
+        (op.attributes["num_embeddings"] for ops in modules.values() for op in ops if op.kind == "embedding"), default=0
+    )
+    attentions = set()
+    for path, operations in modules.items():
+        for operation in operations:
+            if operation.kind == "embedding":
+                yield path, Embedding(operation.attributes["num_embeddings"], operation.attributes["embedding_dim"])
+        if norm := _norm(operations):
+            yield path, norm
+        if experts := _experts(operations):
+            yield path, experts
+        heads = _attention(path, operations, linear, cached, rotary)
+        if heads is not None:
+            attentions.add(path)
+            yield path, heads
+    for parent, block in _blocks(linear):
+        yield from _block(parent, block, words, attends=parent in attentions)
+
+
+def _blocks(linear: Mapping[str, Operation]) -> Iterator[tuple[str, dict[str, Operation]]]:
+    """The linear layers of each module, by their names."""
+
+    def parent(path: str) -> str:
+        return path.rpartition(".")[0]
+
+    for path, group in groupby(sorted(linear, key=parent), parent):
+        yield path, {each.rpartition(".")[2]: linear[each] for each in group}
+
+
+def _block(parent: str, block: dict[str, Operation], words: int, attends: bool) -> Iterator[tuple[str, Part]]:
+    """The layers of one module, those that read the same input put together, and the activation of a feed-forward."""
+    reads = dict(_put_together(block))
+    for name, members in reads.items():
+        path = f"{parent}.{name}" if parent else name
+        inputs, outputs = members[0].input_shapes[0][-1], sum(each.attributes["out_features"] for each in members)
+        bias = members[0].attributes["bias"]
+        if _rows(members[0]) > 1:
+            continue  # What MLA expands its cache with: engines do not.
+        if outputs == words:
+            yield path, Logits(inputs, outputs, bias)
+            continue
+        division = DIVISIONS.get(name, "columns")
+        yield path, Projection(inputs, outputs, bias, division, name not in UNQUANTIZED)
+        if division == "rows" and not attends:
+            before = sum(op.attributes["out_features"] for other, op in block.items() if other != name)
+            yield f"{path}.activation", Activation(inputs, gated=before == 2 * inputs)
+
+
+def _rows(operation: Operation) -> int:
+    return operation.input_size // operation.input_shapes[0][-1]
+
+
+def _put_together(block: Mapping[str, Operation]) -> Iterator[tuple[str, list[Operation]]]:
+    taken: set[str] = set()
+    for name, members in FUSED.items():
+        if all(member in block for member in members):
+            taken.update(members)
+            yield name, [block[member] for member in members]
+    for name, operation in block.items():
+        if name not in taken:
+            yield name, [operation]
+
+
+def _norm(operations: Iterable[Operation]) -> Norm | None:
+    for operation in operations:
+        kind = NORM_KINDS.get(operation.kind)
+        if kind is not None:
+            shape = max((each for op in operations for each in op.input_shapes), key=size)
+            return Norm(kind, shape[-1], size(shape) // shape[-1], divided=size(shape) > shape[-1])
+    return None
+
+
+def _experts(operations: Iterable[Operation]) -> Experts | None:
+    grouped = [operation for operation in operations if operation.kind == "grouped_linear"]
+    if len(grouped) < 2:
+        return None
+    first, last = grouped[0], grouped[-1]
+    return Experts(
+        hidden=first.input_shapes[0][-1],
+        intermediate=last.input_shapes[0][-1],
+        experts=first.attributes["num_experts"],
+        top_k=_rows(first),
+    )
+
+
+def _attention(
+    path: str, operations: Iterable[Operation], linear: Mapping[str, Operation], cached: int, rotary: bool
+) -> Attention | LatentAttention | None:
+    """The attention of a module, in one operation or as product, softmax and product."""
+    sizes = None
+    for operation in operations:
+        if operation.kind == "attention":
+            queries, keys, values = operation.input_shapes
+            # (heads that share keys may stand among the queries of one head)
+            heads, seen = queries[-3] * queries[-2], keys[-2]
+            sizes = heads, keys[-3], keys[-1], values[-1]
+    products = [operation for operation in operations if operation.kind == "matmul"]
+    if sizes is None and len(products) >= 2 and any(operation.kind == "softmax" for operation in operations):
+        (queries, keys), (_, values) = products[0].input_shapes, products[-1].input_shapes
+        heads, seen = size(queries[:-1]), keys[-1]
+        sizes = heads, _cached_heads(path, linear, queries[-1]) or heads, queries[-1], values[-1]
+    if sizes is None or seen < 2:
+        return None
+    latent = linear.get(f"{path}.kv_b_proj")
+    if latent is not None:
+        made = linear[f"{path}.kv_a_proj_with_mqa"].attributes["out_features"]
+        rank = latent.input_shapes[0][-1]
+        return LatentAttention(sizes[0], sizes[2], sizes[3], rank, made - rank)
+    return Attention(*sizes, window=None if seen > cached else seen, rotary=rotary)
+
+
+def _cached_heads(path: str, linear: Mapping[str, Operation], key_size: int) -> int:
+    keys = linear.get(f"{path}.k_proj")
+    return 0 if keys is None else keys.attributes["out_features"] // key_size

@@ -1,0 +1,31 @@
+"""Make the file of known decoders: `python -m joulecast.generation.making` (needs torch and transformers)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+from ..extraction.models.transformers_configs import Architecture
+from ..extraction.models.transformers_models import import_transformers
+from .decoder import Decoder
+from .known import FILE, KNOWN, decoder_to_json
+from .models import extracted_decoder
+
+
+def made(name: str, row: Architecture) -> Decoder:
+    """The parts of a model of the table, extracted."""
+    model_class = getattr(import_transformers(), row.class_name)
+    return extracted_decoder(model_class.config_class(architectures=[row.class_name], **row.sizes), name)
+
+
+def main() -> None:
+    """Extract every model of the table and write the file."""
+    content = {name: decoder_to_json(made(name, row)) for name, row in sorted(KNOWN.items())}
+    text = json.dumps(content, separators=(",", ":"))
+    # (without a time, or each making would give other bytes)
+    Path(__file__).with_name(FILE).write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+if __name__ == "__main__":
+    main()

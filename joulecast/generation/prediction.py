@@ -1,0 +1,122 @@
+"""GenerationPrediction: the answer to what text costs that a model writes on a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ..predictors.networks.prediction import Prediction
+from ..units import si
+from .intervals import GenerationInterval, normal_quantile
+from .memory import GenerationMemory
+
+
+@dataclass(frozen=True)
+class GenerationPrediction:
+    """Time, power and energy of a model that writes text for a batch of requests.
+
+    Args:
+        model: Name of the model.
+        gpu: Full name of the GPU.
+        engine: Name of the engine.
+        batching: "continuous" or "static".
+        batch: Sequences at a time.
+        prompt_tokens: Tokens of each prompt.
+        output_tokens: Tokens that are written for each.
+        precision: What the weights are in.
+        cache_precision: What keys and values are cached in; None for 16 bits.
+        clock_mhz: Graphics clock that was asked for.
+        power_limit_w: Power cap of a board.
+        time_to_first_token_s: Seconds from the arrival of a request to its first token, without a queue before it.
+        time_per_output_token_s: Mean seconds from one token of a request to the next.
+        tokens_per_s: Tokens that are written for all requests together per second.
+        power_w: Mean board power while serving.
+        energy_per_token_j: Joules per token that is written; reading the prompts is in it.
+        energy_per_request_j: Joules per request.
+        overhead_s: Mean seconds of a step in which the GPU waits for the engine; in all times above.
+        memory: Bytes on a GPU.
+        largest_batch: Sequences of these lengths that would fit.
+        prefill: One step that reads a prompt, or of static batching as many as fit, and nothing else.
+        decode: One step in which the batch decodes, and nothing else.
+        idle_power_w: Watts that the board draws without any work.
+        sigmas: Standard deviations of the logarithms of "time", "power" and "energy"; None where no errors are known.
+        notes: Warnings about this prediction.
+    """
+
+    model: str
+    gpu: str
+    engine: str
+    batching: str
+    batch: int
+    prompt_tokens: int
+    output_tokens: int
+    precision: str
+    cache_precision: str | None
+    clock_mhz: float
+    power_limit_w: float
+    time_to_first_token_s: float
+    time_per_output_token_s: float
+    tokens_per_s: float
+    power_w: float
+    energy_per_token_j: float
+    energy_per_request_j: float
+    overhead_s: float
+    memory: GenerationMemory
+    largest_batch: int
+    prefill: Prediction = field(repr=False)
+    decode: Prediction = field(repr=False)
+    idle_power_w: float = 0.0
+    sigmas: Mapping[str, float] | None = field(default=None, repr=False)
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}, {self.prompt_tokens} + {self.output_tokens} tokens, batch {self.batch}, {self.precision}, "
+            f"{self.engine} on {self.gpu}: {si(self.time_per_output_token_s, 's')} per token, "
+            f"{si(self.energy_per_token_j, 'J')} per token, {si(self.power_w, 'W')}"
+        )
+
+    def interval(self, level: float = 0.9) -> GenerationInterval | None:
+        """What lies around these values for a share of runs; None where no errors of kernels are known.
+
+        Args:
+            level: Share of runs that should lie within, above 0 and below 1.
+
+        Raises:
+            InputError: The level is not between 0 and 1.
+        """
+        if self.sigmas is None:
+            return None
+        factors = {name: math.exp(normal_quantile(level) * sigma) for name, sigma in self.sigmas.items()}
+
+        def around(value: float, quantity: str) -> tuple[float, float]:
+            return value / factors[quantity], value * factors[quantity]
+
+        low_w, high_w = around(self.power_w, "power")
+        return GenerationInterval(
+            level,
+            around(self.time_to_first_token_s, "time"),
+            around(self.time_per_output_token_s, "time"),
+            (max(low_w, min(self.idle_power_w, self.power_w)), min(high_w, max(self.power_limit_w, self.power_w))),
+            around(self.energy_per_token_j, "energy"),
+        )
+
+    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+        """The prediction as plain lists and dictionaries; quantities in SI units.
+
+        Args:
+            details: Whether to list the operations of both steps.
+        """
+        interval = self.interval()
+        plain = (str, int, float, type(None))
+        found = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {
+            **{name: value for name, value in found.items() if isinstance(value, plain) and name != "sigmas"},
+            "interval": None if interval is None else interval.to_json(),
+            "memory": self.memory.to_json(),
+            "prefill": self.prefill.to_json(details=details),
+            "decode": self.decode.to_json(details=details),
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,201 @@
+"""The operations that an engine runs for one step: some sequences decode, and some prompts are read, all at once.
+
+Weights are read once for all tokens of a step. Attention is a kernel for the sequences that decode and one for prompts.
+What is fused counts by the largest of its kernels' traffic: the residual is added in the norm, rotary embedding turns
+queries and keys in one pass, gate and up projection are one product, and only tokens to sample from get logits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..operations.network import Entry, Network
+from ..operations.operation import Operation
+from .decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    Embedding,
+    Experts,
+    LatentAttention,
+    Logits,
+    Norm,
+    Part,
+    Projection,
+)
+from .engines import Engine
+
+_QUANTIZED = ("fp8", "nvfp4", "int8")
+# What random sampling at a temperature runs over fp32 logits (vLLM, v1/sample/sampler.py; without top-p and top-k).
+_SAMPLING = ("copy", "div", "softmax", "random", "div", "argmax")
+
+
+@dataclass(frozen=True)
+class Precisions:
+    """What a model is served in.
+
+    Args:
+        weights: bf16, fp16, or for quantized layers fp8 or nvfp4.
+        cache: Of keys and values; None for 16 bits.
+    """
+
+    weights: str
+    cache: str | None = None
+
+    @property
+    def activations(self) -> str:
+        """What is computed in where nothing is quantized."""
+        return "bf16" if self.weights in _QUANTIZED else self.weights
+
+
+@dataclass(frozen=True)
+class StepTokens:
+    """What one step works on.
+
+    Args:
+        decoding: Sequences that get one token each.
+        cached: Keys that each of them sees, the new one among them.
+        prompts: Prompts that are read.
+        prompt_tokens: New tokens of each prompt.
+        prompt_cached: Tokens of each prompt that earlier steps read.
+        sampled: Tokens that are sampled.
+    """
+
+    decoding: int = 0
+    cached: int = 0
+    prompts: int = 0
+    prompt_tokens: int = 0
+    prompt_cached: int = 0
+    sampled: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """New tokens, which all layers compute."""
+        return self.decoding + self.prompts * self.prompt_tokens
+
+
+def step_network(decoder: Decoder, tokens: StepTokens, engine: Engine, precisions: Precisions) -> Network:
+    """The operations of one step on one GPU.
+
+    Args:
+        decoder: The model, or one GPU's part of it.
+        tokens: What the step works on.
+        engine: Whose kernels run.
+        precisions: What the model is served in.
+    """
+    calls: dict[Operation, list[str]] = {}
+    step = _Step(tokens, engine, precisions)
+    for part, modules in decoder:
+        for operation in step.operations(part):
+            calls.setdefault(operation, []).extend(modules)
+    entries = tuple(Entry.at(operation, paths) for operation, paths in calls.items())
+    return Network(entries, name=decoder.name, input_shape=(tokens.tokens,))
+
+
+@dataclass(frozen=True)
+class _Step:
+    tokens: StepTokens
+    engine: Engine
+    precisions: Precisions
+
+    def operations(self, part: Part) -> Iterator[Operation]:
+        count, sampled = self.tokens.tokens, self.tokens.sampled
+        match part:
+            case Embedding():
+                yield self._plain("embedding", (count,), num_embeddings=part.rows, embedding_dim=part.size)
+            case Projection():
+                precision = self.precisions.weights if part.quantized else self.precisions.activations
+                yield self._linear(count, part.inputs, part.outputs, part.bias, precision)
+            case Logits() if sampled:
+                yield self._linear(sampled, part.inputs, part.vocabulary, part.bias, self.precisions.activations)
+                for kind in _SAMPLING:
+                    along = {"dim": -1} if kind in ("softmax", "argmax") else {}
+                    yield Operation(kind, [(sampled, part.vocabulary)], along)
+            case Norm():
+                yield self._plain(part.kind, (count * part.rows, part.size))
+            case Activation():
+                shape = (count, part.size)
+                yield self._plain("mul", shape, shape) if part.gated else self._plain("gelu", shape)
+            case Experts():
+                yield self._plain("softmax", (count, part.experts))
+                yield self._experts(part)
+            case Attention():
+                yield from self._attention(part)
+            case LatentAttention():
+                yield from self._latent(part)
+
+    def _plain(self, kind: str, *shapes: tuple[int, ...], **attributes: object) -> Operation:
+        return Operation(kind, shapes, attributes, precision=self.precisions.activations)
+
+    def _linear(self, rows: int, inputs: int, outputs: int, bias: bool, precision: str) -> Operation:
+        quantized = precision in _QUANTIZED
+        attributes = {
+            "out_features": outputs,
+            "bias": bias,
+            "implementation": self.engine.implementation if quantized else "pytorch",
+        }
+        return Operation("linear", [(rows, inputs)], attributes, precision=precision)
+
+    def _experts(self, part: Experts) -> Operation:
+        attributes = {
+            "intermediate": part.intermediate,
+            "top_k": part.top_k,
+            "experts": part.experts,
+            # (routers of trained models have favourites)
+            "distribution": "power_law_1.01",
+        }
+        shape = (self.tokens.tokens, part.hidden)
+        return Operation("experts", [shape], attributes, precision=self.precisions.weights)
+
+    def _attention(self, part: Attention) -> Iterator[Operation]:
+        count = self.tokens.tokens
+        if part.rotary:
+            turned = (part.heads + part.cached_heads) * part.key_size
+            yield self._plain("mul", (count, turned), (count, turned))
+        yield self._plain("copy", (count, part.cached_elements))
+        yield from self._attending(part.heads, part.cached_heads, part.key_size, part.value_size, part.window)
+
+    def _latent(self, part: LatentAttention) -> Iterator[Operation]:
+        tokens, plain = self.tokens, part.key_size - part.turned
+        yield self._plain("mul", *[(tokens.tokens, (part.heads + 1) * part.turned)] * 2)
+        yield self._plain("copy", (tokens.tokens, part.cached_elements))
+        if tokens.decoding:
+            rows = (part.heads, tokens.decoding)
+            yield self._plain("matmul", (*rows, plain), (part.heads, plain, part.latent))
+            yield self._decoding(part.heads, 1, part.latent + part.turned, part.latent, None)
+            yield self._plain("matmul", (*rows, part.latent), (part.heads, part.latent, part.value_size))
+        if tokens.prompts:
+            # Prompts expand keys and values, which costs less than long keys for many queries.
+            read = tokens.prompts * (tokens.prompt_tokens + tokens.prompt_cached)
+            expanded = part.heads * (plain + part.value_size)
+            yield self._linear(read, part.latent, expanded, False, self.precisions.activations)
+            yield self._reading(part.heads, part.heads, part.key_size, part.value_size, None)
+
+    def _attending(self, heads: int, cached: int, key: int, value: int, window: int | None) -> Iterator[Operation]:
+        if self.tokens.decoding:
+            yield self._decoding(heads, cached, key, value, window)
+        if self.tokens.prompts:
+            yield self._reading(heads, cached, key, value, window)
+
+    def _decoding(self, heads: int, cached: int, key: int, value: int, window: int | None) -> Operation:
+        seen = self.tokens.cached if window is None else min(self.tokens.cached, window)
+        rows = self.tokens.decoding
+        return self._attend((rows, heads, 1, key), (rows, cached, seen, key), (rows, cached, seen, value), None)
+
+    def _reading(self, heads: int, cached: int, key: int, value: int, window: int | None) -> Operation:
+        rows, new = self.tokens.prompts, self.tokens.prompt_tokens
+        seen = new + self.tokens.prompt_cached
+        some = None if window is None or window >= seen else window
+        return self._attend((rows, heads, new, key), (rows, cached, seen, key), (rows, cached, seen, value), some)
+
+    def _attend(
+        self, queries: tuple[int, ...], keys: tuple[int, ...], values: tuple[int, ...], window: int | None
+    ) -> Operation:
+        attributes = {
+            "causal": queries[-2] > 1,
+            "window": window,
+            "cache_precision": self.precisions.cache,
+            "implementation": self.engine.implementation,
+        }
+        return Operation("attention", [queries, keys, values], attributes, precision=self.precisions.activations)

@@ -1,0 +1,112 @@
+"""The parts of decoders, against published numbers of parameters and against what their configurations say."""
+
+from __future__ import annotations
+
+import pytest
+
+import joulecast
+from joulecast.errors import InputError
+from joulecast.extraction.models.transformers_models import import_transformers
+from joulecast.generation.decoder import Activation, Attention, Experts, LatentAttention, Logits, Projection
+from joulecast.generation.known import KNOWN, known_decoder
+from joulecast.generation.making import made
+from joulecast.generation.models import find_decoder
+
+# Billions of parameters, as the models' cards and papers give them.
+PUBLISHED = {
+    "gpt2": 0.124,
+    "llama2_7b": 6.74,
+    "llama3_8b": 8.03,
+    "llama3_1_70b": 70.6,
+    "llama3_2_1b": 1.24,
+    "llama3_2_3b": 3.21,
+    "qwen2_0_5b": 0.494,
+    "qwen2_5_7b": 7.62,
+    "qwen2_5_72b": 72.7,
+    "qwen3_0_6b": 0.6,
+    "qwen3_4b": 4.02,
+    "qwen3_8b": 8.2,
+    "qwen3_14b": 14.8,
+    "qwen3_32b": 32.8,
+    "mistral_7b": 7.25,
+    "mistral_small_24b": 23.6,
+    "phi4": 14.7,
+    "mixtral_8x7b": 46.7,
+    "qwen3_30b_a3b": 30.5,
+    "qwen3_235b_a22b": 235,
+    "gpt_oss_20b": 20.9,
+    "gpt_oss_120b": 117,
+    "deepseek_v3": 671,
+}
+
+
+@pytest.mark.parametrize(("name", "billions"), PUBLISHED.items(), ids=PUBLISHED)
+def test_parts_hold_the_published_number_of_parameters(name, billions):
+    assert known_decoder(name).parameters / 1e9 == pytest.approx(billions, rel=0.008)
+
+
+@pytest.mark.parametrize("name", ["llama3_2_1b", "gpt_oss_20b"])
+def test_the_file_holds_what_extraction_gives(name):
+    assert made(name, KNOWN[name]) == known_decoder(name)
+
+
+def parts_of(name, kind):
+    return [part for part, _ in known_decoder(name) if isinstance(part, kind)]
+
+
+def test_layers_that_read_the_same_input_are_one():
+    projections = parts_of("llama3_8b", Projection)
+    # Queries 32 x 128, keys and values 8 x 128 each; gate and up 14336 each.
+    assert {(p.inputs, p.outputs, p.division) for p in projections} == {
+        (4096, 4096 + 2 * 1024, "columns"),
+        (4096, 4096, "rows"),
+        (4096, 2 * 14336, "columns"),
+        (14336, 4096, "rows"),
+    }
+    assert parts_of("llama3_8b", Attention) == [Attention(32, 8, 128, 128)]
+    assert parts_of("llama3_8b", Activation) == [Activation(14336, gated=True)]
+    assert parts_of("gpt2", Activation) == [Activation(3072, gated=False)]
+
+
+def test_windows_experts_and_latent_attention_are_found():
+    assert {part.window for part in parts_of("gemma3_27b", Attention)} == {1024, None}
+    assert {part.window for part in parts_of("gpt_oss_20b", Attention)} == {128, None}
+    assert parts_of("gpt_oss_20b", Attention)[0].cached_heads == 8
+    assert parts_of("mixtral_8x7b", Experts) == [Experts(4096, 14336, experts=8, top_k=2)]
+    (latent,) = parts_of("deepseek_v3", LatentAttention)
+    assert (latent.latent, latent.turned, latent.key_size, latent.value_size) == (512, 64, 192, 128)
+    assert latent.cached_elements == 576  # per token and layer, as the paper has it
+    assert not any(part.quantized for part in parts_of("deepseek_v3", Logits))
+
+
+def test_a_configuration_and_its_file_are_the_same_model(tmp_path):
+    transformers = import_transformers()
+    config = transformers.Qwen2Config(
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=500,
+        tie_word_embeddings=True,
+        architectures=["Qwen2ForCausalLM"],
+    )
+    config.save_pretrained(tmp_path)
+    first, second = find_decoder(config), find_decoder(str(tmp_path / "config.json"))
+    assert first.parts == second.parts
+    assert first.tied
+    assert second.tied
+    # Words 500 x 64 once; a layer: queries, keys and values with biases, their output, three of 64 x 96, two norms.
+    layer = 64 * (64 + 2 * 32) + (64 + 2 * 32) + 64 * 64 + 3 * 64 * 96 + 2 * 64
+    assert first.parameters == 500 * 64 + 2 * layer + 64
+
+
+@pytest.mark.parametrize("name", ["bert_base", "resnet18", "vit_base"])
+def test_what_writes_no_text_is_refused(name):
+    with pytest.raises(joulecast.JoulecastError):
+        find_decoder(name)
+
+
+def test_operations_of_one_shape_are_refused():
+    with pytest.raises(InputError, match="do not say what other steps"):
+        find_decoder([(joulecast.Operation("relu", [(2, 3)]), 1)])

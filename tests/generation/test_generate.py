@@ -1,0 +1,155 @@
+"""What generation costs: laws, hand rooflines, and what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import joulecast
+from joulecast import predict_generation
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.hardware import find_gpu
+
+H100 = find_gpu("H100 SXM")
+
+
+def llama(batch=32, prompt=300, output=300, gpu="H100 SXM", **options):
+    return predict_generation("llama3_8b", gpu, batch=batch, prompt_tokens=prompt, output_tokens=output, **options)
+
+
+def test_totals_belong_together():
+    found = llama()
+    assert found.power_w == pytest.approx(found.energy_per_token_j * found.tokens_per_s)
+    assert found.energy_per_request_j == pytest.approx(300 * found.energy_per_token_j)
+    # A full batch gives a token to each sequence in each step.
+    assert found.tokens_per_s == pytest.approx(32 / found.time_per_output_token_s, rel=0.01)
+    assert found.decode.tree().total.energy_j == pytest.approx(found.decode.energy_j)
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", "H200", "B200", "A100 SXM4 80GB", "L40S"])
+def test_decoding_reads_all_weights_and_not_much_slower_than_memory_allows(gpu):
+    found = llama(batch=1, prompt=10, output=100, gpu=gpu)
+    roofline_s = 2 * (8.03e9 - 128256 * 4096) / find_gpu(gpu).memory_bandwidth
+    assert roofline_s < found.decode.time_s < 1.8 * roofline_s + 1e-3
+    assert found.time_per_output_token_s > found.decode.time_s
+
+
+def test_reading_prompts_computes_below_the_peak():
+    found = llama(prompt=4000, output=10)
+    assert found.prefill.input_shape == (8000,)  # 32 prompts in 10 steps, and two have room in one
+    flops = 2 * 8000 * (8.03e9 - 2 * 128256 * 4096)
+    assert 0.3 < flops / found.prefill.time_s / H100.peak_flops["bf16"] < 1
+
+
+def test_larger_batches_cost_less_per_token():
+    costs = [llama(batch) for batch in (1, 4, 16, 64, 256)]
+    joules = [each.energy_per_token_j for each in costs]
+    assert joules == sorted(joules, reverse=True)
+    assert joules[0] > 20 * joules[-1]
+    seconds = [each.time_per_output_token_s for each in costs]
+    assert seconds == sorted(seconds)
+
+
+def test_longer_prompts_and_outputs_cost_more():
+    for batch in (4, 128):
+        costs = [llama(batch, prompt) for prompt in (50, 400, 3000, 20000 // batch)]
+        costs.sort(key=lambda each: each.prompt_tokens)
+        for quantity in ("energy_per_request_j", "time_to_first_token_s", "time_per_output_token_s"):
+            values = [getattr(each, quantity) for each in costs]
+            assert values == sorted(values)
+        requests = [llama(batch, output=output).energy_per_request_j for output in (1, 50, 500)]
+        assert requests == sorted(requests)
+
+
+def test_power_lies_between_idle_and_the_cap():
+    for batch in (1, 32, 512):
+        assert 150 < llama(batch).power_w < H100.power_limit_w
+    assert llama(256, power_limit_w=400).power_w <= 400
+    assert llama(256, power_limit_w=400).time_per_output_token_s > llama(256).time_per_output_token_s
+
+
+def test_narrower_weights_and_caches_are_quicker():
+    assert llama(precision="fp8").time_per_output_token_s < llama().time_per_output_token_s
+    wide, narrow = llama(128, 3000), llama(128, 3000, cache_precision="fp8")
+    assert narrow.decode.time_s < wide.decode.time_s
+    assert narrow.memory.cache_bytes == wide.memory.cache_bytes / 2
+
+
+def test_eager_transformers_is_slower_and_static():
+    eager = llama(8, engine="transformers")
+    assert eager.batching == "static"
+    assert eager.decode.execution == "eager"
+    assert eager.time_per_output_token_s > 2 * llama(8).time_per_output_token_s
+
+
+def test_static_batching_waits_for_all_prompts():
+    static, continuous = llama(64, batching="static"), llama(64)
+    assert static.time_to_first_token_s > 5 * continuous.time_to_first_token_s
+    # Nobody's prompt is read while others decode.
+    assert static.time_per_output_token_s < continuous.time_per_output_token_s
+
+
+def test_intervals_grow_with_their_level_and_hold_the_value():
+    found = llama()
+    narrow, wide = found.interval(0.5), found.interval(0.95)
+    for quantity in ("time_to_first_token_s", "time_per_output_token_s", "power_w", "energy_per_token_j"):
+        (low, high), (lower, higher) = getattr(narrow, quantity), getattr(wide, quantity)
+        assert lower < low < getattr(found, quantity) < high < higher
+    with pytest.raises(InputError, match="between 0 and 1"):
+        found.interval(1.0)
+
+
+def test_an_h100_does_not_draw_what_the_bandwidth_of_an_h200_costs():
+    # Both have one die; an H100 reads the same weights in 1.4 times the time.
+    h100, h200 = (llama(8, gpu=gpu).decode for gpu in ("H100 SXM", "H200"))
+    assert h100.time_s > 1.2 * h200.time_s
+    assert h100.power_w < h200.power_w
+    assert h100.energy_j == pytest.approx(h200.energy_j, rel=0.2)
+
+
+def test_it_travels_as_json():
+    value = json.loads(json.dumps(llama().to_json()))
+    assert value["time_per_output_token_s"] == llama().time_per_output_token_s
+    assert value["largest_batch"] > 32
+    assert value["interval"]["level"] == 0.9
+
+
+def test_what_does_not_fit_says_what_would():
+    with pytest.raises(InputError, match="batch of at most") as refused:
+        llama(2000, 2000, 2000)
+    largest = int(str(refused.value).split("at most ")[1].split(",")[0])
+    assert llama(largest, 2000, 2000).memory.fits
+    with pytest.raises(InputError, match="does not fit"):
+        llama(largest + 1, 2000, 2000)
+    with pytest.raises(InputError, match="more GPUs"):
+        predict_generation("llama3_1_70b", "H100 SXM", batch=1, prompt_tokens=10, output_tokens=10)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gpu": "A100 SXM4 80GB", "precision": "fp8"}, "fp8"),
+        ({"precision": "nvfp4"}, "nvfp4"),
+        ({"gpu": "MI300X", "engine": "tensorrt_llm"}, "does not run on"),
+        ({"engine": "transformers", "precision": "fp8"}, "16 bits"),
+        ({"cache_precision": "int4"}, "precision of a cache"),
+        ({"engine": "vllmm"}, "engine"),
+        ({"precision": "fp32"}, "precision of weights"),
+        ({"batching": "dynamic"}, "batching"),
+        ({"engine": "transformers", "batching": "continuous"}, "batching"),
+        ({"clock": 99999}, "clock"),
+        ({"power_limit_w": 5}, "power"),
+        ({"batch": 0}, "positive integer"),
+    ],
+)
+def test_what_cannot_be_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        llama(**options)
+
+
+def test_encoders_are_refused():
+    with pytest.raises(joulecast.JoulecastError):
+        predict_generation("bert_base", "H100 SXM", batch=1, prompt_tokens=10, output_tokens=10)
+    with pytest.raises(UnknownNameError, match="engine"):
+        llama(engine="vlm")

@@ -1,0 +1,84 @@
+"""Steps of a batch, counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from joulecast.errors import InputError
+from joulecast.generation.engines import ENGINES
+from joulecast.generation.serving import Load, cycle_of
+
+VLLM = ENGINES["vllm"]  # 8192 tokens a step
+
+
+def pieces(cycle):
+    return sum(steps.count * steps.tokens.prompts for steps in cycle.steps)
+
+
+def test_few_sequences_mostly_decode():
+    cycle = cycle_of(Load(8, 300, 300), VLLM, "continuous")
+    # Each request: one step for its prompt, which gives the first token, and 299 for the others.
+    decoding, reading = cycle.steps
+    assert (decoding.count, reading.count) == pytest.approx((292, 8))
+    assert decoding.tokens.prompts == 0
+    assert reading.tokens.prompts == 1
+    assert reading.tokens.prompt_tokens == 300
+    # 8 x 299 tokens in 300 steps: 7.97 sequences decode, which see their prompt and half of their output.
+    assert decoding.tokens.decoding == 8
+    assert decoding.tokens.cached == 450
+    assert sum(steps.count for steps in cycle.next_tokens) == pytest.approx(1)
+    assert sum(steps.count for steps in cycle.first_token) == pytest.approx(1.5)
+
+
+def test_many_sequences_read_prompts_in_each_step():
+    cycle = cycle_of(Load(512, 300, 300), VLLM, "continuous")
+    # 512 prompts in 300 steps: 1.707 a step, so 88 steps read one and 212 read two.
+    assert [steps.tokens.prompts for steps in cycle.steps] == [1, 2]
+    assert [steps.count for steps in cycle.steps] == pytest.approx([88, 212])
+    assert pieces(cycle) == pytest.approx(512)
+
+
+def test_long_prompts_are_read_in_pieces():
+    cycle = cycle_of(Load(10, 20000, 100), VLLM, "continuous")
+    # 8182 tokens have room beside ten: three pieces of 6667. A request takes part in 3 + 99 steps.
+    assert sum(steps.count for steps in cycle.steps) == pytest.approx(102)
+    assert pieces(cycle) == pytest.approx(30)
+    assert cycle.steps[-1].tokens.prompt_tokens == 6667
+    assert cycle.steps[-1].tokens.prompt_cached == 6667  # the mean of 0, 6667 and 13334
+
+
+def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():
+    cycle = cycle_of(Load(512, 2000, 10), VLLM, "continuous")
+    # 7680 tokens have room: three prompts a step, so 170.7 steps instead of 10; 512 x 9 tokens are decoded in them.
+    (steps,) = cycle.steps
+    assert steps.count == pytest.approx(512 / 3)
+    assert steps.tokens.prompts == 3
+    assert steps.tokens.decoding == 27
+
+
+def test_static_batching_reads_then_decodes():
+    reading, *decoding = cycle_of(Load(8, 300, 300), VLLM, "static").steps
+    assert (reading.count, reading.tokens.prompts) == (1, 8)
+    assert sum(steps.count for steps in decoding) == pytest.approx(299)
+    # The first step after the prompt sees 301 keys, the last one 599; Simpson's rule is exact for what grows evenly.
+    assert [steps.tokens.cached for steps in decoding] == [301, 450, 599]
+    mean = sum(steps.count * steps.tokens.cached for steps in decoding) / 299
+    assert mean == pytest.approx(450)
+
+
+def test_one_token_of_output_needs_no_decoding():
+    for batching in ("continuous", "static"):
+        cycle = cycle_of(Load(4, 100, 1), VLLM, batching)
+        assert all(steps.tokens.decoding == 0 for steps in cycle.steps)
+        assert pieces(cycle) == pytest.approx(4)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, True, "8", None])
+def test_counts_are_positive_integers(wrong):
+    with pytest.raises(InputError, match="positive integer"):
+        Load(wrong, 10, 10)
+
+
+def test_a_batch_has_room_in_a_step():
+    with pytest.raises(InputError, match="fewer tokens"):
+        cycle_of(Load(8192, 10, 10), VLLM, "continuous")

@@ -1,0 +1,92 @@
+"""The operations of a step, against arithmetic."""
+
+from __future__ import annotations
+
+import pytest
+
+from joulecast.generation.engines import ENGINES
+from joulecast.generation.known import known_decoder
+from joulecast.generation.memory import cached_bytes, weights_bytes
+from joulecast.generation.steps import Precisions, StepTokens, step_network
+
+BF16 = Precisions("bf16")
+VLLM = ENGINES["vllm"]
+
+
+def network(name, tokens, precisions=BF16):
+    return step_network(known_decoder(name), tokens, VLLM, precisions)
+
+
+def flops(step, kind):
+    return sum(entry.count * entry.operation.flops for entry in step if entry.operation.kind == kind)
+
+
+def test_a_step_of_decoding_multiplies_each_weight_once_per_sequence():
+    step = network("llama3_8b", StepTokens(decoding=8, cached=451, sampled=8))
+    # All weights but the words' and the norms' (65 of 4096).
+    weights = 8_030_261_248 - 128256 * 4096 - 65 * 4096
+    assert flops(step, "linear") == 2 * 8 * weights
+    # Two products with the keys and values of 451 tokens, for each of 32 heads of 128, in 32 layers.
+    assert flops(step, "attention") == 32 * 8 * 2 * 2 * 32 * 128 * 451
+    assert step.calls < 400  # (eager: 1,400)
+
+
+def test_grouped_heads_read_their_cache_once():
+    step = network("llama3_8b", StepTokens(decoding=8, cached=451, sampled=8))
+    (attention,) = [entry.operation for entry in step if entry.operation.kind == "attention"]
+    read = 2 * 8 * 8 * 451 * 128 * 2 + 8 * 32 * 128 * 2  # keys and values of 8 heads, and queries of 32
+    assert attention.bytes_read == read
+
+
+def test_logits_are_of_sampled_tokens_only():
+    step = network("llama3_8b", StepTokens(prompts=2, prompt_tokens=500, sampled=2))
+    (logits,) = [e.operation for e in step if e.operation.attributes.get("out_features") == 128256]
+    assert logits.input_shapes == ((2, 4096),)
+    none = network("llama3_8b", StepTokens(prompts=1, prompt_tokens=500))
+    assert not [e for e in none if e.operation.attributes.get("out_features") == 128256]
+
+
+def test_a_mixed_step_reads_weights_once():
+    step = network("llama3_8b", StepTokens(decoding=60, cached=400, prompts=1, prompt_tokens=300, sampled=61))
+    shapes = {e.operation.input_shapes[0] for e in step if e.operation.kind == "linear"}
+    assert shapes == {(360, 4096), (360, 14336), (61, 4096)}
+    assert sorted(e.operation.input_shapes[0][-2] for e in step if e.operation.kind == "attention") == [1, 300]
+
+
+def test_windows_hide_what_lies_before():
+    step = network("gemma3_27b", StepTokens(decoding=4, cached=5000, sampled=4))
+    seen = {e.operation.input_shapes[1][-2]: e.count for e in step if e.operation.kind == "attention"}
+    assert seen == {1024: 52, 5000: 10}
+
+
+def test_quantized_weights_leave_logits_and_attention_in_16_bits():
+    step = network("llama3_8b", StepTokens(decoding=4, cached=500, sampled=4), Precisions("fp8", "fp8"))
+    linear = {
+        e.operation.attributes["out_features"]: e.operation.precision for e in step if e.operation.kind == "linear"
+    }
+    assert linear == {6144: "fp8", 4096: "fp8", 28672: "fp8", 128256: "bf16"}
+    (attention,) = [e.operation for e in step if e.operation.kind == "attention"]
+    assert (attention.precision, attention.attributes["cache_precision"]) == ("bf16", "fp8")
+
+
+def test_latent_attention_decodes_without_expanding_its_cache():
+    step = network("deepseek_v3", StepTokens(decoding=2, cached=1000, sampled=2))
+    (attention,) = [e.operation for e in step if e.operation.kind == "attention"]
+    assert attention.input_shapes == ((2, 128, 1, 576), (2, 1, 1000, 576), (2, 1, 1000, 512))
+    read = network("deepseek_v3", StepTokens(prompts=1, prompt_tokens=100, sampled=1))
+    (attention,) = [e.operation for e in read if e.operation.kind == "attention"]
+    assert attention.input_shapes == ((1, 128, 100, 192), (1, 128, 100, 192), (1, 128, 100, 128))
+
+
+def test_memory_of_weights_and_cache():
+    llama = known_decoder("llama3_8b")
+    assert weights_bytes(llama, BF16) == 2 * 8_030_261_248
+    # fp8: all but words, logits and norms in one byte.
+    wide = 2 * 128256 * 4096 + 65 * 4096
+    assert weights_bytes(llama, Precisions("fp8")) == 2 * wide + (8_030_261_248 - wide)
+    assert cached_bytes(llama, 1000, BF16) == 1000 * 2 * 32 * 8 * 128 * 2  # 131 kB a token
+    assert cached_bytes(llama, 1000, Precisions("bf16", "fp8")) == cached_bytes(llama, 1000, BF16) / 2
+    gemma = known_decoder("gemma3_27b")
+    a_layer = 2 * 16 * 128 * 2
+    assert cached_bytes(gemma, 8000, BF16) == a_layer * (10 * 8000 + 52 * 1024)
+    assert weights_bytes(known_decoder("llama3_2_1b"), BF16) == pytest.approx(2 * 1.236e9, rel=0.001)  # tied
