@@ -8,81 +8,14 @@ is long because the whole whitelist stands in one place, so that a reader can se
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ..operations.kinds import KINDS
 from ..operations.rules import size
-from . import indexing, recurrent, transforms
+from . import indexing, products, recurrent, transforms
 from .calls import Bound, Converted, first_of, is_tensor, plain, shape_of
 
 WHITELIST: frozenset[str] = frozenset(KINDS)
 """The kinds that extraction keeps unless told otherwise: all of them."""
-
-
-def _convolution(transposed: bool) -> Callable[[Bound], Converted]:
-    def convert(bound: Bound) -> Converted:
-        x, weight = bound["input"], shape_of(bound["weight"])
-        dimensions = len(weight) - 2
-        groups = bound["groups"]
-        attributes: dict[str, Any] = {
-            "out_channels": weight[1] * groups if transposed else weight[0],
-            "kernel_size": weight[2:],
-            "bias": bound["bias"] is not None,
-            **{
-                name: _per_dimension(bound[name], dimensions)
-                for name in ("stride", "padding", "dilation", *(("output_padding",) if transposed else ()))
-            },
-            "groups": groups,
-        }
-        name = "conv_transpose" if transposed else "conv"
-        return f"{name}{dimensions}d", [shape_of(x)], attributes
-
-    return convert
-
-
-def _any_convolution(bound: Bound) -> Converted:
-    return _convolution(bound["transposed"])(bound)
-
-
-def _per_dimension(value: Any, dimensions: int) -> Any:
-    if isinstance(value, str):
-        return value
-    return tuple(value) * dimensions if len(value) == 1 else tuple(value)
-
-
-def _linear(bound: Bound) -> Converted:
-    weight = shape_of(bound["weight"])
-    return "linear", [shape_of(bound["input"])], {"out_features": weight[0], "bias": bound["bias"] is not None}
-
-
-def _addmm(bound: Bound) -> Converted:
-    # A product with a bias is a linear layer, whatever a model calls it (GPT-2's Conv1D).
-    return "linear", [shape_of(bound["mat1"])], {"out_features": shape_of(bound["mat2"])[1], "bias": True}
-
-
-def _scaled_product(bound: Bound) -> Converted:
-    """A product of quantized matrices: scales of single numbers or of rows, or of blocks along each row."""
-    scale = shape_of(bound["scale_a"])
-    attributes = {
-        "out_features": shape_of(bound["mat2"])[1],
-        "bias": bound["bias"] is not None,
-        "block_scaled": len(scale) == 2 and scale[1] > 1,
-    }
-    return "linear", [shape_of(bound["self"])], attributes
-
-
-def _matmul(first: str, second: str) -> Callable[[Bound], Converted]:
-    def convert(bound: Bound) -> Converted:
-        a, b = shape_of(bound[first]), shape_of(bound[second])
-        a = (1, *a) if len(a) == 1 else a
-        b = (*b, 1) if len(b) == 1 else b
-        return "matmul", [a, b], {}
-
-    return convert
-
-
-def _attention(bound: Bound) -> Converted:
-    return "attention", [shape_of(bound[name]) for name in ("query", "key", "value")], {"causal": bound["is_causal"]}
 
 
 def _affine(kind: str, **attributes: str) -> Callable[[Bound], Converted]:
@@ -217,18 +150,18 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
 """Kind -> operators of one tensor that have no kind of their own, and cost about what it costs."""
 
 OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
-    **{f"conv{n}d": _convolution(False) for n in (1, 2, 3)},
-    "conv_transpose1d": _convolution(True),
-    "conv_transpose2d": _convolution(True),
-    "conv_transpose3d": _convolution(True),
-    "linear": _linear,
-    "addmm": _addmm,
-    "_scaled_mm": _scaled_product,
+    **{f"conv{n}d": products.convolution(False) for n in (1, 2, 3)},
+    "conv_transpose1d": products.convolution(True),
+    "conv_transpose2d": products.convolution(True),
+    "conv_transpose3d": products.convolution(True),
+    "linear": products.linear,
+    "addmm": products.addmm,
+    "_scaled_mm": products.scaled_product,
     # Not "matmul": broken down, it shows the copies that make its operands fit for a batched product.
-    "mm": _matmul("self", "mat2"),
-    "bmm": _matmul("self", "mat2"),
-    "baddbmm": _matmul("batch1", "batch2"),
-    "scaled_dot_product_attention": _attention,
+    "mm": products.matmul("self", "mat2"),
+    "bmm": products.matmul("self", "mat2"),
+    "baddbmm": products.matmul("batch1", "batch2"),
+    "scaled_dot_product_attention": products.attention,
     "batch_norm": _affine("batch_norm"),
     "group_norm": _affine("group_norm", num_groups="num_groups"),
     "layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
@@ -310,18 +243,8 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     ),
     **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), transforms.interpolation("cubic")),
     **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), transforms.grid_sample),
-    **dict.fromkeys(
-        (
-            "rand",
-            "randn",
-            "rand_like",
-            "randn_like",
-            "randint",
-            "normal",
-            "randperm",
-        ),
-        transforms.random,
-    ),
+    **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "randperm"), transforms.random),
+    **dict.fromkeys(("normal", "exponential", "cauchy", "geometric", "log_normal"), transforms.random),
     "where": indexing.where,
     "masked_fill": indexing.masked_fill,
     "masked_scatter": indexing.masked_scatter,
@@ -348,7 +271,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "_weight_norm_interface": _weight_norm,
     **{name: _unary(kind) for kind, names in ALIKE.items() for name in names},
     # As exported programs name them.
-    "convolution": _any_convolution,
+    "convolution": products.any_convolution,
     "native_layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
     "native_group_norm": _affine("group_norm", num_groups="group"),
     "native_batch_norm": _affine("batch_norm"),

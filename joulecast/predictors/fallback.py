@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.operation import Operation
+from ..operations.operation_list import OperationList
 from .contract import PredictsOperations
 from .intervals.operation_spread import OperationSpread
 from .operation_predictions import OperationPredictions
@@ -65,7 +66,8 @@ class FallbackPredictor:
         missing = np.array([source == "missing" for source in predictions.source], dtype=bool)
         if not missing.any():
             return predictions
-        some = [*compress(operations, missing)]
+        listed = OperationList.of(operations)
+        some = listed if missing.all() else OperationList(compress(listed, missing))
         found = self.find_fallback().predict(some, clock_mhz, power_limit_w)
         host_s = self._host_s(some, found.host_time_s)
         time_s = smooth_max(found.device_time_s, host_s)

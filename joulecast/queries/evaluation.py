@@ -9,6 +9,7 @@ from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Network
 from ..operations.operation_list import OperationList
+from ..predictors.any_gpu.forward import with_forward
 from ..predictors.contract import SharedModel
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import OverClocks, predict_over_clocks
@@ -67,7 +68,9 @@ def prefetch(predictors: Iterable[NetworkPredictor], network: Network) -> None:
         for shared in predictor.operations.shared_models:
             by_learned.setdefault(id(shared), (shared, []))[1].append(predictor.operations.gpu)
     for learned, gpus in by_learned.values():
-        learned.prefetch(OperationList.of(network.operations).derived(fp64_in_fp32), gpus)
+        learned.prefetch(
+            OperationList.of(network.operations).derived(with_forward).operations.derived(fp64_in_fp32), gpus
+        )
 
 
 def curve(

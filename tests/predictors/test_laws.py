@@ -28,10 +28,9 @@ GPUS = (
     "B200",
     "MI300X",
 )
-# What is learned may rise and fall by a few per cent where the work grows; how often, benchmarks/notes.md says.
-LEARNED = ("growth of time", "growth of energy", "training")
-# The Gaussian process of a GPU's own predictor adds up large terms of both signs in single precision, so that its last
-# bits depend on how many rows are multiplied at once.
+# What is learned may fall where the batch grows, as measurements do: benchmarks/notes.md says how often.
+LEARNED = ("growth of time", "growth of energy")
+# A GPU's own predictors of both modes are fitted apart, and not compared with each other.
 OWN = ("A30", "RTX 2080 Ti")
 
 
@@ -55,9 +54,9 @@ def test_laws_hold(laws, name, mode):
     found = laws.check(
         predictors[0], predictors[1] if mode == "inference" else None, pairs, 0.6 * gpu.boost_clock_mhz, broken.append
     )
-    allowed = (*LEARNED, "company") if name in OWN else LEARNED
+    allowed = (*LEARNED, "training") if name in OWN else LEARNED
     assert not [text for text in broken if not text.startswith(allowed)]
-    assert sum(found[law] for law in LEARNED) <= 25  # of 300
+    assert sum(found[law] for law in LEARNED) <= 8  # of 200
 
 
 def test_a_broken_law_is_found(laws):

@@ -30,6 +30,7 @@ from ..physics.least_times import LeastTimes
 from ..physics.norms import smooth_max
 from ..physics.operation_numbers import numbers_of
 from ..physics.precisions import fp64_in_fp32, tf32_in_fp32, without_tf32
+from .forward import with_forward
 
 _LEAST_J = 1e-15  # Instead of a division by zero.
 
@@ -114,10 +115,14 @@ class AnyGpuPredictor:
         """What operations cost at the default clock, all of them covered; see clock.py and `ResidualModel.factors`.
 
         TF32 is a permission: what may run in it takes the quicker of TF32 and fp32, between which cuDNN chooses. Where
-        the data sheet gives TF32 no higher rate, that is fp32.
+        the data sheet gives TF32 no higher rate, that is fp32. Training takes no less than its forward (forward.py).
         """
-        listed = OperationList.of(operations)
-        places, plain = listed.derived(tf32_in_fp32)
+        listed, limited = OperationList.of(operations).derived(with_forward)
+        work = self._allowing_fp32(listed, capped)
+        return work.at_least(limited) if len(limited) else work
+
+    def _allowing_fp32(self, listed: OperationList, capped: bool) -> Work:
+        places, always, plain = listed.derived(tf32_in_fp32)
         if plain and self.gpu.peak_flops.get("tf32", 0.0) <= self.gpu.peak_flops["fp32"]:
             return self._work(listed.derived(without_tf32), capped)
         work = self._work(listed, capped)
@@ -125,7 +130,7 @@ class AnyGpuPredictor:
             return work
         in_fp32 = self._work(plain, capped).scatter(places)
         quicker = places & (np.nan_to_num(in_fp32.device_s, nan=np.inf) < work.device_s)
-        return work.with_others(in_fp32, quicker)
+        return work.with_others(in_fp32, quicker | always)
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
         # Nothing was measured in fp64: it is taken to reach as much of its least time as fp32 does.

@@ -114,6 +114,31 @@ class Work:
             memory_j=self.memory_j * energy,
         )
 
+    def at_least(self, places: NDArray[np.int64]) -> Self:
+        """The first of these operations, in no less time and for no less energy than the others at the end.
+
+        Args:
+            places: Place of the operation that each of the others limits, shape (others,).
+        """
+        count = len(self.switching_j) - len(places)
+        costs = self.device_s, self.switching_j + self.awake_j + self.memory_j
+        device, energy = (_raised(values[:count], values[count:], places) for values in costs)
+
+        def first(values: FloatArray | float) -> FloatArray | float:
+            return values if np.ndim(values) == 0 else np.asarray(values)[:count]
+
+        parts = self.parts
+        return replace(
+            self,
+            clock_mhz=self.clock_mhz[:count],
+            parts=LeastTimes(*(part[:count] * device for part in (parts.compute_s, parts.memory_s, parts.cache_s))),
+            switching_j=self.switching_j[:count] * energy,
+            awake_j=self.awake_j[:count] * energy,
+            memory_j=self.memory_j[:count] * energy,
+            most_mhz=first(self.most_mhz),
+            bounds=Bounds(*(first(bound) * device for bound in self.bounds)),
+        )
+
     def bounded(self, operations: Sequence[Operation]) -> Self:
         """The same, but in no less time than these operations need at all (bounds.py); what they draw stays."""
         return replace(self, bounds=Bounds.of(operations, self.gpu))
@@ -256,6 +281,13 @@ class Work:
             low, high = float(tried[above]), float(tried[above + 1])
         held: FloatArray = np.minimum(asked, low)
         return held
+
+
+def _raised(values: FloatArray, least: FloatArray, places: NDArray[np.int64]) -> FloatArray:
+    """The factors, of at least one, that raise values at some places to others."""
+    factors = np.ones(len(values))
+    factors[places] = np.fmax(least / np.maximum(values[places], _LEAST_S), 1.0)
+    return factors
 
 
 def throttled_mhz(

@@ -18,10 +18,12 @@ class InFp32(NamedTuple):
 
     Args:
         places: Whether each operation of the list is one of them.
+        always: Whether each runs in fp32 in any case, because its kind has no kernels for tensor cores.
         operations: These operations in fp32.
     """
 
     places: NDArray[np.bool_]
+    always: NDArray[np.bool_]
     operations: OperationList
 
 
@@ -45,7 +47,8 @@ def without_tf32(operations: OperationList) -> OperationList:
 def tf32_in_fp32(operations: OperationList) -> InFp32:
     """Those in TF32, in fp32; to be derived from a list once."""
     places = np.array([operation.precision == "tf32" for operation in operations], dtype=bool)
-    return InFp32(places, OperationList(_in_fp32(each) for each in operations if each.precision == "tf32"))
+    always = np.array([not operation.row.tensor_cores for operation in operations], dtype=bool) & places
+    return InFp32(places, always, OperationList(_in_fp32(each) for each in operations if each.precision == "tf32"))
 
 
 @lru_cache(maxsize=100_000)

@@ -27,9 +27,11 @@ def test_lists_in_fp32():
     listed = OperationList.of([RELU, CONV, LINEAR])
     assert in_fp32(listed) == (RELU, replace(CONV, precision="fp32"), replace(LINEAR, precision="fp32"))
     assert without_tf32(listed) == (RELU, replace(CONV, precision="fp32"), LINEAR)
-    places, operations = tf32_in_fp32(listed)
-    assert places.tolist() == [False, True, False]
-    assert operations == (replace(CONV, precision="fp32"),)
+    allowed = replace(RELU, precision="tf32")
+    places, always, operations = tf32_in_fp32(OperationList([*listed, allowed]))
+    assert places.tolist() == [False, True, False, True]
+    assert always.tolist() == [False, False, False, True]  # relu has no kernels for tensor cores
+    assert operations == (replace(CONV, precision="fp32"), RELU)
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
