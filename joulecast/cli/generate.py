@@ -33,6 +33,7 @@ def generate(
     power_limit: Annotated[float | None, typer.Option(help="Power cap of a board in watts.")] = None,
     predictor: Predictor = None,
     tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules in a step of decoding.")] = False,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 5,
     as_json: AsJson = False,
 ) -> None:
     """Predict what text costs that an engine writes with a language model: seconds, watts and joules per token."""
@@ -58,7 +59,7 @@ def generate(
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=1))
     elif tree:
-        typer.echo(found.decode.tree().to_text(3))
+        typer.echo(found.decode.tree().summarized().to_text(depth))
     else:
         typer.echo(_text(found))
 
@@ -88,8 +89,8 @@ def _text(found: GenerationPrediction) -> str:
         f"memory of a GPU: {si(memory.weights_bytes, 'B')} of weights, {si(memory.cache_bytes, 'B')} of cache, "
         f"{si(memory.activations_bytes, 'B')} besides; {si(memory.usable_bytes, 'B')} to use, for a batch of up to "
         f"{found.largest_batch}",
-        f"a step that only decodes: {si(found.decode.time_s, 's')}, {si(found.decode.power_w, 'W')}; one that only reads "
-        f"prompts: {si(found.prefill.time_s, 's')}, {si(found.prefill.power_w, 'W')}; waiting for the engine: "
+        f"a step that only decodes: {si(found.decode.time_s, 's')}, {si(found.decode.power_w, 'W')}; one that reads "
+        f"prompts only: {si(found.prefill.time_s, 's')}, {si(found.prefill.power_w, 'W')}; waiting for the engine: "
         f"{si(found.overhead_s, 's')} a step",
         "",
         *(f"note: {note}" for note in found.notes),
