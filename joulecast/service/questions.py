@@ -117,7 +117,9 @@ class Subject(_Strict):
 class Run(Subject):
     """A subject, how it is run, and on which host."""
 
-    execution: HowRun = Field("eager", description="eager, or graph (replayed as a CUDA graph).")
+    execution: HowRun = Field(
+        "eager", description="eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."
+    )
     host: HostFactor | Name | None = Field(
         None,
         description="The machine that launches operations: a factor on the reference host's time, or a host's name.",
@@ -140,6 +142,9 @@ class PredictQuestion(OnePrecision, Run):
     predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
     composition: Composition | None = None
     strict: bool = Field(False, description="Refuse the request if an operation is not covered.")
+    tree: bool = Field(
+        False, description="Whether to add the energy by phase, module and operation. A batch never has it."
+    )
 
     model_config = ConfigDict(
         json_schema_extra={

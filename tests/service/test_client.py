@@ -31,6 +31,7 @@ QUESTIONS = {
     "operations": (([(RELU, 3), (ODD, 2)], None, "A30"), {}),
     "another host": (("resnet18", (8, 3, 64, 64), "A30"), {"host": 0.5}),
     "a CUDA graph": (("resnet18", (8, 3, 64, 64), "A30"), {"execution": "graph", "host": "h100-server"}),
+    "torch.compile": (("resnet18", (8, 3, 64, 64), "A30"), {"execution": "compiled"}),
     "plain sum": (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "sum"}),
 }
 
