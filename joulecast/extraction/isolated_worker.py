@@ -12,7 +12,6 @@ import importlib
 import json
 import math
 import os
-import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from typing import Any
 
 from ..damage import first_line
 from ..errors import ExtractionError, JoulecastError
+from ..memory_limit import used_bytes
 from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
 from ..operations.operation import MODES
@@ -130,8 +130,7 @@ def _limit(memory_bytes: int, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # not on macOS, where the limit would not be kept either
-        used = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
-        most = memory_bytes + (int(used[1]) * 1024 if used else 0)
+        most = memory_bytes + used_bytes()
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
@@ -161,8 +160,8 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if status == 0:
         return said
-    ended = os.waitstatus_to_exitcode(status)
-    reason = "it takes too long" if -ended in (signal.SIGALRM, signal.SIGXCPU) else "it ended its process"
+    ended = -os.waitstatus_to_exitcode(status)
+    reason = "it takes too long" if ended in (signal.SIGALRM, signal.SIGXCPU) else f"it ended its process ({ended})"
     return json.dumps({"stopped": reason}).encode()
 
 

@@ -126,7 +126,9 @@ class Subject(_Strict):
 class Run(Subject):
     """A subject, how it is run, and on which host."""
 
-    execution: HowRun = Field("eager", description="eager, or graph (replayed as a CUDA graph).")
+    execution: HowRun = Field(
+        "eager", description="eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."
+    )
     host: HostFactor | Name | None = Field(
         None,
         description="The machine that launches operations: a factor on the reference host's time, or a host's name.",

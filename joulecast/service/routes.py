@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import platform
 import time
@@ -36,6 +37,7 @@ from .questions import (
     PredictQuestion,
     SweepQuestion,
 )
+from .reload import damage
 from .rendering import (
     CSV,
     JSON,
@@ -291,9 +293,15 @@ async def health() -> dict[str, str]:
 
 @system.get("/ready", response_model=schemas.HealthAnswer, tags=["system"])
 async def ready(request: Request) -> dict[str, str]:
-    """Whether the predictors are loaded; 503 until then."""
+    """Whether the predictors are loaded and whole; 503 until then, and where questions would be answered with 503."""
     if not request.app.state.ready:
         raise RefusalError(503, "starting", "the predictors are being loaded", retry_after_s=1)
+    state = request.app.state
+    if state.damage is not None:
+        # (it may have been restored since)
+        state.damage = await asyncio.to_thread(damage)
+    if state.damage is not None:
+        raise RefusalError(503, "zoo", "a predictor is damaged", given=state.damage, hint="`joulecast zoo verify`")
     return {"status": "ready"}
 
 

@@ -152,7 +152,7 @@ class Prediction(Tabular):
         notes: Warnings about this prediction.
         coverage: What of the network is in no total, and how much that is.
         idle_power_w: Watts that the board draws without any work; 0 where that is not known.
-        execution: How the network is run: "eager" or "graph".
+        execution: How the network is run: "eager", "graph" or "compiled".
         host: Name of the host that launches it.
     """
 
