@@ -33,7 +33,6 @@ app = typer.Typer(
     name="joulecast",
     help="Predict time, power and energy of PyTorch models on GPUs, before anything runs.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
