@@ -81,7 +81,11 @@ class Judge:
         self.most_bytes = 0
 
     def __call__(self, case: Any) -> Verdict:
-        """What comes of reading a case."""
+        """What comes of reading a case; what is slow may be importing a library, so it is read again."""
+        verdict = self._judged(case)
+        return self._judged(case) if verdict.outcome == "too slow" else verdict
+
+    def _judged(self, case: Any) -> Verdict:
         if self._process is None:
             context = multiprocessing.get_context("spawn")
             self._pipe, theirs = context.Pipe()
@@ -101,13 +105,12 @@ class Judge:
             code, self._process = self._process.exitcode, None
             return Verdict("signal", f"ended with {code}")
         seconds = time.monotonic() - started_s
-        first = self._before_bytes == 0
         grown, self._before_bytes = most_bytes - (self._before_bytes or most_bytes), most_bytes
         self.most_bytes = max(self.most_bytes, most_bytes)
         if grown > self._limits.growth_bytes:
             self.stop()
             return Verdict("too much memory", f"{grown / 1e9:.1f} GB")
-        if seconds > self._limits.seconds + (IMPORT_SECONDS if first else 5):
+        if seconds > self._limits.seconds + 5:
             return Verdict("too slow", f"{seconds:.0f} s")
         return verdict
 

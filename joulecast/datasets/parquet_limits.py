@@ -30,7 +30,9 @@ def read_limited(path: Path, most_values: int, columns: list[str] | None = None)
     from pyarrow import parquet
 
     usual = pyarrow.default_memory_pool()
-    # The usual pool has a gigabyte in stock, to which a limit does not apply.
+    # The usual pool takes a gigabyte in advance. It has that now, so that the limit is not used up by it; and what is
+    # read comes from another pool, which takes what it needs.
+    pyarrow.allocate_buffer(1 << 20, usual)
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())
     try:
         with limited_memory(_MOST_BYTES), parquet.ParquetFile(path) as file:
