@@ -56,7 +56,7 @@ _TRACING_BYTES = 4 << 30  # several times what building the largest models of th
 _LARGEST_WORK = 1e21
 _QUICK_OPERATIONS = 300
 _PREPARED = 3  # memory of a network that is prepared for a GPU, relative to that of the network itself
-_OF_A_CLOCK = {"clock_mhz", "composition", "strict"}
+_OF_A_CLOCK = {"clock_mhz", "composition", "strict", "tree"}
 _MODELS = "/v1/models lists them; for any other model send its operations, as `joulecast extract --json` lists them"
 
 

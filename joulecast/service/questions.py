@@ -151,6 +151,9 @@ class PredictQuestion(OnePrecision, Run):
     predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
     composition: Composition | None = None
     strict: bool = Field(False, description="Refuse the request if an operation is not covered.")
+    tree: bool = Field(
+        False, description="Whether to add the energy by phase, module and operation. A batch never has it."
+    )
 
     model_config = ConfigDict(
         json_schema_extra={

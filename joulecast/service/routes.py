@@ -95,7 +95,8 @@ class _PredictRoute(CachedRoute):
         if found is None:
             return await handler(request)
         media_type = media_type_of(request.headers.get("accept", ""))
-        content = rendered(found, media_type, Prediction.to_json, Prediction.to_csv)
+        to_json = functools.partial(Prediction.to_json, tree=question.tree)
+        content = rendered(found, media_type, to_json, Prediction.to_csv)
         return Response(content, media_type=media_type)
 
 
@@ -163,7 +164,8 @@ async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query
 @predictions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    return await _ask(request, format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    to_json = functools.partial(Prediction.to_json, tree=question.tree)
+    return await _ask(request, format, lambda a: a.predict(question), to_json, Prediction.to_csv)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
@@ -233,6 +235,12 @@ async def extract(request: Request, question: ExtractQuestion, format: FormatQue
 async def gpus(request: Request) -> Response:
     """List the GPU catalogue, with what was measured on each GPU."""
     return Response(json_bytes(listings.all_gpus()), media_type="application/json")
+
+
+@questions.get("/execution", **_answering(schemas.ExecutionAnswer), tags=["catalogue"])
+async def execution(request: Request) -> Response:
+    """List how a network can be run, and the hosts that are known by name."""
+    return Response(json_bytes(listings.executions_and_hosts()), media_type="application/json")
 
 
 @questions.get("/models", **_answering(schemas.ModelsAnswer), tags=["models"])

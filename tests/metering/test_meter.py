@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 import joulecast
 from joulecast.errors import InputError
+from joulecast.metering.gathering import gathered
 from joulecast.metering.meter import Meter
 from joulecast.metering.recording import read_recording
 from joulecast.metering.result import Metering, merged
@@ -219,9 +221,20 @@ def test_errors_of_the_command_line_are_clear(counters, tmp_path):
     assert run("show", str(tmp_path / "nothing")).returncode == 2
 
 
+class Communicator:
+    """What mpi4py's communicators do: objects of all ranks come together at the root, the last of them here to call."""
+
+    def __init__(self, rank, sent):
+        self.rank, self.sent = rank, sent
+
+    def gather(self, sendobj, root=0):
+        self.sent[self.rank] = pickle.dumps(sendobj)
+        return [pickle.loads(sent) for _, sent in sorted(self.sent.items())] if self.rank == root else None  # noqa: S301
+
+
 def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
     """Four ranks on two machines: two of them measure, and the machines' joules add up once."""
-    recordings = []
+    recordings, all_meters = [], []
     monkeypatch.setenv("SLURM_JOB_ID", f"test-{os.getpid()}")
     for host in ("a", "b"):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / host))
@@ -237,7 +250,15 @@ def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
         with pytest.raises(InputError, match="this process has measured nothing"):
             meters[1].result()
         recordings.append(meters[0].result())
+        all_meters += meters
     both = merged("job", recordings)
+    sent = {}
+    at_ranks = {rank: all_meters[rank].gathered(Communicator(rank, sent)) for rank in (3, 2, 1, 0)}
+    assert at_ranks[0].energy_j == both.energy_j
+    assert at_ranks[0].duration_s == both.duration_s
+    assert [at_ranks[rank] for rank in (1, 2, 3)] == [None, None, None]
+    with pytest.raises(InputError, match="no process of this job measured"):
+        gathered(None, "job", Communicator(0, {}))
     assert both.energy_j == pytest.approx(sum(50 * each.duration_s for each in recordings), rel=ERROR)
     assert both.duration_s == max(each.duration_s for each in recordings)
     assert any("not measured at the same time" in note for note in both.notes)

@@ -11,6 +11,7 @@ import pytest
 import joulecast
 from joulecast.errors import JoulecastError, MissingDependencyError
 from joulecast.extraction import named_network
+from joulecast.predictors.networks.execution import EXECUTIONS
 
 RESNET = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 2}
@@ -311,3 +312,16 @@ def test_methods(service):
     answer = service.ask("/v1/predict", b"{}", method="PUT")
     assert answer.status == 405
     assert "POST" in answer.headers["allow"]
+
+
+def test_a_prediction_carries_its_tree_where_that_is_asked_for(service):
+    question = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30", "mode": "training"}
+    assert "tree" not in service.ask("/v1/predict", question).json
+    tree = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", mode="training").tree()
+    assert service.ask("/v1/predict", {**question, "tree": True}).json["tree"] == tree.to_nested()
+
+
+def test_executions_and_hosts_are_listed(service):
+    listed = service.ask("/v1/execution").json
+    assert listed["executions"] == list(EXECUTIONS)
+    assert {host["name"]: host["factor"] for host in listed["hosts"]}["reference"] == 1.0

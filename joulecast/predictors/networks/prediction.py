@@ -247,11 +247,12 @@ class Prediction(Tabular):
         """Whether much of the device time is in operations that are far from all that were measured."""
         return self.spread is not None and self.spread.far_outside
 
-    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+    def to_json(self, *, details: bool = True, tree: bool = False) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units.
 
         Args:
             details: Whether to list the operations.
+            tree: Whether to add the energy tree, as `EnergyTree.to_nested` has it.
         """
         interval = self.interval() if self.supports(0.9) else None
         value = {
@@ -280,6 +281,8 @@ class Prediction(Tabular):
         }
         if details:
             value["operations"] = [cost.to_json() for cost in self.operations]
+        if tree:
+            value["tree"] = self.tree().to_nested()
         return value
 
     def supports(self, level: float) -> bool:
