@@ -19,6 +19,7 @@ from . import (
     datasets,
     explain,
     extract,
+    generate,
     host,
     kernels,
     measure,
@@ -38,6 +39,7 @@ app = typer.Typer(
 )
 app.command("predict")(predict.predict)
 app.command("best")(best.best)
+app.command("generate")(generate.generate)
 app.command("sweep")(sweep.sweep)
 app.command("explain")(explain.explain)
 app.command("extract")(extract.extract)
