@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from ...energy import EnergyTree, Row
 from ...errors import InputError
+from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, shape_to_json, titled
 from ...operations.network import Entry
 from ...operations.operation import Operation
@@ -17,7 +19,8 @@ from ...units import si
 from ..intervals.network_spread import NetworkSpread
 from ..intervals.power_range import within_range
 from ..operation_predictions import Source
-from .energy_rows import energy_rows
+from .energy_rows import DYNAMIC, STATIC, energy_rows
+from .memory_levels import MemoryLevels, memory_levels
 from .uncovered import Coverage, Uncovered
 
 Composition = Literal["overlap", "sum"]
@@ -215,9 +218,25 @@ class Prediction(Tabular):
         rows: list[Row] = []
         for cost in self.operations:
             static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))
-            figures = cost.device_time_s, static_j, cost.dynamic_energy_j, cost.source
-            rows += energy_rows(cost.entry, *figures, by_memory=cost.bound_by == "memory")
+            energy_j = {STATIC: static_j, DYNAMIC: cost.dynamic_energy_j}
+            by_memory = cost.bound_by == "memory"
+            rows += energy_rows(cost.entry, cost.device_time_s, energy_j, cost.source, by_memory=by_memory)
         return EnergyTree.of(titled(self.network, self.input_shape), rows, notes=self.notes)
+
+    def by_memory_level(self, gpu: GPU | str | Path | None = None) -> MemoryLevels:
+        """Where the joules go below the operation: static, shared memory, L1, L2, DRAM, compute and the rest.
+
+        Args:
+            gpu: The GPU that was predicted, where it was described by a file; None for one of the catalogue.
+
+        Raises:
+            UnknownNameError: The catalogue has no such GPU.
+            InputError: It is another GPU than the one that was predicted.
+        """
+        found = find_gpu(self.gpu if gpu is None else gpu)
+        if found.name != self.gpu:
+            raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
+        return memory_levels(self, found)
 
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where no errors are known.
