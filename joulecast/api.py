@@ -144,7 +144,8 @@ def predict(
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         strict: Raise where an operation is not covered, instead of listing it.
-        execution: "eager", as PyTorch runs by itself, or "graph": recorded once and replayed as a CUDA graph.
+        execution: "eager", as PyTorch runs by itself; "graph": recorded once and replayed as a CUDA graph; or
+            "compiled": by torch.compile in its default mode.
         host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
             (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote.
         assume: Stand-ins for values that only the input has, as in `extract`.

@@ -1,4 +1,4 @@
-"""Datasets at rest: Parquet with a fixed, versioned schema and a JSON card beside it."""
+"""Stores datasets as Parquet files with a fixed, versioned schema and a JSON card."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from ..damage import refusing_damage
 from ..errors import DatasetError, InputError, MissingDependencyError
 from ..operations.network import Network
 from ..operations.operation import Operation
+from ..whole_files import whole_file
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
+from .parquet_limits import read_limited
 
-_READABLE = (2, SCHEMA_VERSION)  # 3 added engine, kernel and sustained; where they are missing, nothing is known.
-_MOST_VALUES, _MOST_BYTES = 20_000_000, 1 << 30
+# Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown.
+_READABLE = (2, SCHEMA_VERSION)
+_MOST_VALUES = 20_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 
 
@@ -81,7 +84,7 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
 
 
 def _columns(rows: Sequence[Measurement | NetworkMeasurement], schema: Any) -> dict[str, list[Any]]:
-    """The rows by column. Texts of operations are made once each, since repeats are common."""
+    """The rows by column. The text of an operation is made once, because operations repeat."""
     columns: dict[str, list[Any]] = {}
     for name in schema.names:
         if name == "operation":
@@ -108,31 +111,31 @@ def _digest(path: Path) -> str:
 def save(dataset: Dataset, folder: str | Path) -> Path:
     """Write a dataset into a folder: two Parquet files, then the card with their sha256.
 
-    The card is written last and moved into place, so a folder with a card is whole.
+    The card is written last and moved into place, so a folder that has a card is complete.
 
     Raises:
+        DatasetError: It cannot be written there, or holds a value that no column takes.
         MissingDependencyError: pyarrow is not installed.
     """
     pa, parquet = _pyarrow()
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _CARD).unlink(missing_ok=True)
-    files = {}
-    parts: tuple[Sequence[Measurement | NetworkMeasurement], ...] = (dataset.measurements, dataset.networks)
-    for name, schema, rows in zip((_OPERATIONS, _NETWORKS), _schemas(pa), parts, strict=True):
-        table = pa.Table.from_pydict(_columns(rows, schema), schema=schema)
-        parquet.write_table(table, folder / name, compression="zstd")
-        files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
-    card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_json(), "files": files}
-    temporary = folder / (_CARD + ".new")
-    temporary.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(folder / _CARD)
+    with refusing_damage("this dataset cannot be written", folder, DatasetError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _CARD).unlink(missing_ok=True)
+        files = {}
+        parts: tuple[Sequence[Measurement | NetworkMeasurement], ...] = (dataset.measurements, dataset.networks)
+        for name, schema, rows in zip((_OPERATIONS, _NETWORKS), _schemas(pa), parts, strict=True):
+            table = pa.Table.from_pydict(_columns(rows, schema), schema=schema)
+            with whole_file(folder / name) as unfinished:
+                parquet.write_table(table, unfinished, compression="zstd")
+            files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
+        card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_json(), "files": files}
+        with whole_file(folder / _CARD) as unfinished:
+            unfinished.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     return folder
 
 
-def _read_rows(
-    folder: Path, name: str, facts: dict[str, Any], schema: Any, parquet: ModuleType
-) -> list[dict[str, Any]]:
+def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any) -> list[dict[str, Any]]:
     path = folder / name
     if not path.is_file():
         raise DatasetError("a file of the dataset is missing", given=str(path))
@@ -140,32 +143,19 @@ def _read_rows(
         raise DatasetError(
             "a file of the dataset differs from its card", given=str(path), hint="restore the file, or import it again"
         )
-    file = parquet.ParquetFile(path)
-    _refuse_bomb(file.metadata, path)
-    table = file.read()
+    table = read_limited(path, _MOST_VALUES)
     # Columns that may be empty were added later; older files lack them.
     later = [field.name for field in schema if field.nullable and field.name not in table.schema.names]
     if table.schema.names != [n for n in schema.names if n not in later] or table.num_rows != facts["rows"]:
-        raise DatasetError("a file of the dataset has another schema or length than its card says", given=str(path))
+        raise DatasetError(
+            "a file of the dataset does not have the schema or length that its card states", given=str(path)
+        )
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
-def _refuse_bomb(metadata: Any, path: Path) -> None:
-    """Refuse a file that says much more than any dataset holds: a repeated value takes no room in Parquet."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
-    size_bytes = sum(group.total_byte_size for group in groups)
-    if values > _MOST_VALUES or size_bytes > _MOST_BYTES:
-        raise DatasetError(
-            "a file of this dataset holds more than any dataset",
-            given=f"{path}: {values:,} values, {size_bytes:,} bytes",
-            allowed=f"up to {_MOST_VALUES:,} values and {_MOST_BYTES:,} bytes",
-        )
-
-
 def _operation(value: str, known: dict[str, Operation]) -> Operation:
-    # Repeats are common, and building an Operation checks it.
+    # Operations repeat, and building one checks it, which takes time.
     if value not in known:
         known[value] = Operation.from_json(json.loads(value))
     return known[value]
@@ -175,7 +165,8 @@ def load(folder: str | Path) -> Dataset:
     """Read a dataset and check every file against its card.
 
     Raises:
-        DatasetError: No dataset, a changed or missing file, another schema version, impossible rows.
+        DatasetError: There is no dataset, a file is missing or was changed, the schema has another version, or rows are
+            impossible.
         MissingDependencyError: pyarrow is not installed.
     """
     with refusing_damage("a file of this dataset is damaged", Path(folder), DatasetError):
@@ -188,7 +179,7 @@ def _loaded(folder: Path) -> Dataset:
         version, files = card.pop("schema_version"), card.pop("files")
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError) as error:
         raise DatasetError(
-            "this folder holds no whole dataset",
+            "this folder holds no complete dataset",
             given=str(folder),
             allowed=f"a folder with {_CARD}, {_OPERATIONS} and {_NETWORKS}",
             hint="`joulecast datasets import` makes one",
@@ -197,11 +188,11 @@ def _loaded(folder: Path) -> Dataset:
         raise DatasetError(
             "this dataset has another schema version", given=version, allowed=", ".join(map(str, _READABLE))
         )
-    pa, parquet = _pyarrow()
+    pa, _ = _pyarrow()
     operation_schema, network_schema = _schemas(pa)
     try:
-        operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema, parquet)
-        networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema, parquet)
+        operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema)
+        networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema)
     except (KeyError, TypeError, pa.ArrowException) as error:
         raise DatasetError(
             "the card or a file of this dataset is damaged", given=str(folder), hint=str(error)
@@ -243,5 +234,5 @@ def _built(
 
 
 def fingerprint(folder: str | Path) -> str:
-    """One sha256 for the whole dataset: that of its card, which holds those of its files."""
+    """The sha256 that identifies a dataset: that of its card, which contains those of its files."""
     return _digest(Path(folder) / _CARD)
