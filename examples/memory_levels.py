@@ -1,12 +1,12 @@
 """Where do joules go below the operation? Matrix products and a training step of ResNet-50 on an A100, by prediction.
 
-Run it with `python examples/memory_levels.py`; it writes two pictures beside itself if you give a folder. It follows
+Run it with `python examples/memory_levels.py`; `--pictures FOLDER` also writes two pictures. It follows
 Delestrac et al., "Analyzing GPU Energy Consumption in Data Movement and Storage" (ASAP 2024).
 """
 
 from __future__ import annotations
 
-import sys
+import argparse
 from pathlib import Path
 
 import joulecast
@@ -32,7 +32,7 @@ def training_step(precision: str) -> MemoryLevels:
 
 def line(name: str, levels: MemoryLevels) -> str:
     """A row of the table: what of the total and of the dynamic energy the parts are."""
-    total_j, joules = levels.prediction.energy_j, levels.energy_j
+    total_j, joules = levels.predicted_j, levels.energy_j
     shares = [joules["static"] / total_j, levels.movement_j / levels.dynamic_j, levels.movement_j / total_j]
     shares += [joules[level] / levels.movement_j for level in ("shared", "l2", "dram")]
     return f"{name:>14}  " + "  ".join(f"{100 * share:9.1f} %" for share in shares)
@@ -46,9 +46,11 @@ def main(folder: Path | None = None) -> None:
     print(f"{'':>14}  " + "  ".join(f"{head:>11}" for head in heads) + "   (the last three: of what is moved)")
     for name, levels in found.items():
         print(line(name, levels))
+    print()
+    print(found["ResNet-50 AMP"])
     if folder is not None:
         bars = [
-            StackedBar(name, [levels.energy_j[part] / levels.prediction.energy_j for part in COMPONENTS])
+            StackedBar(name, [levels.energy_j[part] / levels.predicted_j for part in COMPONENTS])
             for name, levels in found.items()
         ]
         (folder / "memory-levels.svg").write_text(
@@ -58,4 +60,6 @@ def main(folder: Path | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else None)
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pictures", type=Path, help="Folder for the pictures.")
+    main(parser.parse_known_args()[0].pictures)

@@ -30,7 +30,8 @@ from .arguments import (
 from .models import Assumed, ModelOptions, assumed, model_and_options
 
 if TYPE_CHECKING:
-    from ..predictors.networks.prediction import OperationCost, Prediction
+    from ..predictors.networks.operation_cost import OperationCost
+    from ..predictors.networks.prediction import Prediction
 
 _LEVEL = 0.9
 

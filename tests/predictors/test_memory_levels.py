@@ -165,12 +165,12 @@ def test_products_move_most_through_shared_memory(size):
     assert max(moved, key=moved.__getitem__) == "shared"
     assert moved["shared"] > 0.5 * found.movement_j
     # Measured: static over 0.5 and movement over 0.5 of the rest, which a product at the power cap does not show.
-    assert 0.1 < found.energy_j["static"] / found.prediction.energy_j < 0.5
+    assert 0.1 < found.energy_j["static"] / found.predicted_j < 0.5
     assert found.movement_j / found.dynamic_j < 0.5
 
 
 def test_larger_products_move_a_larger_share():
-    shares = [product(size).movement_j / product(size).prediction.energy_j for size in (512, 1024, 2048, 4096)]
+    shares = [product(size).movement_j / product(size).predicted_j for size in (512, 1024, 2048, 4096)]
     assert shares == sorted(shares)
 
 

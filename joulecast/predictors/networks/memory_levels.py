@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from ...arrays import FloatArray
 from ...energy import EnergyTree, Row
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
-from ...operations.inputs import titled
 from ...rendering.notebook import Picture
 from ...rendering.stacked_bars import StackedBar, stacked_bars
 from ...rendering.tables import Table, Tabular
@@ -30,9 +29,7 @@ from ..physics.access_energy import ACCESS_BYTES, AccessEnergies
 from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 from ..physics.memory_traffic import traffic_bytes
 from .energy_rows import STATIC, energy_rows
-
-if TYPE_CHECKING:
-    from .prediction import OperationCost, Prediction
+from .operation_cost import OperationCost
 
 COMPUTE, REST = "compute", "rest"
 COMPONENTS = (STATIC, *MEMORY_LEVELS, COMPUTE, REST)
@@ -63,14 +60,22 @@ class MemoryLevels(Tabular):
     """Where the joules of a network go: static, shared memory, L1, L2, DRAM, compute and rest.
 
     Args:
-        prediction: What was predicted.
+        title: The network, for people.
+        gpu: Full name of the GPU.
+        clock_mhz: Graphics clock that it settles at.
+        predicted_j: Joules of an iteration, as predicted.
         operations: The division of each operation, in the order of the network.
         energies: What an access costs at each level.
+        warnings: Those of the prediction.
     """
 
-    prediction: Prediction
+    title: str
+    gpu: str
+    clock_mhz: float
+    predicted_j: float
     operations: tuple[OperationLevels, ...]
     energies: AccessEnergies
+    warnings: tuple[str, ...] = ()
 
     @cached_property
     def energy_j(self) -> dict[str, float]:
@@ -79,7 +84,7 @@ class MemoryLevels(Tabular):
             component: math.fsum(each.energy_j[component] or 0.0 for each in self.operations)
             for component in COMPONENTS
         }
-        return closed(sums, self.prediction.energy_j)
+        return closed(sums, self.predicted_j)
 
     @property
     def dynamic_j(self) -> float:
@@ -114,7 +119,7 @@ class MemoryLevels(Tabular):
         scaled = sum(each.scaled < 1 for each in self.operations)
         if scaled:
             told.append(f"{scaled} operations: the levels were scaled down to the dynamic energy that is predicted")
-        return (*told, *self.prediction.notes)
+        return (*told, *self.warnings)
 
     def tree(self) -> EnergyTree:
         """The energy tree of the prediction, with these components instead of static and dynamic energy."""
@@ -123,8 +128,7 @@ class MemoryLevels(Tabular):
             cost = each.cost
             by_memory = cost.bound_by == "memory"
             rows += energy_rows(cost.entry, cost.device_time_s, each.energy_j, cost.source, by_memory=by_memory)
-        title = titled(self.prediction.network, self.prediction.input_shape)
-        return EnergyTree.of(title, rows, notes=self.notes)
+        return EnergyTree.of(self.title, rows, notes=self.notes)
 
     def by_kind(self) -> dict[str, dict[str, float]]:
         """Operation kind -> component -> joules, most joules first."""
@@ -146,15 +150,15 @@ class MemoryLevels(Tabular):
         """
         found = self.by_module() if by == "module" else self.by_kind()
         items = [StackedBar(name or "(model)", [parts[c] for c in COMPONENTS]) for name, parts in found.items()]
-        title = f"Energy by memory level of {self.prediction.network} on {self.prediction.gpu}"
+        title = f"Energy by memory level of {self.title} on {self.gpu}"
         return Picture(stacked_bars(items, COMPONENTS, "J", title))
 
     def to_json(self) -> dict[str, Any]:
         """Joules, ranges and traffic as plain dictionaries; quantities in SI units."""
         return {
-            "network": self.prediction.network,
-            "gpu": self.prediction.gpu,
-            "held_clock_mhz": self.prediction.held_clock_mhz,
+            "title": self.title,
+            "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
             "energy_j": self.energy_j,
             "range_j": {level: list(self.range_j(level)) for level in MEMORY_LEVELS},
             "traffic_bytes": self.traffic_bytes,
@@ -183,8 +187,8 @@ class MemoryLevels(Tabular):
         return Table(header, rows)
 
     def __str__(self) -> str:
-        whole = self.prediction.energy_j
-        lines = [f"{self.prediction.network} on {self.prediction.gpu}: {si(whole, 'J')}"]
+        whole = self.predicted_j
+        lines = [f"{self.title} on {self.gpu}: {si(whole, 'J')}"]
         for component, joules in self.energy_j.items():
             line = f"{component:>8}  {si(joules, 'J'):>9}  {100 * joules / whole:5.1f} %"
             if component in MEMORY_LEVELS:
@@ -194,22 +198,33 @@ class MemoryLevels(Tabular):
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def memory_levels(prediction: Prediction, gpu: GPU) -> MemoryLevels:
+def memory_levels(
+    title: str,
+    costs: Sequence[OperationCost],
+    gpu: GPU,
+    *,
+    clock_mhz: float,
+    energy_j: float,
+    notes: tuple[str, ...] = (),
+) -> MemoryLevels:
     """Divide the joules of a prediction.
 
     Args:
-        prediction: What was predicted.
+        title: The network, for people.
+        costs: What was predicted for each operation.
         gpu: The GPU that it was predicted for.
+        clock_mhz: Graphics clock that it settles at.
+        energy_j: Predicted joules of an iteration.
+        notes: Warnings about the prediction.
     """
-    costs = prediction.operations
     operations = [cost.operation for cost in costs]
-    energies = AccessEnergies.of(gpu, prediction.held_clock_mhz)
+    energies = AccessEnergies.of(gpu, clock_mhz)
     counts = np.array([[cost.count] for cost in costs], dtype=float).reshape(len(costs), 1)
     traffic = traffic_bytes(operations, gpu) * counts if costs else np.zeros((0, len(MEMORY_LEVELS)))
     levels_j = traffic / ACCESS_BYTES * np.array([energies.joules[level] for level in MEMORY_LEVELS])
-    units_j = _unit_energy_j(costs, gpu, prediction.held_clock_mhz)
+    units_j = _unit_energy_j(costs, gpu, clock_mhz)
     divided = tuple(_divided(*each) for each in zip(costs, traffic, levels_j, units_j, strict=True))
-    return MemoryLevels(prediction, divided, energies)
+    return MemoryLevels(title, gpu.name, clock_mhz, energy_j, divided, energies, notes)
 
 
 def _unit_energy_j(costs: Sequence[OperationCost], gpu: GPU, clock_mhz: float) -> FloatArray:

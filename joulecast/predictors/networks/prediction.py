@@ -10,74 +10,20 @@ from ...energy import EnergyTree, Row
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, shape_to_json, titled
-from ...operations.network import Entry
-from ...operations.operation import Operation
 from ...operations.tables import IDENTITY, identity
 from ...rendering.notebook import Picture, as_html, as_picture
 from ...rendering.tables import Table, Tabular
 from ...units import si
 from ..intervals.network_spread import NetworkSpread
 from ..intervals.power_range import within_range
-from ..operation_predictions import Source
 from .energy_rows import DYNAMIC, STATIC, energy_rows
 from .memory_levels import MemoryLevels, memory_levels
+from .operation_cost import OperationCost
 from .uncovered import Coverage, Uncovered
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
 _COST_COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
-Bound = Literal["compute", "memory", "launch"]
-
-
-@dataclass(frozen=True)
-class OperationCost:
-    """What one operation of a network costs, all its calls together; None where missing.
-
-    Args:
-        entry: The operation, how often it is called in an iteration, and in which modules of the model.
-        device_time_s: Seconds that the GPU works on it.
-        power_w: Board power while it does, at most the cap.
-        energy_j: Joules, with its share of static energy; these sum up to the network's.
-        source: measured, modelled or missing.
-        bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
-            where the host needs longer for a call than the GPU. A network waits for launches only where their sum
-            exceeds the device's.
-        dynamic_energy_j: The part of the joules that the operation causes; the rest is the board's static energy.
-    """
-
-    entry: Entry
-    device_time_s: float | None
-    power_w: float | None
-    energy_j: float | None
-    source: Source
-    bound_by: Bound
-    dynamic_energy_j: float | None = None
-
-    @property
-    def operation(self) -> Operation:
-        """The operation."""
-        return self.entry.operation
-
-    @property
-    def count(self) -> int:
-        """Calls per iteration."""
-        return self.entry.count
-
-    @property
-    def module_paths(self) -> tuple[str, ...]:
-        """Modules of the model that call it."""
-        return self.entry.module_paths
-
-    def to_json(self) -> dict[str, Any]:
-        """The operation with its count and modules, as `Entry.to_json` has it, and what it costs in SI units."""
-        return {
-            **self.entry.to_json(),
-            "device_time_s": self.device_time_s,
-            "power_w": self.power_w,
-            "energy_j": self.energy_j,
-            "source": self.source,
-            "bound_by": self.bound_by,
-        }
 
 
 @dataclass(frozen=True)
@@ -236,7 +182,14 @@ class Prediction(Tabular):
         found = find_gpu(self.gpu if gpu is None else gpu)
         if found.name != self.gpu:
             raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
-        return memory_levels(self, found)
+        return memory_levels(
+            titled(self.network, self.input_shape),
+            self.operations,
+            found,
+            clock_mhz=self.held_clock_mhz,
+            energy_j=self.energy_j,
+            notes=self.notes,
+        )
 
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where no errors are known.
