@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .extraction import WHITELIST, network_of
+from .generation.choosing import best_generation
 from .generation.generate import predict_generation
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "best",
+    "best_generation",
     "explain",
     "extract",
     "predict",
