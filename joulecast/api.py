@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
+from .generation.choosing import best_generation
 from .generation.generate import predict_generation
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "best",
+    "best_generation",
     "explain",
     "extract",
     "predict",
