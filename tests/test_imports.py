@@ -55,6 +55,7 @@ ROOMS = [
     "accounting",
     "zoo",
     "queries",
+    "choosing",
     "single_operations",
     "generation",
     "api",
