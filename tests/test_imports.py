@@ -56,6 +56,7 @@ ROOMS = [
     "accounting",
     "zoo",
     "queries",
+    "choosing",
     "single_operations",
     "generation",
     "api",

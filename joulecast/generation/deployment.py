@@ -93,6 +93,12 @@ class Deployment:
         return cycle_of(self.load, self.engine, self.batching)
 
     @property
+    def steps(self) -> tuple[StepTokens, ...]:
+        """All steps that figures are made of."""
+        cycle = self.cycle
+        return tuple(each.tokens for each in (*cycle.steps, *cycle.first_token, *cycle.next_tokens))
+
+    @property
     def decoding(self) -> StepTokens:
         """A step in which the batch decodes, and nothing else."""
         return StepTokens(self.load.batch, self.load.cached_tokens("continuous"), sampled=self.load.batch)

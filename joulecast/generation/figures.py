@@ -45,7 +45,7 @@ def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) 
         InputError: The GPU lacks a precision, or cannot hold a clock or the cap.
     """
     cycle, load = deployment.cycle, deployment.load
-    server.prepare(each.tokens for each in (*cycle.steps, *cycle.first_token, *cycle.next_tokens))
+    server.prepare(deployment.steps)
     total = server.cost(cycle.steps, clocks)
     # Replicas without requests wait as long as the others work.
     idle_w = float(static_power_w(deployment.gpu, float(deployment.gpu.boost_clock_mhz)))

@@ -82,7 +82,7 @@ def predict_generation(
     deployment.refuse_shortage()
     server = Server.of(model, deployment, power_limit_w, predictor)
     steps = deployment.cycle.steps
-    server.prepare((*(each.tokens for each in steps), deployment.decoding, deployment.reading))
+    server.prepare((*deployment.steps, deployment.decoding, deployment.reading))
     figures = figures_of(deployment, server, [clock_mhz])
     decode = server.predict(deployment.decoding, clock_mhz)
     energy_per_token_j = float(figures.energy_per_token_j[0])

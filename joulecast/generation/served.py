@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 from ..hardware import GPU
-from ..operations.network import Network
-from ..operations.operation_list import OperationList
+from ..operations.network import Entry, Network
 from ..predictors.networks.execution import EAGER
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prepared import PreparedNetwork
@@ -23,6 +22,7 @@ from ..predictors.physics.least_times import LeastTimes
 from ..zoo.catalogue import find_kernels
 from .collectives import KINDS, collective_costs
 from .same_die import energy_factors
+from .steps import StepTokens
 
 Places = NDArray[np.int64]
 
@@ -61,33 +61,48 @@ class ServedStep(PreparedNetwork):
         return {quantity: half[places] for quantity, half in found.spread.log_errors(found, level).items()}
 
 
-def served_steps(
-    predictor: NetworkPredictor, networks: Sequence[Network], power_limit_w: float
-) -> tuple[ServedStep, ...]:
-    """Steps that are predicted at once, which takes less time than one after the other.
+@dataclass(frozen=True)
+class StepNetworks:
+    """The operations of several steps, which are the same on any GPU.
 
     Args:
-        predictor: Predicts operations on a GPU.
-        networks: The operations of each step.
-        power_limit_w: Power cap of the board.
+        networks: What a step works on -> its operations.
     """
-    if predictor.host.execution == EAGER:
-        return tuple(ServedStep(predictor, network, power_limit_w) for network in networks)
-    operations = all_operations(networks)
-    place_of = {operation: place for place, operation in enumerate(operations)}
-    gpu = predictor.operations.gpu
-    found = predictor.operations.predict_for_network(operations, power_limit_w)
-    found = with_collectives(found.times(1.0, energy_factors(operations, gpu, find_kernels())), gpu)
-    places = [np.array([place_of[operation] for operation in network.operations]) for network in networks]
-    return tuple(
-        ServedStep(predictor, network, power_limit_w, together=found, places=some)
-        for network, some in zip(networks, places, strict=True)
-    )
 
+    networks: Mapping[StepTokens, Network]
 
-def all_operations(networks: Sequence[Network]) -> OperationList:
-    """The operations of several networks, each once."""
-    return OperationList(dict.fromkeys(operation for network in networks for operation in network.operations))
+    @cached_property
+    def together(self) -> Network:
+        """All operations, each once."""
+        each = dict.fromkeys(operation for network in self.networks.values() for operation in network.operations)
+        return Network(tuple(map(Entry, each)))
+
+    @cached_property
+    def places(self) -> Mapping[StepTokens, Places]:
+        """Where the operations of each step stand in `together`."""
+        place_of = {operation: place for place, operation in enumerate(self.together.operations)}
+        return {
+            tokens: np.array([place_of[operation] for operation in network.operations])
+            for tokens, network in self.networks.items()
+        }
+
+    def on(self, predictor: NetworkPredictor, power_limit_w: float) -> dict[StepTokens, ServedStep]:
+        """The steps on a GPU, predicted at once, which takes less time than one after the other.
+
+        Args:
+            predictor: Predicts operations on the GPU.
+            power_limit_w: Power cap of the board.
+        """
+        steps = self.networks.items()
+        if predictor.host.execution == EAGER:
+            return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
+        operations, gpu = self.together.operations, predictor.operations.gpu
+        found = predictor.operations.predict_for_network(operations, power_limit_w)
+        found = with_collectives(found.times(1.0, energy_factors(operations, gpu, find_kernels())), gpu)
+        return {
+            tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
+            for tokens, network in steps
+        }
 
 
 def chosen(predictions: OperationPredictions, places: Places) -> OperationPredictions:

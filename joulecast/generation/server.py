@@ -23,7 +23,7 @@ from ..single_operations import refuse_precisions
 from ..zoo import find_predictor
 from .deployment import Deployment
 from .intervals import KERNEL_LEVEL, step_sigmas
-from .served import ServedStep, served_steps
+from .served import ServedStep, StepNetworks
 from .serving import Steps
 from .steps import StepTokens, step_network
 
@@ -65,6 +65,7 @@ class Server:
     predictor: NetworkPredictor
     power_limit_w: float | None = None
     _known: dict[StepTokens, ServedStep] = field(default_factory=dict, repr=False, compare=False)
+    _costs: dict[tuple[StepTokens, tuple[float, ...]], Cost] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -96,13 +97,19 @@ class Server:
         Raises:
             InputError: The GPU lacks a precision or cannot be capped so.
         """
-        asked = [tokens for tokens in dict.fromkeys(map(self._padded, steps)) if tokens not in self._known]
-        networks = [self.network(tokens) for tokens in asked]
-        for network in networks:
-            refuse_precisions(self.gpu, network.operations)
-        if networks:
-            cap_w = self.gpu.checked_power_limit_w(self.power_limit_w)
-            self._known.update(zip(asked, served_steps(self.predictor, networks, cap_w), strict=True))
+        asked = [tokens for tokens in dict.fromkeys(map(self.padded, steps)) if tokens not in self._known]
+        if asked:
+            self.take(StepNetworks({tokens: self.network(tokens) for tokens in asked}))
+
+    def take(self, steps: StepNetworks) -> None:
+        """Predict steps whose operations are known, all at once.
+
+        Raises:
+            InputError: The GPU lacks a precision or cannot be capped so.
+        """
+        refuse_precisions(self.gpu, steps.together.operations)
+        cap_w = self.gpu.checked_power_limit_w(self.power_limit_w)
+        self._known.update(steps.on(self.predictor, cap_w))
 
     def predict(self, tokens: StepTokens, clock: float | None) -> Prediction:
         """One step, without what it waits for the engine.
@@ -138,6 +145,7 @@ class Server:
 
         Raises:
             InputError: The GPU lacks a precision, or cannot hold a clock or the cap.
+            UncoveredError: Too much of a step cannot be predicted.
         """
         nothing = Cost(np.zeros(len(clocks)), np.zeros(len(clocks)))
         return reduce(Cost.plus, (self._cost(each.tokens, clocks).times(each.count) for each in steps), nothing)
@@ -158,19 +166,25 @@ class Server:
         return network_of(self.model, (tokens.prompts, tokens.prompt_tokens), precision=precision)
 
     def _cost(self, tokens: StepTokens, clocks: Sequence[float]) -> Cost:
-        totals = over_clocks(self._step(tokens), clocks)
-        waiting_s = self._waiting_s(tokens)
-        idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
-        return Cost(totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s)
+        key = tokens, tuple(clocks)
+        if key not in self._costs:
+            step = self._step(tokens)
+            totals = over_clocks(step, clocks)
+            if totals.missing:
+                totals.coverage.refuse_too_much(step.network.name)
+            waiting_s = self._waiting_s(tokens)
+            idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
+            self._costs[key] = Cost(totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s)
+        return self._costs[key]
 
     def _waiting_s(self, tokens: StepTokens) -> float:
         return self.deployment.engine.overhead_s(tokens.decoding + tokens.prompts)
 
     def _step(self, tokens: StepTokens) -> ServedStep:
         self.prepare([tokens])
-        return self._known[self._padded(tokens)]
+        return self._known[self.padded(tokens)]
 
-    def _padded(self, tokens: StepTokens) -> StepTokens:
+    def padded(self, tokens: StepTokens) -> StepTokens:
         """The step as it is computed: a CUDA graph has as many sequences as were there when it was recorded."""
         if tokens.prompts:
             return tokens
