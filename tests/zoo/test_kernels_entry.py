@@ -17,6 +17,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.roofline import Roofline
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
+from joulecast.predictors.kernels.basis import is_like_measured
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
 from joulecast.zoo import find_predictor, kernel_networks
@@ -176,6 +177,31 @@ def test_a_chip_without_networks_takes_the_mean_of_the_others_and_a_one(trained)
     assert kernels.network_factor(H100) == pytest.approx((1.31 * 1.113) ** (1 / 3), rel=1e-12)
     assert replace(kernels, network_factors={}).network_factor(H100) == 1.0
     assert kernels.network_basis(H100) == "networks of other chips"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "family", "precision", "expected"),
+    [
+        ("L40S", "linear", "fp16", True),  # 362 TFLOP/s over 142 multiprocessors at 2520 MHz: 1012 per cycle
+        ("RTX 4090", "linear", "fp16", False),  # 165 TFLOP/s over 128 at 2520 MHz: 512
+        ("RTX 4090", "attention", "bf16", False),
+        ("RTX 4090", "point-wise", "fp16", True),
+        ("RTX 4090", "linear", "fp8", True),  # nothing else predicts it
+        ("RTX 3090", "experts", "bf16", True),
+        ("P100 PCIe", "linear", "fp16", False),  # no tensor cores
+        ("A10", "linear", "bf16", True),
+    ],
+)
+def test_boards_with_tensor_cores_of_half_the_rate_are_unlike_those_that_were_measured(
+    gpu, family, precision, expected
+):
+    assert is_like_measured(find_gpu(gpu), family, precision) is expected
+
+
+def test_point_wise_kernels_alone_are_not_slower_in_networks(trained):
+    kernels = replace(trained.kernels, network_factors={"GA102": 1.113})
+    assert kernels.network_factor(find_gpu("A10")) == 1.113
+    assert kernels.network_factor(find_gpu("RTX 3090")) == 1.0  # the same chip, with half the rate
 
 
 @pytest.mark.parametrize(

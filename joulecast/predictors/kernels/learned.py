@@ -18,7 +18,7 @@ from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
 from ..physics.cached import ON_EACH_GPU, cached
-from .basis import Basis, basis_of, known_basis
+from .basis import Basis, basis_of, is_like_measured, known_basis
 from .families import FAMILIES
 from .family import Family
 from .power import Burst, PowerDemand, as_pytorch, power_inputs
@@ -194,7 +194,7 @@ class Kernels:
         """Whether this knows the operations of a variant on a GPU."""
         return (
             part[:2] in self.variants
-            and _is_like_measured(gpu, part.operations[0].precision)
+            and is_like_measured(gpu, part.family, part.operations[0].precision)
             and FAMILIES[part.family].covers(gpu)
         )
 
@@ -228,8 +228,11 @@ class Kernels:
         """How much longer kernels take inside networks than in loops.
 
         On a chip of which no network was measured, it is the geometric mean over the other chips and a 1: they are few,
-        and differ. With each chip left out, networks were closer with that than with 1.
+        and differ. With each chip left out, networks were closer with that than with 1. Where kernels predict neither
+        linear layers nor attention, nothing is known of what is left.
         """
+        if not is_like_measured(gpu, "linear", "fp16"):
+            return 1.0
         known = [math.log(factor) for factor in self.network_factors.values()]
         return self.network_factors.get(gpu.chip, math.exp(sum(known) / (len(known) + 1)))
 
@@ -259,16 +262,9 @@ class Kernels:
         return tuple(
             f"{family} in {variant}"
             for family, variant in self.variants
-            if _is_like_measured(gpu, FAMILIES[family].variant_precisions[variant]) and FAMILIES[family].covers(gpu)
+            if is_like_measured(gpu, family, FAMILIES[family].variant_precisions[variant])
+            and FAMILIES[family].covers(gpu)
         )
-
-
-def _is_like_measured(gpu: GPU, precision: str) -> bool:
-    """Whether a GPU runs a precision as those that were measured did.
-
-    All that were measured below fp32 have tensor cores for it. A Pascal GPU, which has none, computes fp16 in fp32.
-    """
-    return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))
 
 
 @cached(ON_EACH_GPU)
