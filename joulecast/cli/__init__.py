@@ -13,12 +13,14 @@ import typer
 from .. import __version__
 from ..errors import JoulecastError
 from . import (
+    account,
     best,
     catalogue,
     collect,
     datasets,
     explain,
     extract,
+    generate,
     host,
     kernels,
     measure,
@@ -38,6 +40,7 @@ app = typer.Typer(
 )
 app.command("predict")(predict.predict)
 app.command("best")(best.best)
+app.command("generate")(generate.generate)
 app.command("sweep")(sweep.sweep)
 app.command("explain")(explain.explain)
 app.command("extract")(extract.extract)
@@ -51,6 +54,7 @@ app.command("serve")(serve.serve)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(measure.app, name="measure")
+app.add_typer(account.app, name="account")
 
 
 def _print_version(wanted: bool) -> None:

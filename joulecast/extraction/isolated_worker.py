@@ -73,8 +73,8 @@ def extracted(question: Mapping[str, Any]) -> Network:
 
     Args:
         question: "file" or "name"; "inputs" as `Inputs.to_json` gives them, or None; "whitelist", None for the usual
-            one; "mode", "precision", "cache_length", "optimizer" and, of files, "assume" as `joulecast.extract` takes
-            them.
+            one; "mode", "precision", "cache_length", "optimizer", "assume" and, with a name, "model_options" as
+            `joulecast.extract` takes them.
 
     Raises:
         JoulecastError: See `joulecast.extract`.
@@ -87,13 +87,14 @@ def extracted(question: Mapping[str, Any]) -> Network:
         "precision": question["precision"],
         "cache_length": question["cache_length"],
         "optimizer": question["optimizer"],
+        "assume": question.get("assume"),
     }
     inputs = question["inputs"]
     given = None if inputs is None else _inputs(inputs)
     if "name" in question:
-        return named_network(question["name"], given, **options)
+        return named_network(question["name"], given, model_options=question.get("model_options"), **options)
     chosen = WHITELIST if whitelist is None else tuple(whitelist)
-    return network_of_file(Path(question["file"]), given, whitelist=chosen, assume=question.get("assume"), **options)
+    return network_of_file(Path(question["file"]), given, whitelist=chosen, **options)
 
 
 def _inputs(value: Any) -> Inputs:

@@ -27,18 +27,14 @@ from .answers import Answers, TracingNeededError, batch_csv, batch_json
 from .bodies import LARGE_BYTES
 from .caching import CachedRoute, Handler
 from .problems import MEDIA_TYPE
+from .query_strings import BestQuery, ExtractQuery, Format, PredictQuery, SweepQuery
 from .questions import (
     BatchQuestion,
-    BestQuery,
     BestQuestion,
     ExplainQuestion,
-    ExtractQuery,
     ExtractQuestion,
-    Format,
     OperationsQuestion,
-    PredictQuery,
     PredictQuestion,
-    SweepQuery,
     SweepQuestion,
 )
 from .reload import damage

@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 import joulecast
 from joulecast.errors import InputError
+from joulecast.metering.command import live_line
 from joulecast.metering.gathering import gathered
 from joulecast.metering.meter import Meter
+from joulecast.metering.prometheus import MetricsServer
 from joulecast.metering.recording import read_recording
 from joulecast.metering.result import Metering, merged
 
@@ -192,6 +197,51 @@ def test_a_command_is_measured_with_its_exit_code(counters, tmp_path):
     assert "part of another" in shown.stdout  # the cores
     compared = run("compare", str(tmp_path / "r.jsonl"), str(tmp_path / "r.jsonl"))
     assert "1.000" in compared.stdout
+
+
+def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_path):
+    out, told = tmp_path / "r.jsonl", tmp_path / "told"
+    script = (
+        "import os, signal, sys, time\n"
+        f"signal.signal(signal.SIGUSR1, lambda *_: os.mkdir({str(told)!r}))\n"
+        "while True: time.sleep(0.01)"
+    )
+    command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--out", str(out), "--"]
+    process = subprocess.Popen([*command, sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s and not (out.exists() and len(read_recording(out).samples["cpu0"]) > 2):
+        waited(0.1)
+    waited(0.3)
+    process.send_signal(signal.SIGUSR1)
+    while time.monotonic() < deadline_s and not told.exists():
+        waited(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert told.exists()
+    found = read_recording(out)
+    assert found.complete
+    assert found.exit_code == 128 + signal.SIGTERM
+
+
+def test_joules_so_far_are_served_and_told_in_a_line(counters):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Meter(("cpu",), interval_s=0.02) as meter:
+        server = MetricsServer(port, meter.totals)
+        try:
+            waited(0.3)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = answer.read().decode()
+            with pytest.raises(InputError, match="metrics cannot be served there"):
+                MetricsServer(port, meter.totals)
+        finally:
+            server.close()
+        joules = float(re.search(r'joules_total{device="cpu0"} ([\d.]+)', text)[1])
+        assert 0.2 * 50 < joules < 50 * 5
+        assert re.match(r"cpu0 [\d.]+ J", live_line(meter.totals()))
+    assert live_line({}) == "nothing can be measured here"
+    assert live_line({"gpu0": {"energy_j": 1200.0, "power_w": 300.0}}) == "gpu0 1.2 kJ at 300 W"
 
 
 def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, tmp_path):

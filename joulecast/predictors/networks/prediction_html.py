@@ -8,7 +8,8 @@ from ...operations.inputs import titled
 from ...operations.operation_text import operation_text
 from ...rendering.notebook import Bar, Picture, as_html, as_picture, bars, document, notes, short, table
 from ...units import si
-from .prediction import Interval, OperationCost, Prediction
+from .operation_cost import OperationCost
+from .prediction import Interval, Prediction
 
 LEVEL = 0.9
 QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))
@@ -32,7 +33,7 @@ def quantity_table(value: object, interval: Interval | None) -> str:
 
 @as_html.register(Prediction)
 def prediction_html(prediction: Prediction) -> str:
-    """A prediction as HTML: totals with intervals, the operations that cost most, and the notes."""
+    """A prediction as HTML: totals with intervals, the energy tree, the operations that cost most, and the notes."""
     costs = _costs(prediction)
     rows = [
         [
@@ -55,6 +56,7 @@ def prediction_html(prediction: Prediction) -> str:
         f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
         f"{prediction.clock_mhz:g} MHz",
         quantity_table(prediction, prediction.interval(LEVEL) if prediction.supports(LEVEL) else None),
+        prediction.tree().plot().svg,
         table(header, rows, frozenset({1, 2, 3, 4, 5})),
         notes(remarks),
     )
