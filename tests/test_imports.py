@@ -60,6 +60,7 @@ ROOMS = [
     "generation",
     "api",
     "wire",
+    "asking",
     "client",
     "service",
     "cli",
