@@ -23,7 +23,8 @@ from .operations.operation import Operation
 from .predictors.explanation import Contribution, Explanation, Neighbour
 from .predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
 from .predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
-from .predictors.networks.prediction import Interval, OperationCost, Prediction
+from .predictors.networks.operation_cost import OperationCost
+from .predictors.networks.prediction import Interval, Prediction
 from .predictors.networks.uncovered import Coverage, Uncovered
 from .predictors.operation_predictions import OperationPredictions
 from .queries import Choice, Choices, LeftOut, Sweep

@@ -30,7 +30,8 @@ from .arguments import (
 from .models import Assumed, ModelOptions, assumed, model_and_options
 
 if TYPE_CHECKING:
-    from ..predictors.networks.prediction import OperationCost, Prediction
+    from ..predictors.networks.operation_cost import OperationCost
+    from ..predictors.networks.prediction import Prediction
 
 _LEVEL = 0.9
 
@@ -61,6 +62,9 @@ def predict(
     top: Top = 10,
     tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules instead of operations.")] = False,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
+    by_memory_level: Annotated[
+        bool, typer.Option("--by-memory-level", help="Show the energy of static power, memory levels and arithmetic.")
+    ] = False,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -93,7 +97,10 @@ def predict(
         composition=composition,
         strict=strict,
     )
-    if as_json:
+    if by_memory_level:
+        levels = prediction.by_memory_level(gpu)
+        typer.echo(json.dumps(levels.to_json(), indent=1) if as_json else levels.to_csv() if as_csv else str(levels))
+    elif as_json:
         typer.echo(json.dumps(prediction.to_json(), indent=1))
     elif as_csv:
         typer.echo(prediction.to_csv(), nl=False)

@@ -13,7 +13,7 @@ from ..damage import refusing_damage
 from ..errors import InputError
 from ..operations.precisions import PRECISIONS
 from ..regular_files import MOST_BYTES, read_regular
-from .gpu import GPU, IdleCurve, VoltageCurve
+from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
 from .multiprocessors import multiprocessors
 
 _HINT = "docs/gpus.md describes every field, and has an example"
@@ -106,6 +106,11 @@ def _idle_curve(value: object) -> IdleCurve:
     return IdleCurve(clocks, powers)
 
 
+def _access_energies(value: object) -> Mapping[str, float]:
+    energy = _number(1e-12, 1e-7, "joules per access to 32 bytes")
+    return {level: float(energy(joules)) for level, joules in _table(value, MEMORY_LEVELS).items()}
+
+
 def _voltage(value: object) -> VoltageCurve:
     names = ("flat_mv", "knee_mhz", "top_mhz", "top_mv", "bend")
     number = _number(0.1, 1e5, "MHz, millivolts, or for bend a number without unit")
@@ -153,6 +158,7 @@ _READERS: dict[str, Reader] = {
     "tensor_precisions": _precisions,
     "idle_curve": _idle_curve,
     "voltage": _voltage,
+    "access_energy_j": _access_energies,
 }
 _REQUIRED = [field.name for field in fields(GPU) if field.default is MISSING and field.name != "aliases"]
 

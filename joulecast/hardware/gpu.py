@@ -14,6 +14,9 @@ from ..operations.precisions import QUANTIZED
 # AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100 and MI200: A100; MI300: H100).
 _AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0}
 _OTHER_GENERATION = 8.0
+MEMORY_LEVELS = ("shared", "l1", "l2", "dram")
+"""Where data is found, from the registers outwards."""
+
 _LEAST_CAP = 0.1  # Lowest power cap relative to the default, where neither the range of caps nor idle power is known.
 
 
@@ -96,6 +99,8 @@ class GPU:
         power_range_w: Lowest and highest power cap that can be set.
         idle_power_w: Board power with no process on it; one board's reading.
         idle_curve: Board power without work, by clock.
+        access_energy_j: Memory level ("shared", "l1", "l2", "dram") -> joules of an access to 32 bytes there, with all
+            of its way to the registers; measured, or None.
         voltage: Supply voltage by clock.
         process: Manufacturing process, such as "TSMC 7N".
         released: Year and month of the announcement, "2020-05".
@@ -135,6 +140,7 @@ class GPU:
     voltage: VoltageCurve | None = None
     process: str | None = None
     released: str | None = None
+    access_energy_j: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         clocks = [self.min_clock_mhz, self.base_clock_mhz, self.boost_clock_mhz, self.max_clock_mhz]

@@ -19,7 +19,8 @@ from ..physics.roofline import roofline
 from .composition import Totals, counts_of
 from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S
 from .knowledge import NetworkKnowledge
-from .prediction import Bound, Composition, OperationCost, Prediction
+from .operation_cost import Bound, OperationCost
+from .prediction import Composition, Prediction
 from .uncovered import Coverage
 
 _SHOWN_KINDS = 4
