@@ -37,6 +37,7 @@ ROOMS = [
     "arrays",
     "errors",
     "damage",
+    "deadlines",
     "fetching",
     "memory_limit",
     "regular_files",

@@ -11,10 +11,8 @@ import numpy as np
 from ..errors import InputError
 from ..metering.meter import Meter
 from . import evaluation_figures
-from .attribution import attributed
 from .evaluation import Evaluation, Experiment, Overhead, evaluate
-from .module_ranges import iteration
-from .passes import recording_of, wait_for_gpu
+from .passes import profiled_events, recording_of, runs_on_gpu, wait_for_gpu
 from .profiling import profiled
 from .shares import counters_of
 from .simulated_power import known_power
@@ -56,21 +54,16 @@ def evaluate_model(
             given=f"{experiments} experiments of {iterations} iterations, {pairs} pairs of blocks",
             allowed="2 experiments or more of 2 iterations or more, 1 pair or more",
         )
-    on_gpu = any(p.is_cuda for p in steps.module.parameters())
     for _ in range(_WARM_UP):
         steps.run()
-    runs = [_experiment(steps, iterations, sensors, on_gpu) for _ in range(experiments)]
-    return evaluate(steps.title, runs, overhead=_overhead(steps, iterations, pairs, sensors, on_gpu))
+    runs = [_experiment(steps, iterations, sensors) for _ in range(experiments)]
+    return evaluate(steps.title, runs, overhead=_overhead(steps, iterations, pairs, sensors))
 
 
-def _experiment(steps: Steps, iterations: int, sensors: Collection[str] | None, on_gpu: bool) -> Experiment:
+def _experiment(steps: Steps, iterations: int, sensors: Collection[str] | None) -> Experiment:
     meter = Meter(sensors, interval_s=_INTERVAL_S)
-    with meter, profiled(steps.module, on_gpu=on_gpu) as profile:
-        for _ in range(iterations):
-            with iteration():
-                steps.run()
-                wait_for_gpu(on_gpu)
-    events = attributed(profile.trace)
+    with meter:
+        events = profiled_events(steps, iterations)
     recording = recording_of(meter)
     counters = () if recording is None else counters_of(recording, events.origin_ns)
     if counters:
@@ -80,13 +73,13 @@ def _experiment(steps: Steps, iterations: int, sensors: Collection[str] | None, 
     return Experiment(events, tuple(each.counter for each in known), joules)
 
 
-def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str] | None, on_gpu: bool) -> Overhead:
+def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str] | None) -> Overhead:
     """Blocks with and without the profiler in turn, so that a machine that gets slower does so for both."""
     longer, more = [], []
     for _ in range(pairs):
-        plain_s, plain_j = _block(steps, iterations, sensors, on_gpu)
-        with profiled(steps.module, on_gpu=on_gpu):
-            profiled_s, profiled_j = _block(steps, iterations, sensors, on_gpu)
+        plain_s, plain_j = _block(steps, iterations, sensors)
+        with profiled(steps.module, on_gpu=runs_on_gpu(steps)):
+            profiled_s, profiled_j = _block(steps, iterations, sensors)
         longer.append(profiled_s / plain_s - 1)
         if plain_j and profiled_j:
             more.append(profiled_j / plain_j - 1)
@@ -94,9 +87,9 @@ def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str
     return Overhead(float(np.mean(longer)), float(np.std(longer)), **energy)
 
 
-def _block(steps: Steps, iterations: int, sensors: Collection[str] | None, on_gpu: bool) -> tuple[float, float | None]:
+def _block(steps: Steps, iterations: int, sensors: Collection[str] | None) -> tuple[float, float | None]:
     """Seconds and joules of some iterations; None where joules are not known."""
-    meter = Meter(sensors)
+    meter, on_gpu = Meter(sensors), runs_on_gpu(steps)
     with meter:
         wait_for_gpu(on_gpu)
         with meter.window("block"):

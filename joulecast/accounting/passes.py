@@ -54,10 +54,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     Raises:
         ExtractionError: The model raises an error.
     """
-    from .module_ranges import iteration
-    from .profiling import profiled
-
-    on_gpu = any(p.is_cuda for p in steps.module.parameters())
+    on_gpu = runs_on_gpu(steps)
     for _ in range(_WARM_UP):
         steps.run()
     meter, count = Meter(sensors), 0
@@ -72,12 +69,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
                     wait_for_gpu(on_gpu)
             wait_for_gpu(on_gpu)
             end_s = time.monotonic()
-        with profiled(steps.module, on_gpu=on_gpu) as profile:
-            for _ in range(profiled_iterations):
-                with iteration():
-                    steps.run()
-                    wait_for_gpu(on_gpu)
-    events = attributed(profile.trace)
+        events = profiled_events(steps, profiled_iterations)
     recording = recording_of(meter)
     iteration_s = (end_s - start_s) / count
     counters = () if recording is None else counters_of(recording, events.origin_ns)
@@ -86,6 +78,38 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     found = spread(events, iteration_s, used)
     overhead = profiled_s / iteration_s - 1
     return _accounting(steps.title, found, events, recording, counters, iteration_s, 2, iteration_s, overhead)
+
+
+def profiled_events(steps: Steps, iterations: int) -> Events:
+    """What runs in some iterations under the profiler.
+
+    One more runs before them, since the profiler is slow at first, and compiled modules may be compiled again for it.
+
+    Args:
+        steps: Iterations of the model.
+        iterations: How many are looked at.
+
+    Raises:
+        ExtractionError: The model raises an error.
+    """
+    from .module_ranges import iteration
+    from .profiling import profiled
+
+    on_gpu = runs_on_gpu(steps)
+    with profiled(steps.module, on_gpu=on_gpu) as profile:
+        steps.run()
+        wait_for_gpu(on_gpu)
+        for _ in range(iterations):
+            with iteration():
+                steps.run()
+                wait_for_gpu(on_gpu)
+    events = attributed(profile.trace)
+    return events.between(*events.window_s)
+
+
+def runs_on_gpu(steps: Steps) -> bool:
+    """Whether a model lies on a GPU."""
+    return any(parameter.is_cuda for parameter in steps.module.parameters())
 
 
 def _used(

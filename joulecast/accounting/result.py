@@ -15,6 +15,7 @@ from ..errors import InputError
 from ..hardware import GPU, find_gpu
 from ..hardware.ncu import read_counters
 from ..metering.recording import Recording
+from ..predictors.networks.energy_rows import DYNAMIC
 from ..rendering.notebook import document, drawn_into, notes, table
 from ..units import si
 from .events import Events
@@ -162,7 +163,7 @@ class Accounting:
     def by_model(
         self, prediction: Prediction | EnergyTree, static_power_w: float | Mapping[str, float] | None = None
     ) -> Accounting:
-        """The same joules shared by a model: dynamic ones by prediction, static ones by time.
+        """The same joules shared by a model: dynamic ones by prediction, static ones by time, also without operators.
 
         Args:
             prediction: A prediction of the same model in the same mode, or its tree.
@@ -173,7 +174,7 @@ class Accounting:
             InputError: No joules were measured; nobody knows the static power; or the prediction is of another model.
         """
         self._refuse_without_joules("nothing to share")
-        parts = dict.fromkeys(part for row in self.rows for part in row.share.energy)
+        parts = [part for part, figure in self.total.energy.items() if figure.source != "missing"]
         given = static_power_w if isinstance(static_power_w, Mapping) else {}
         everywhere = static_power_w if isinstance(static_power_w, int | float) else None
         static_w = {}
@@ -187,8 +188,9 @@ class Accounting:
                     hint="measure it while nothing runs (joulecast measure -- sleep 10), and give static_power_w=...",
                 )
             static_w[part] = float(found)
-        rows = model_shares(self.rows, tree_by_module(_tree_of(prediction), "dynamic"), static_w)
-        return replace(self, rows=rows, sharing="model")
+        predicted_j = tree_by_module(_tree_of(prediction), DYNAMIC)
+        rows, unattributed = model_shares(self.rows, self.unattributed, predicted_j, static_w)
+        return replace(self, rows=rows, unattributed=unattributed, sharing="model")
 
     def by_memory_level(
         self,
@@ -246,7 +248,8 @@ class Accounting:
         if self.passes == 2:
             text = f"Joules from an undisturbed loop, shares from {self.iterations} profiled iterations"
             if self.overhead is not None:
-                text += f", which took {100 * self.overhead:+.0f} % longer"
+                than = "longer than" if self.overhead >= 0 else "less than"
+                text += f", which took {100 * abs(self.overhead):.0f} % {than} undisturbed ones"
         else:
             text = "Joules and events were taken at once"
         if not self.measured:

@@ -117,8 +117,8 @@ def test_what_the_sensor_does_not_resolve_needs_a_model():
         for made in (by_time, by_model)
     }  # fmt: skip
     assert errors["time"] > 0.2
-    # (idle power between operators is shared with them)
-    assert errors["model"] < WITHIN + 0.06
+    assert errors["model"] < WITHIN
+    assert by_model.energy_j == pytest.approx(joules)
 
 
 def test_simulated_power_adds_up():

@@ -76,7 +76,7 @@ def test_the_evaluation_stands_beside_what_was_published(call, net, tmp_path):
         (("account", "resnet18", "1,3,32,32", "--trace", "t.json"), "leave one of them out"),
         (("account", "--trace", "no-such-file.json"), "this trace cannot be read"),
         (("account", "resnet18", "1,3,32,32", "--static-power", "20"), "add --gpu"),
-        (("account", "resnet18", "1,3,32,32", "--device", "cuda:99"), "is not there|no such GPU"),
+        (("account", "resnet18", "1,3,32,32", "--device", "cuda:99"), "is not available|no such GPU"),
     ],
 )
 def test_what_cannot_be_is_told(call, arguments, words):
