@@ -209,6 +209,20 @@ def test_parts_of_a_compiled_model_are_told_to_be_one():
     assert any("fused kernels" in note for note in found.notes)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("in_place", [False, True])
+def test_what_torch_compile_made_is_one_part(in_place):
+    part = nn.Sequential(nn.Linear(64, 64), nn.ReLU())
+    if in_place:
+        part.compile(backend="aot_eager")
+    else:
+        part = torch.compile(part, backend="aot_eager")
+    found = account(nn.Sequential(part, nn.Linear(64, 8)), (64, 64), mode="training", **QUICK)
+    assert {row.path for row in found.rows} == {"0", "1"}
+    assert any(row.operation == "CompiledFunctionBackward" for row in found.rows if row.path == "0")
+    assert any("fused kernels" in note for note in found.notes)
+
+
 def test_steps_of_the_user_in_one_pass():
     model = nn.Sequential(nn.Linear(32, 32), nn.ReLU())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -243,7 +257,7 @@ def test_one_profiler_at_a_time():
     [
         ({"module": "resnet50"}, InputError, "not a module"),
         ({"mode": "trainig"}, UnknownNameError, "did you mean training"),
-        ({"device": "cuda:9"}, InputError, "not there|no such GPU"),
+        ({"device": "cuda:9"}, InputError, "not available|no such GPU"),
         ({"inputs": (2, 5)}, ExtractionError, "mat1 and mat2"),
         ({"inputs": "2,4"}, InputError, "not an input|input"),
         ({"optimizer": "lion", "mode": "training"}, UnknownNameError, "optimizer"),
