@@ -76,7 +76,7 @@ def chain(nodes: int, device: torch.device | str = "cpu") -> torch.Tensor:
 
     Args:
         nodes: How many.
-        device: Where it lies.
+        device: The device that gets the array.
     """
     order = torch.randperm(nodes, generator=torch.Generator().manual_seed(0)).to(device)
     array = torch.zeros(nodes * _WORDS, dtype=torch.int32, device=device)
