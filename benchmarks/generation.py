@@ -4,7 +4,7 @@
     python benchmarks/generation.py speed
 
 `layers` adds up the four products of a transformer block (queries, keys and values; output; gate and up; down) in fp16
-as vidur (MLSys 2024) measured them on an H100 and an A100, over models, tensor parallelism and tokens. Linear layers were
+as vidur (MLSys 2024) measured them on H100 and A100, over models, tensor parallelism and tokens. Linear layers were
 learned from another source, so all of these rows are unseen.
 """
 
