@@ -85,7 +85,8 @@ def extract(
         operators: Operators of your own: "namespace.name", as `Network.dropped` lists it, and its kind, or a function
             from its arguments by name to kind, input shapes and attributes.
         assume: What stands in for values that only the input has: {"experts": "uniform"} gives each expert of a mixture
-            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates. Answers carry it.
+            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates (and images that a
+            detector is trained on have as many), {"box_side": 200} makes boxes squares of 200 pixels. Answers carry it.
         model_options: Arguments of a model that is given by name, such as {"image_size": 384}.
 
     Raises:
