@@ -11,6 +11,7 @@ from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
 from .generation.choosing import best_generation
 from .generation.generate import predict_generation
+from .generation.images.predict import predict_image
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
 from .operations.network import Network
@@ -37,6 +38,7 @@ __all__ = [
     "extract",
     "predict",
     "predict_generation",
+    "predict_image",
     "predict_many",
     "predict_operations",
     "prepare",
