@@ -14,6 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from .errors import InputError, JoulecastError
+from .generation.memory import GenerationMemory
+from .generation.prediction import GenerationPrediction
 from .hardware.gpu import GPU, IdleCurve, VoltageCurve
 from .operations.dropped import Dropped, DroppedWork
 from .operations.network import Entry, Network
@@ -42,6 +44,8 @@ _CLASSES: Mapping[str, type[Any]] = {
         Entry,
         Explanation,
         GPU,
+        GenerationMemory,
+        GenerationPrediction,
         IdleCurve,
         Interval,
         LeftOut,

@@ -61,6 +61,7 @@ ROOMS = [
     "generation",
     "api",
     "wire",
+    "asking",
     "client",
     "service",
     "cli",

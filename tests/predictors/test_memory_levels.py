@@ -12,6 +12,7 @@ from joulecast import Operation
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu, gpus
 from joulecast.hardware.gpu import MEMORY_LEVELS
+from joulecast.hardware.ncu import Counters, KernelCounters
 from joulecast.predictors.networks.memory_levels import COMPONENTS, closed
 from joulecast.predictors.physics.access_energy import AccessEnergies
 from joulecast.predictors.physics.memory_traffic import traffic_bytes
@@ -186,3 +187,22 @@ def test_resnet50_pays_memory_mostly_for_dram():
 def test_movement_in_half_precision_is_about_what_was_measured():
     found = training("fp16")
     assert found.movement_j / found.dynamic_j == pytest.approx(0.29, abs=0.08)  # measured: 0.29
+
+
+def test_predicted_traffic_stands_beside_counters(tmp_path, call):
+    levels = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").by_memory_level()
+    counted = Counters((KernelCounters("kernel", {"shared": 2e9, "l1": None, "l2": 4e9, "dram": 8e9}),))
+    found = levels.compare_traffic(counted, iterations=2)
+    assert found["dram"] == (levels.traffic_bytes["dram"], 4e9)
+    assert found["l1"] == (levels.traffic_bytes["l1"], None)
+    path = tmp_path / "counters.csv"
+    path.write_text(
+        '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"\n"0","k","dram__sectors_read.sum","sector","1"\n'
+    )
+    code, _, said = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
+    assert code == 2  # reads without writes are no traffic of memory
+    assert "no counters of memory levels" in said
+    path.write_text(path.read_text() + '"0","k","dram__sectors_write.sum","sector","1,000,000"\n')
+    code, told, _ = call("predict", "resnet18", "8,3,224,224", "--gpu", "A30", "--ncu", path)
+    assert code == 0
+    assert "32 MB" in told

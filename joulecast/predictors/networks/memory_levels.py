@@ -21,6 +21,7 @@ from ...arrays import FloatArray
 from ...energy import EnergyTree, Row
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
+from ...hardware.ncu import Counters
 from ...rendering.notebook import Picture
 from ...rendering.stacked_bars import StackedBar, stacked_bars
 from ...rendering.tables import Table, Tabular
@@ -111,6 +112,19 @@ class MemoryLevels(Tabular):
         """
         factor = self.energies.spread[level] ** _NORMAL_90
         return self.energy_j[level] / factor, min(self.energy_j[level] * factor, self.dynamic_j)
+
+    def compare_traffic(self, counters: Counters, iterations: float = 1) -> dict[str, tuple[float, float | None]]:
+        """Memory level -> predicted bytes of an iteration, and counted ones; None where they were not counted.
+
+        Args:
+            counters: What `ncu` counted for the same program (`joulecast.hardware.ncu.read_counters`).
+            iterations: How many iterations the counters are of.
+        """
+        counted = counters.traffic_bytes
+        return {
+            level: (self.traffic_bytes[level], None if (found := counted[level]) is None else found / iterations)
+            for level in MEMORY_LEVELS
+        }
 
     @property
     def notes(self) -> tuple[str, ...]:
