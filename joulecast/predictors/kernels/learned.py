@@ -41,7 +41,7 @@ class Variant:
         gpus: Names of the GPUs that it was measured on.
         constants: Compute capability, or ALL -> values of the family's constants.
         generations: Compute capability -> predicts the log ratio of device time to physics there.
-        elsewhere: The same for all other GPUs.
+        other_generations: The same for all other GPUs.
         errors: Basis -> sorted absolute log errors on operations, or generations, that were left out.
         power: What was learned of its power; None where that was not measured.
     """
@@ -49,7 +49,7 @@ class Variant:
     gpus: frozenset[str]
     constants: Mapping[str, FloatArray]
     generations: Mapping[str, Regressor]
-    elsewhere: Regressor
+    other_generations: Regressor
     errors: Mapping[str, FloatArray]
     power: PowerDemand | None = None
 
@@ -107,7 +107,7 @@ class Variant:
         physics_s = [self.physics_s(family, operations, gpu) for gpu in gpus]
         rows = [family.features(operations, gpu, seconds) for gpu, seconds in zip(gpus, physics_s, strict=True)]
         generations = [gpu.compute_capability for gpu in gpus]
-        log_ratios = asked_together([self.generations.get(name, self.elsewhere) for name in generations], rows)
+        log_ratios = asked_together([self.generations.get(name, self.other_generations) for name in generations], rows)
         trusted = [1.0 if name in self.generations else family.shrinkage for name in generations]
         return [
             Burst(seconds, table, np.maximum(seconds * np.exp(share * log_ratio), _LEAST_S))
