@@ -8,6 +8,7 @@ from .api import (
     extract,
     predict,
     predict_generation,
+    predict_image,
     predict_many,
     predict_operations,
     sweep,
@@ -15,6 +16,7 @@ from .api import (
 from .client import Client
 from .errors import JoulecastError
 from .generation.choices import GenerationChoices
+from .generation.images.predict import ImagePrediction
 from .generation.prediction import GenerationPrediction
 from .metering.meter import measure
 from .operations.network import Network
@@ -31,6 +33,7 @@ __all__ = [
     "Explanation",
     "GenerationChoices",
     "GenerationPrediction",
+    "ImagePrediction",
     "JoulecastError",
     "Network",
     "Operation",
@@ -44,6 +47,7 @@ __all__ = [
     "measure",
     "predict",
     "predict_generation",
+    "predict_image",
     "predict_many",
     "predict_operations",
     "sweep",

@@ -11,6 +11,7 @@ from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
 from .generation.choosing import best_generation
 from .generation.generate import predict_generation
+from .generation.images.predict import predict_image
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
 from .operations.network import Network
@@ -37,6 +38,7 @@ __all__ = [
     "extract",
     "predict",
     "predict_generation",
+    "predict_image",
     "predict_many",
     "predict_operations",
     "prepare",
@@ -83,7 +85,8 @@ def extract(
         operators: Operators of your own: "namespace.name", as `Network.dropped` lists it, and its kind, or a function
             from its arguments by name to kind, input shapes and attributes.
         assume: What stands in for values that only the input has: {"experts": "uniform"} gives each expert of a mixture
-            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates. Answers carry it.
+            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates (and images that a
+            detector is trained on have as many), {"box_side": 200} makes boxes squares of 200 pixels. Answers carry it.
         model_options: Arguments of a model that is given by name, such as {"image_size": 384}.
 
     Raises:

@@ -30,7 +30,7 @@ ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 
 
 Assume = Mapping[str, str | int]
-"""What is assumed of values that only the input has: {"experts": "uniform"}, {"boxes": 100}, or both."""
+"""What is assumed of values that only the input has: {"experts": "uniform"}, {"boxes": 100, "box_side": 200}."""
 
 
 class Client:

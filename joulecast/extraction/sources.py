@@ -16,6 +16,7 @@ from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation, real_precision
 from ..regular_files import open_regular, read_regular
+from .assumptions import Assume, Assumptions
 from .cache import recall, remember
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
@@ -24,7 +25,6 @@ from .templates import Request, answer, refusal
 if TYPE_CHECKING:
     import torch
 
-    from .assumptions import Assume
     from .recorder import CustomOperators
 
     Shape = Sequence[int] | torch.Tensor
@@ -322,7 +322,11 @@ def _configured(config: Any, inputs: Inputs, cache_length: int | None, options: 
 def traced(
     module: torch.nn.Module, inputs: Inputs, cache_length: int | None, options: dict[str, Any], name: str | None = None
 ) -> Network:
-    """Trace a module; a transformer with all that it is fed beside its inputs. The options are those of `trace`."""
+    """Trace a module; a transformer, or a detector in training, with all that it is fed beside its inputs.
+
+    The options are those of `trace`.
+    """
+    from .models.detectors import is_detector, prepare_training
     from .models.transformers_models import is_transformer, named_inputs, prepare
     from .tracing import trace
 
@@ -340,6 +344,9 @@ def traced(
         raise InputError(
             "only transformers have a cache of keys and values", given=f"cache_length={cache_length} for {name}"
         )
+    if options["mode"] == "training" and is_detector(module):
+        boxes = Assumptions.of(options.get("assume")).boxes
+        return trace(module, inputs, name=name, prepare=lambda forward: prepare_training(forward, boxes), **options)
     return trace(module, inputs, name=name, **options)
 
 

@@ -105,10 +105,10 @@ class Subject(_Strict):
     )
     mode: Mode = "inference"
     cache_length: Size | None = Field(None, description="Tokens in a transformer's cache before this call.")
-    assume: Annotated[dict[Name, Assumed], Field(max_length=2)] | None = Field(
+    assume: Annotated[dict[Name, Assumed], Field(max_length=3)] | None = Field(
         None,
         description="Stand-ins for values that only the input has, of a model by name: `experts` is uniform, `boxes` "
-        "is a number up to 100000.",
+        "and `box_side` (pixels) are numbers up to 100000.",
         examples=[{"boxes": 100}],
     )
     model_options: Annotated[dict[OptionName, Option], Field(max_length=16)] | None = Field(
