@@ -1,41 +1,34 @@
 """Damage every kind of file that joulecast reads, in thousands of ways, and see that each is refused in its own words.
 
     python benchmarks/fuzz_files.py                                    # 5,000 cases over all kinds
-    python benchmarks/fuzz_files.py --count 50000 --seed 1 onnx pt2
+    python benchmarks/fuzz_files.py --count 50000 --seed 1 --log build/fuzz.jsonl onnx pt2
 
-Bytes are flipped, cut out, doubled and inserted; values of JSON, TOML and of the graphs of .pt2 files are replaced by
-values that nobody meant, with digests that fit again where there are any. Zoo entries have a script of their own
-(fuzz_zoo.py). What may come out: the file is read, or one JoulecastError. Raw errors, signals, more than 1 GB and more
-than 20 s are faults; the script ends with 1 if there are any.
+Bytes are flipped, cut out, doubled and inserted; values of JSON, TOML, tables and of the graphs of .pt2 files are
+replaced by values that nobody meant, with digests that fit again where there are any. Zoo entries have a script of
+their own (fuzz_zoo.py), so do questions to the service (fuzz_service.py). What may come out: the file is read, or one
+JoulecastError. Raw errors, signals, more than 1 GB and more than 20 s are faults; the script ends with 1 if there are
+any. With a log, whatever kills it, the same command goes on where it was.
 """
 
 from __future__ import annotations
 
 import argparse
-import copy
-import hashlib
 import json
-import multiprocessing
 import random
-import resource
 import shutil
 import tempfile
 import time
 import tomllib
-import zipfile
-import zlib
-from collections import Counter
-from collections.abc import Callable
-from multiprocessing.connection import Connection
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+
+import fuzz_sources
+from fuzz_damage import damage, toml_text
+from fuzz_judge import Judge, Verdict
+from fuzz_log import Log, fuzz
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_SECONDS, MOST_BYTES = 20.0, 1 << 30
-ODD: tuple[Any, ...] = (
-    *(None, True, -1, 0, 1, 2**31, 2**63, 10**30, 1e308, -1e308, 0.5, float("nan"), float("inf")),
-    *("", "x" * 5000, "../../x", "/etc/passwd", "\0", "nan", [], {}, [[]], [0] * 500, {"a": {"b": {}}}, [None]),
-)
 
 
 # The files that are damaged, each made in a folder of its own; what reads them is below.
@@ -121,20 +114,51 @@ def make_journal(folder: Path) -> Path:
 
     power = {"power_w": 50.0, "power_std_w": 1.0, "naive_w": 50.0, "clock_mhz": 900, "temperature_c": 40}
     timing = {"time_s": 1e-4, "device_time_s": 1e-4, "iterations": 3, "start_s": 0.0, "end_s": 1.0}
+    timing |= {"loops": [[1, 1e-4], [3, 3e-4]]}
+    trace = {"time_s": [0.0, 0.1, 0.2], "power_w": [40.0, 50.0, 50.0], "energy_j": [0.0, 5.0, 10.0]}
     with Journal(folder / "journal.jsonl", {"name": "fuzz", "seed": 0, "device": "A30"}) as journal:
         for size in (2, 3):
-            record = {"key": str(size), "clock_mhz": None, "status": "ok", "started": "2026-01-01"}
+            record = {"key": f"{size}/0", "clock_mhz": None, "status": "ok", "started": "2026-01-01", "trace": trace}
             record |= {"operation": {"kind": "relu", "input_shapes": [[size, size]]}}
             journal.append({**record, "timing": {**timing, "warnings": []}, "power": {**power, "warnings": []}})
     return folder / "journal.jsonl"
 
 
 def make_dataset(folder: Path) -> Path:
-    from joulecast import Operation
-    from joulecast.datasets import Card, Dataset, Measurement, save
+    from joulecast import Network, Operation
+    from joulecast.datasets import Card, Dataset, Measurement, NetworkMeasurement, save
 
     rows = [Measurement(Operation("relu", [(n, 8)]), 1e-4, 50.0, 5e-3, campaign="c", method="m") for n in range(1, 20)]
-    return save(Dataset(Card("NVIDIA A30", None, "fuzz", "none", {"m": "made up"}), tuple(rows), ()), folder / "data")
+    listed = Network.of([(rows[0].operation, 3)])
+    networks = [NetworkMeasurement("resnet18", (n, 3, 64, 64), "fp32", "inference", 1e-3, 50.0, 0.05) for n in (1, 2)]
+    networks.append(NetworkMeasurement("mine", (1, 8), "fp32", "inference", 1e-3, 50.0, 0.05, operations=listed))
+    card = Card("NVIDIA A30", None, "fuzz", "none", {"m": "made up"})
+    return save(Dataset(card, tuple(rows), tuple(networks)), folder / "data")
+
+
+def make_recording(folder: Path) -> Path:
+    import numpy as np
+
+    from joulecast.metering.recording import DeviceInfo, Writer, block_of
+    from joulecast.metering.samples import Samples
+
+    devices = [DeviceInfo("gpu0", "board", idle_w=30.0).to_json(), DeviceInfo("cpu0", "package").to_json()]
+    machine = {"host": "node1", "started": "2026-11-22T08:00:00+00:00", "start_s": 10.0, "wall_offset_s": 1.8e9}
+    times_s = np.arange(10.0, 12.0, 0.1)
+    with Writer(folder / "recording.jsonl", {**machine, "program": ["x"], "absent": [], "devices": devices}) as writer:
+        writer.write(block_of("gpu0", Samples.of(times_s, power_w=np.full(20, 100.0))))
+        writer.write(block_of("cpu0", Samples.of(times_s, energy_j=np.arange(20.0))))
+        writer.write({"kind": "windows", "windows": [["epoch", 10.1, 11.2], ["epoch.step", 10.2, 10.9]]})
+        writer.write({"kind": "event", "time_s": 10.25, "device": "gpu0", "what": "lost"})
+        writer.write({"kind": "end", "time_s": 12.4, "exit_code": 3})
+    return folder / "recording.jsonl"
+
+
+def make_host(folder: Path) -> Path:
+    from joulecast.hardware.host import write_profile
+
+    write_profile(folder / "host.json", 0.7, {"launch_s": 5e-6})
+    return folder / "host.json"
 
 
 # What reads them.
@@ -173,10 +197,30 @@ def read_journal(path: Path) -> None:
     finish(path.parent)
 
 
+def read_source(source: str, path: Path) -> None:
+    from joulecast.datasets import IMPORTERS, save
+
+    for dataset in IMPORTERS[source](path):
+        save(dataset, path.parent / "imported")
+
+
 def read_dataset(path: Path) -> None:
     from joulecast.datasets import load
 
     load(path)
+
+
+def read_recording(path: Path) -> None:
+    from joulecast.metering.recording import read_recording
+    from joulecast.metering.result import Metering, merged
+
+    merged("fuzz", [Metering(path.stem, (read_recording(path),))]).to_json()
+
+
+def read_host(path: Path) -> None:
+    from joulecast.hardware.host import find_host
+
+    find_host(path)
 
 
 KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
@@ -189,211 +233,79 @@ KINDS: dict[str, tuple[Callable[[Path], Path], Callable[[Path], None]]] = {
     "gpu": (make_gpu, read_gpu),
     "journal": (make_journal, read_journal),
     "dataset": (make_dataset, read_dataset),
+    "recording": (make_recording, read_recording),
+    "host": (make_host, read_host),
+    **{source: (make, partial(read_source, source)) for source, make in fuzz_sources.SOURCES.items()},
 }
 """Kind of file -> what makes a good one, and what reads it."""
 
 
-# Damage
+Made = Mapping[str, Path]
+"""Kind -> a good file of it, in a folder of its own."""
 
 
-def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Bytes with some of them flipped, cut out, doubled, or others between them."""
-    for _ in range(rng.choice([1, 1, 2, 6])):
-        place = rng.randrange(len(data) + 1)
-        length = min(rng.choice([1, 1, 4, 40]), len(data) - place)
-        match rng.randrange(5):
-            case 0 | 1:
-                flipped = bytes(byte ^ 1 << rng.randrange(8) for byte in data[place : place + 1])
-                data = data[:place] + flipped + data[place + 1 :]
-            case 2:
-                data = data[:place] + data[place + length :]
-            case 3:
-                data = data[:place] + data[place : place + length] * 2 + data[place + length :]
-            case 4:
-                data = data[:place] + rng.choice([b"\0", b"\xff" * 9, b"[" * 3000, b"9" * 5000]) + data[place:]
-    return data
+def read(case: tuple[str, Path]) -> None:
+    """Read a file of a kind, as the command line does."""
+    kind, path = case
+    KINDS[kind][1](path)
 
 
-def edited(value: Any, rng: random.Random) -> Any:
-    """A JSON value with one value in it replaced, left out or repeated."""
-    value = copy.deepcopy(value)
-    node = value
-    while True:
-        keys: Any = list(node) if isinstance(node, dict) else range(len(node))
-        if not keys:
-            return value
-        key = rng.choice(keys)
-        inner = node[key]
-        if isinstance(inner, dict | list) and inner and rng.random() < 0.85:
-            node = inner
-            continue
-        change = rng.random()
-        if change < 0.15:
-            del node[key]
-        elif change < 0.3 and isinstance(inner, int | float):
-            node[key] = inner * rng.choice([-1, 0, 1000, 10**9])
-        else:
-            node[key] = rng.choice(ODD)
-        return value
+def made(kinds: Iterable[str], folder: Path) -> Made:
+    """A good file of each kind, each in a folder below this one."""
+    found = {}
+    for kind in kinds:
+        mine = folder / kind
+        mine.mkdir(parents=True)
+        found[kind] = KINDS[kind][0](mine)
+    return found
 
 
-def toml_text(value: Any, name: str = "") -> str:
-    """Tables as TOML; JSON's way of writing values is TOML's but for null."""
-    plain = {key: item for key, item in value.items() if not isinstance(item, dict)}
-    lines = [f"[{name}]"] if name else []
-    lines += [f"{json.dumps(key)} = {json.dumps(item)}" for key, item in plain.items()]
-    for key, item in value.items():
-        if isinstance(item, dict):
-            lines.append(toml_text(item, f"{name}.{json.dumps(key)}" if name else json.dumps(key)))
-    return "\n".join(lines) + "\n"
+def fuzz_files(shares: Mapping[str, int], seed: int, log: Log) -> None:
+    """Damage and read as many files of each kind as its share says; what is good must be read first.
 
-
-def damage(path: Path, rng: random.Random) -> None:
-    """Damage a file, or one of a folder's, by bytes or by somebody who knows the format."""
-    if path.is_dir():
-        chosen = rng.choice(sorted(path.iterdir()))
-        damage(chosen, rng)
-        card = path / "card.json"
-        if chosen != card and rng.random() < 0.7:
-            content = json.loads(card.read_text())
-            content["files"][chosen.name]["sha256"] = hashlib.sha256(chosen.read_bytes()).hexdigest()
-            card.write_text(json.dumps(content))
-        return
-    data = path.read_bytes()
-    knows = rng.random() < 0.6
-    if path.suffix == ".json" and knows:
-        path.write_text(json.dumps(edited(json.loads(data), rng)))
-    elif path.suffix == ".toml" and knows:
-        path.write_text(toml_text(edited(tomllib.loads(data.decode()), rng)))
-    elif path.suffix == ".jsonl" and knows:
-        lines = data.splitlines()
-        place = rng.randrange(len(lines))
-        record = edited(json.loads(lines[place]), rng)
-        text = json.dumps({k: v for k, v in record.items() if k != "crc32"}).encode().removesuffix(b"}")
-        lines[place] = b'%b, "crc32": "%08x"}' % (text, zlib.crc32(text, place + 1))
-        path.write_bytes(b"\n".join(lines) + b"\n")
-    elif path.suffix == ".pt2" and knows:
-        with zipfile.ZipFile(path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        graph = next(name for name in members if "/models/" in name and name.endswith(".json"))
-        program = json.loads(members[graph])
-        for _ in range(rng.choice([1, 1, 3])):
-            program = {**program, "graph_module": edited(program["graph_module"], rng)}
-        members[graph] = json.dumps(program).encode()
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
-    else:
-        path.write_bytes(damaged(data, rng))
-
-
-# Judging
-
-
-def worker(pipe: Connection) -> None:
-    """Read files, one after the other: what came of it, and the most memory so far of this process and its children."""
-    import warnings
-
-    from joulecast.errors import JoulecastError
-
-    warnings.simplefilter("ignore")
-    while True:
-        kind, path = pipe.recv()
-        try:
-            KINDS[kind][1](path)
-            verdict, said = "read", ""
-        except JoulecastError as error:
-            verdict, said = "refused", error.what
-        except BaseException as error:  # noqa: BLE001  # that is what is looked for
-            verdict, said = "raw error", f"{type(error).__name__}: {error}"[:200]
-        pipe.send((verdict, said, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
-
-
-class Judge:
-    """A worker process, and another one where it died or hung."""
-
-    def __init__(self) -> None:
-        self._process: Any = None
-
-    def __call__(self, kind: str, path: Path) -> tuple[str, str]:
-        """What comes of reading a file."""
-        if self._process is None:
-            context = multiprocessing.get_context("spawn")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(target=worker, args=(theirs,))
-            self._process.start()
-            self._base_bytes = 0
-        self._pipe.send((kind, path))
-        started_s = time.monotonic()
-        try:
-            # (the libraries are imported meanwhile, once)
-            if not self._pipe.poll(MOST_SECONDS + 100):
-                raise EOFError("it hangs")
-            verdict, said, most_bytes = self._pipe.recv()
-        except (EOFError, ConnectionError) as error:
-            self.stop()
-            return "signal", str(error)
-        seconds = time.monotonic() - started_s
-        grown, self._base_bytes = most_bytes - (self._base_bytes or most_bytes), most_bytes
-        if grown > MOST_BYTES:
-            return "too much memory", f"{grown / 1e9:.1f} GB"
-        if seconds > MOST_SECONDS + 5:
-            return "too slow", f"{seconds:.0f} s"
-        return verdict, said
-
-    def stop(self) -> None:
-        """End the worker."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.join()
-            self._process = None
-
-
-def fuzz(kinds: list[str], count: int, seed: int) -> tuple[Counter[tuple[str, str]], list[str]]:
-    """Damage and read `count` files; counts by kind and outcome, and a line for every fault."""
-    counts: Counter[tuple[str, str]] = Counter()
-    faults = []
-    judge = Judge()
+    Raises:
+        RuntimeError: A file that nobody damaged is refused.
+    """
+    judge = Judge(read)
     with tempfile.TemporaryDirectory() as scratch:
-        good = {}
-        for kind in kinds:
-            folder = Path(scratch) / "good" / kind
-            folder.mkdir(parents=True)
-            good[kind] = KINDS[kind][0](folder)
+        good = made(shares, Path(scratch) / "good")
+
+        def judged(kind: str, number: int) -> Verdict:
+            rng = random.Random(f"{seed}-{kind}-{number}")
+            folder = Path(scratch) / "case"
+            shutil.copytree(good[kind].parent, folder)
+            path = folder / good[kind].relative_to(good[kind].parent)
+            damage(path, rng)
+            verdict = judge((kind, path))
+            shutil.rmtree(folder)
+            return verdict
+
         try:
-            for number in range(count):
-                rng = random.Random(f"{seed}-{number}")
-                kind = kinds[number % len(kinds)]
-                folder = Path(scratch) / "case"
-                shutil.copytree(good[kind].parent, folder)
-                path = folder / good[kind].name
-                damage(path, rng)
-                verdict, said = judge(kind, path)
-                counts[kind, verdict] += 1
-                if verdict not in ("read", "refused"):
-                    faults.append(f"{kind} #{number}: {verdict}: {said}")
-                shutil.rmtree(folder)
+            for kind in shares:
+                copy = Path(shutil.copytree(good[kind].parent, Path(scratch) / "whole" / kind)) / good[kind].name
+                if (verdict := judge((kind, copy))).outcome != "read":
+                    raise RuntimeError(f"a good file of the kind {kind} is not read: {verdict}")
+            fuzz(shares, judged, log)
         finally:
             judge.stop()
-    return counts, faults
 
 
 def main() -> None:
     """Fuzz, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", help=f"of {', '.join(KINDS)}; all if left out")
-    parser.add_argument("--count", type=int, default=5000)
+    parser.add_argument("--count", type=int, default=5000, help="cases, in equal shares for each kind")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
     given = parser.parse_args()
     started_s = time.monotonic()
-    counts, faults = fuzz(given.kinds or list(KINDS), given.count, given.seed)
-    outcomes = ("read", "refused", "raw error", "signal", "too much memory", "too slow")
-    print(f"{'':10}" + "".join(f"{outcome:>16}" for outcome in outcomes))
-    for kind in given.kinds or KINDS:
-        print(f"{kind:10}" + "".join(f"{counts[kind, outcome]:>16}" for outcome in outcomes))
+    kinds = given.kinds or list(KINDS)
+    log = Log(given.log, given.seed)
+    fuzz_files(dict.fromkeys(kinds, -(-given.count // len(kinds))), given.seed, log)
+    print(log.table())
     print(f"{time.monotonic() - started_s:.0f} s, seed {given.seed}")
-    print("\n".join(faults[:100]))
-    raise SystemExit(1 if faults else 0)
+    print("\n".join(log.faults[:100]))
+    raise SystemExit(1 if log.faults else 0)
 
 
 if __name__ == "__main__":

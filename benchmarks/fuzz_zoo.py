@@ -11,7 +11,8 @@ refused         one ZooError
 harmless, same  it loads, and predicts what it predicted before, to the last bit
 harmless, else  it loads and predicts something else. Only for consistent mutations: whoever may write a manifest may
                 write any predictor; its manifest's sha256 is another, so an index, the cache and the registry refuse it
-harmful         anything else: another exception, a crash, a hang, too much memory, or damage that went unnoticed
+unnoticed       a fault: it loads and predicts something else, though its manifest is that of what it was
+all others      faults: another exception, a crash, a hang, more than 1 GB
 """
 
 from __future__ import annotations
@@ -20,27 +21,26 @@ import argparse
 import copy
 import hashlib
 import json
-import multiprocessing
 import os
 import random
-import resource
 import shutil
 import tempfile
-import time
 import zlib
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fuzz_judge import FAULTS, Judge, Limits, Verdict
+from fuzz_log import Log, fuzz
+
+from joulecast.errors import JoulecastError, ZooError
 
 ROOT = Path(__file__).resolve().parents[1]
-MOST_SECONDS = 60.0
-MOST_MEMORY_BYTES = 4 << 30
-MOST_GROWTH_BYTES = 2 << 30
+LIMITS = Limits(address_bytes=4 << 30)
+ZOO_FAULTS = (*FAULTS, "unnoticed")
+ZOO_OUTCOMES = ("refused", "harmless, same", "harmless, else", *ZOO_FAULTS)
 MANIFEST = "manifest.json"
 
 Files = dict[str, bytes]
@@ -55,9 +55,8 @@ NASTY: tuple[Any, ...] = (
 
 @dataclass(frozen=True)
 class Mutation:
-    """What was done, and the files that came out; `consistent` where the manifest fits them."""
+    """The files that came out; `consistent` where the manifest fits them."""
 
-    kind: str
     files: Files
     consistent: bool
     odd: str = ""  # a file that becomes a link, a pipe or a folder
@@ -117,14 +116,14 @@ def some_file(files: Files, rng: random.Random, suffix: str = "") -> str:
 
 def flip(files: Files, other: Files, rng: random.Random) -> Mutation:
     name = rng.choice(sorted(files))
-    return Mutation("flipped bytes", {**files, name: flipped(files[name], rng)}, False)
+    return Mutation({**files, name: flipped(files[name], rng)}, False)
 
 
 def cut(files: Files, other: Files, rng: random.Random) -> Mutation:
     name = rng.choice(sorted(files))
     data = files[name]
     new = data[: rng.randrange(len(data))] if rng.random() < 0.8 else data + rng.randbytes(rng.randrange(1, 100))
-    return Mutation("cut off or longer", {**files, name: new}, False)
+    return Mutation({**files, name: new}, False)
 
 
 def swap(files: Files, other: Files, rng: random.Random) -> Mutation:
@@ -132,17 +131,17 @@ def swap(files: Files, other: Files, rng: random.Random) -> Mutation:
     name = some_file(files, rng)
     source = other if rng.random() < 0.5 else files
     changed = {**files, name: source[rng.choice(sorted(source))]}
-    return Mutation("swapped files", fixed_up(changed) if consistent else changed, consistent)
+    return Mutation(fixed_up(changed) if consistent else changed, consistent)
 
 
 def lost(files: Files, other: Files, rng: random.Random) -> Mutation:
     name = rng.choice(sorted(files))
-    return Mutation("missing file", {key: data for key, data in files.items() if key != name}, False)
+    return Mutation({key: data for key, data in files.items() if key != name}, False)
 
 
 def flip_consistently(files: Files, other: Files, rng: random.Random) -> Mutation:
     name = some_file(files, rng)
-    return Mutation("flipped bytes, consistent", fixed_up({**files, name: flipped(files[name], rng)}), True)
+    return Mutation(fixed_up({**files, name: flipped(files[name], rng)}), True)
 
 
 def flip_unpacked(files: Files, other: Files, rng: random.Random) -> Mutation:
@@ -150,7 +149,7 @@ def flip_unpacked(files: Files, other: Files, rng: random.Random) -> Mutation:
     if name == MANIFEST:
         return flip_consistently(files, other, rng)
     data = zlib.compress(flipped(zlib.decompress(files[name]), rng), 1)
-    return Mutation("flipped bytes in what is packed, consistent", fixed_up({**files, name: data}), True)
+    return Mutation(fixed_up({**files, name: data}), True)
 
 
 def flip_head(files: Files, other: Files, rng: random.Random) -> Mutation:
@@ -161,12 +160,12 @@ def flip_head(files: Files, other: Files, rng: random.Random) -> Mutation:
     data = zlib.decompress(files[name])
     head = rng.choice([16, 200, 1000])
     new = zlib.compress(flipped(data[:head], rng) + data[head:], 1)
-    return Mutation("flipped bytes in a header, consistent", fixed_up({**files, name: new}), True)
+    return Mutation(fixed_up({**files, name: new}), True)
 
 
 def hostile_manifest(files: Files, other: Files, rng: random.Random) -> Mutation:
     manifest = edited(json.loads(files[MANIFEST]), rng)
-    return Mutation("hostile manifest", {**files, MANIFEST: json.dumps(manifest).encode()}, True)
+    return Mutation({**files, MANIFEST: json.dumps(manifest).encode()}, True)
 
 
 def hostile_json(files: Files, other: Files, rng: random.Random) -> Mutation:
@@ -174,7 +173,7 @@ def hostile_json(files: Files, other: Files, rng: random.Random) -> Mutation:
     value = json.loads(files[name])
     for _ in range(rng.choice([1, 1, 3])):
         value = edited(value, rng)
-    return Mutation(f"hostile {name}, consistent", fixed_up({**files, name: json.dumps(value).encode()}), True)
+    return Mutation(fixed_up({**files, name: json.dumps(value).encode()}), True)
 
 
 def hostile_arrays(files: Files, other: Files, rng: random.Random) -> Mutation:
@@ -185,7 +184,7 @@ def hostile_arrays(files: Files, other: Files, rng: random.Random) -> Mutation:
     size = int.from_bytes(data[:8], "little")
     header = json.dumps(edited(json.loads(data[8 : 8 + size]), rng)).encode()
     new = len(header).to_bytes(8, "little") + header + data[8 + size :]
-    return Mutation("hostile shapes, consistent", fixed_up({**files, name: zlib.compress(new, 1)}), True)
+    return Mutation(fixed_up({**files, name: zlib.compress(new, 1)}), True)
 
 
 def bomb(files: Files, other: Files, rng: random.Random) -> Mutation:
@@ -202,18 +201,28 @@ def bomb(files: Files, other: Files, rng: random.Random) -> Mutation:
             b"",
         ]
     )
-    return Mutation("bombs, consistent", fixed_up({**files, name: data}), True)
+    return Mutation(fixed_up({**files, name: data}), True)
 
 
 def odd(files: Files, other: Files, rng: random.Random) -> Mutation:
     name = rng.choice(sorted(files))
-    return Mutation("link, pipe or folder", dict(files), False, f"{rng.choice(['link', 'pipe', 'folder'])} {name}")
+    return Mutation(dict(files), False, f"{rng.choice(['link', 'pipe', 'folder'])} {name}")
 
 
-KINDS: tuple[Callable[[Files, Files, random.Random], Mutation], ...] = (
-    *(flip, cut, swap, lost, flip_consistently, flip_unpacked, flip_head, bomb, odd),
-    *(hostile_manifest, hostile_json, hostile_arrays) * 2,
-)
+KINDS: dict[str, Callable[[Files, Files, random.Random], Mutation]] = {
+    "flipped bytes": flip,
+    "cut off or longer": cut,
+    "swapped files": swap,
+    "missing file": lost,
+    "flipped bytes, consistent": flip_consistently,
+    "flipped bytes in what is packed, consistent": flip_unpacked,
+    "flipped bytes in a header, consistent": flip_head,
+    "bombs, consistent": bomb,
+    "link, pipe or folder": odd,
+    "hostile manifest": hostile_manifest,
+    "hostile values, consistent": hostile_json,
+    "hostile shapes, consistent": hostile_arrays,
+}
 
 
 def written(mutation: Mutation, folder: Path) -> None:
@@ -236,11 +245,18 @@ def probed(folder: Path) -> str:
     """What an entry predicts, as one digest."""
     from joulecast import Network, Operation
     from joulecast.hardware import find_gpu
+    from joulecast.operations.operation_list import OperationList
     from joulecast.zoo.catalogue import load_any
     from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
+    from joulecast.zoo.entries.kernels_entry import KernelsEntry
 
     found = load_any(folder)
-    numbers = []
+    numbers: list[float] = []
+    if isinstance(found, KernelsEntry):
+        products = [Operation("linear", [(m, 4096)], {"out_features": 4096}, precision="bf16") for m in (1, 64, 4096)]
+        listed = OperationList.of(products)
+        numbers += found.kernels.device_s(listed, find_gpu("H100 SXM")).tolist()
+        return hashlib.sha256(np.array(numbers).tobytes()).hexdigest()
     if isinstance(found, AnyGpuEntry):
         predictors = [
             found.on(find_gpu(gpu), mode) for gpu in ("A30", "H100 SXM") for mode in ("inference", "training")
@@ -268,141 +284,73 @@ def probed(folder: Path) -> str:
     return hashlib.sha256(np.array(numbers).tobytes()).hexdigest()
 
 
-def worker(pipe: Connection) -> None:
-    """Judge folders, one after the other: (verdict, what it said, most memory so far)."""
-    import warnings
-
-    from joulecast.errors import JoulecastError, ZooError
-
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
-    warnings.simplefilter("ignore")
-    while True:
-        folder = pipe.recv()
-        try:
-            verdict, said = "loaded", probed(folder)
-        except ZooError as error:
-            verdict, said = "refused", error.what
-        except JoulecastError as error:
-            # Loaded, and refuses what it is asked: as any predictor may.
-            verdict, said = "loaded", f"{type(error).__name__}: {error.what}"
-        except BaseException as error:  # noqa: BLE001  # that is what is looked for
-            verdict, said = "harmful", f"{type(error).__name__}: {error}"[:300]
-        pipe.send((verdict, said, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+def read(folder: Path) -> str:
+    """What an entry predicts; what it refuses of what it is asked, as any predictor may, is an answer as well."""
+    try:
+        return probed(folder)
+    except ZooError:
+        raise
+    except JoulecastError as error:
+        return f"{type(error).__name__}: {error.what}"
 
 
-class Judge:
-    """A worker process, and another one where it died or hung."""
-
-    def __init__(self) -> None:
-        self.process: Any = None
-        self.base_bytes = self.most_bytes = 0
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=worker, args=(theirs,), daemon=True)
-        self.process.start()
-        theirs.close()
-
-    def __call__(self, folder: Path) -> tuple[str, str]:
-        fresh = self.process is None
-        if fresh:
-            self._start()
-        self.pipe.send(folder)
-        try:
-            if not self.pipe.poll(MOST_SECONDS):
-                self.stop()
-                return "harmful", f"hung for {MOST_SECONDS:.0f} s"
-            verdict, said, memory = self.pipe.recv()
-        except EOFError:
-            self.process.join()
-            code, self.process = self.process.exitcode, None
-            return "harmful", f"crashed with {code}"
-        self.base_bytes = self.base_bytes or memory
-        self.most_bytes = max(self.most_bytes, memory)
-        if memory - self.base_bytes > MOST_GROWTH_BYTES:
-            self.stop()
-            return "harmful", f"took {memory / 1e9:.1f} GB"
-        return verdict, said
-
-    def stop(self) -> None:
-        if self.process is not None:
-            self.process.kill()
-            self.process.join()
-            self.process = None
+Judged = Callable[[Path], Verdict]
 
 
-@dataclass
-class Report:
-    """Counts by kind of mutation and outcome, and every harmful one."""
+def fuzz_entries(entries: Sequence[Path], shares: Mapping[str, int], seed: int, judge: Judged, log: Log) -> None:
+    """Judge as many mutations of each kind as its share says, of the entries in turn.
 
-    counts: Counter[tuple[str, str]]
-    harmful: list[str]
-    seconds: float
-    most_bytes: int
-
-    def text(self) -> str:
-        outcomes = ("refused", "harmless, same", "harmless, else", "harmful")
-        kinds = sorted({kind for kind, _ in self.counts})
-        lines = [f"{'mutation':46}" + "".join(f"{outcome:>16}" for outcome in outcomes)]
-        for kind in kinds:
-            lines.append(f"{kind:46}" + "".join(f"{self.counts[kind, outcome]:>16}" for outcome in outcomes))
-        sums = (sum(count for (_, each), count in self.counts.items() if each == outcome) for outcome in outcomes)
-        lines += [f"{'all':46}" + "".join(f"{count:>16}" for count in sums), "", *self.harmful[:50]]
-        return "\n".join([*lines, f"{self.seconds:.0f} s; most memory {self.most_bytes / 1e9:.2f} GB"])
-
-
-def fuzz(entries: Sequence[Path], count: int, seed: int, judge: Callable[[Path], tuple[str, str]]) -> Report:
-    """Judge `count` mutations of some entries, in turn."""
+    Args:
+        entries: Folders of whole entries.
+        shares: Kind of mutation -> how many.
+        seed: Of chance.
+        judge: Loads a folder.
+        log: Where counts go.
+    """
     contents = [{path.name: path.read_bytes() for path in entry.iterdir()} for entry in entries]
     expected = []
     for entry in entries:
-        verdict, said = judge(entry)
-        if verdict != "loaded":
-            raise SystemExit(f"{entry} does not load as it is: {said}")
-        expected.append(said)
-    report = Report(Counter(), [], 0.0, 0)
-    started = time.perf_counter()
+        verdict = judge(entry)
+        if verdict.outcome != "read":
+            raise SystemExit(f"{entry} does not load as it is: {verdict.said}")
+        expected.append(verdict.said)
     with tempfile.TemporaryDirectory() as scratch:
-        for number in range(count):
-            rng = random.Random(f"{seed}-{number}")
+
+        def judged(kind: str, number: int) -> Verdict:
+            rng = random.Random(f"{seed}-{kind}-{number}")
             mine = number % len(entries)
-            kind = KINDS[number // len(entries) % len(KINDS)]
-            mutation = kind(contents[mine], rng.choice(contents), rng)
+            mutation = KINDS[kind](contents[mine], rng.choice(contents), rng)
             folder = Path(scratch) / "entry"
             written(mutation, folder)
-            verdict, said = judge(folder)
-            unchanged = mutation.files == contents[mine] and not mutation.odd
-            if verdict == "loaded":
-                if said == expected[mine]:
-                    verdict = "harmless, same"
-                elif mutation.consistent and not unchanged:
-                    verdict = "harmless, else"
-                else:
-                    verdict, said = "harmful", "damage that went unnoticed"
-            report.counts[mutation.kind, verdict] += 1
-            if verdict == "harmful":
-                report.harmful.append(f"{entries[mine].name} #{number} {mutation.kind}: {said}")
+            verdict = judge(folder)
             shutil.rmtree(folder)
-    report.seconds = time.perf_counter() - started
-    report.most_bytes = getattr(judge, "most_bytes", 0)
-    return report
+            if verdict.outcome != "read":
+                return verdict
+            if verdict.said == expected[mine]:
+                return Verdict("harmless, same", "")
+            if mutation.consistent:
+                return Verdict("harmless, else", "")
+            return Verdict("unnoticed", f"of {entries[mine].name}: damage that went unnoticed")
+
+        fuzz(shares, judged, log, faults=ZOO_FAULTS)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("entries", nargs="*", type=Path, help="folders of entries; all of zoo/ if left out")
-    parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--count", type=int, default=2000, help="mutations, in equal shares for each kind")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
     given = parser.parse_args()
     entries = given.entries or sorted(manifest.parent for manifest in (ROOT / "zoo").glob("*/*/manifest.json"))
-    judge = Judge()
-    report = fuzz(entries, given.count, given.seed, judge)
-    judge.stop()
-    print(f"{given.count} mutations of {', '.join(str(entry) for entry in entries)}, seed {given.seed}\n")
-    print(report.text())
-    if report.harmful:
-        raise SystemExit(1)
+    judge, log = Judge(read, LIMITS), Log(given.log, given.seed)
+    try:
+        fuzz_entries(entries, dict.fromkeys(KINDS, -(-given.count // len(KINDS))), given.seed, judge, log)
+    finally:
+        judge.stop()
+    print(log.table(ZOO_OUTCOMES))
+    print(*log.faults[:50], f"most memory {judge.most_bytes / 1e9:.2f} GB", sep="\n")
+    raise SystemExit(1 if log.faults else 0)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
+from .accounting.account import account
 from .api import best, explain, extract, predict, predict_generation, predict_many, predict_operations, sweep
 from .client import Client
 from .errors import JoulecastError
@@ -23,6 +24,7 @@ __all__ = [
     "Operation",
     "Prediction",
     "Sweep",
+    "account",
     "best",
     "explain",
     "extract",

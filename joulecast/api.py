@@ -84,7 +84,8 @@ def extract(
         operators: Operators of your own: "namespace.name", as `Network.dropped` lists it, and its kind, or a function
             from its arguments by name to kind, input shapes and attributes.
         assume: What stands in for values that only the input has: {"experts": "uniform"} gives each expert of a mixture
-            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates. Answers carry it.
+            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates (and images that a
+            detector is trained on have as many), {"box_side": 200} makes boxes squares of 200 pixels. Answers carry it.
         model_options: Arguments of a model that is given by name, such as {"image_size": 384}.
 
     Raises:
@@ -144,7 +145,8 @@ def predict(
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
         strict: Raise where an operation is not covered, instead of listing it.
-        execution: "eager", as PyTorch runs by itself, or "graph": recorded once and replayed as a CUDA graph.
+        execution: "eager", as PyTorch runs by itself; "graph": recorded once and replayed as a CUDA graph; or
+            "compiled": by torch.compile in its default mode.
         host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
             (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote.
         assume: Stand-ins for values that only the input has, as in `extract`.

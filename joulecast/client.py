@@ -27,6 +27,10 @@ ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """What a service can be asked about: a name, a Network, or operations with their counts."""
 
 
+Assume = Mapping[str, str | int]
+"""What is assumed of values that only the input has: {"experts": "uniform"}, {"boxes": 100, "box_side": 200}."""
+
+
 class Client:
     """Answers of a service as the library gives them: same arguments, same types, same errors.
 
@@ -72,6 +76,8 @@ class Client:
         strict: bool = False,
         execution: str = "eager",
         host: str | float | Path | Host | None = None,
+        assume: Assume | None = None,
+        model_options: Mapping[str, object] | None = None,
     ) -> Prediction:
         """See `joulecast.predict`.
 
@@ -79,7 +85,7 @@ class Client:
             JoulecastError: What `joulecast.predict` would raise; or ServiceError.
         """
         question = {
-            **_subject(model, input_shape, mode, cache_length),
+            **_subject(model, input_shape, mode, cache_length, assume, model_options),
             "precision": precision,
             "gpu": _gpu_name(find_gpu(None) if gpu is None else gpu),
             "clock_mhz": clock,
@@ -142,13 +148,15 @@ class Client:
         precision: str = "default",
         cache_length: int | None = None,
         optimizer: str | None = None,
+        assume: Assume | None = None,
+        model_options: Mapping[str, object] | None = None,
     ) -> Network:
         """See `joulecast.extract`.
 
         Raises:
             JoulecastError: What `joulecast.extract` would raise; or ServiceError.
         """
-        subject = _subject(model, input_shape, mode, cache_length)
+        subject = _subject(model, input_shape, mode, cache_length, assume, model_options)
         return self._ask("extract", {**subject, "precision": precision, "optimizer": optimizer}, Network)
 
     def best(
@@ -172,6 +180,8 @@ class Client:
         price_per_hour: float | Mapping[str, float] | None = None,
         price_per_kwh: float | None = None,
         carbon: float | str | None = None,
+        assume: Assume | None = None,
+        model_options: Mapping[str, object] | None = None,
     ) -> Choices:
         """See `joulecast.best`.
 
@@ -179,7 +189,7 @@ class Client:
             JoulecastError: What `joulecast.best` would raise; or ServiceError.
         """
         question = {
-            **_subject(model, input_shape, mode, cache_length),
+            **_subject(model, input_shape, mode, cache_length, assume, model_options),
             "objective": objective,
             **_choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
@@ -212,6 +222,8 @@ class Client:
         price_per_hour: float | Mapping[str, float] | None = None,
         price_per_kwh: float | None = None,
         carbon: float | str | None = None,
+        assume: Assume | None = None,
+        model_options: Mapping[str, object] | None = None,
     ) -> Sweep:
         """See `joulecast.sweep`.
 
@@ -219,7 +231,7 @@ class Client:
             JoulecastError: What `joulecast.sweep` would raise; or ServiceError.
         """
         question = {
-            **_subject(model, input_shape, mode, cache_length),
+            **_subject(model, input_shape, mode, cache_length, assume, model_options),
             "objective": objective,
             **_choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
@@ -338,11 +350,25 @@ def _choices(
     }
 
 
-def _subject(model: Any, input_shape: Any, mode: str, cache_length: int | None) -> dict[str, Any]:
+def _subject(
+    model: Any,
+    input_shape: Any,
+    mode: str,
+    cache_length: int | None,
+    assume: Assume | None,
+    model_options: Mapping[str, object] | None,
+) -> dict[str, Any]:
     """A model as a question has it; what needs torch to look into stays here."""
     if isinstance(model, str):
         shape = shape_to_json(Inputs.of(input_shape).shape) if input_shape is not None else None
-        return {"model": model, "input_shape": shape, "mode": mode, "cache_length": cache_length}
+        return {
+            "model": model,
+            "input_shape": shape,
+            "mode": mode,
+            "cache_length": cache_length,
+            "assume": dict(assume) if assume else None,
+            "model_options": dict(model_options) if model_options else None,
+        }
     if not isinstance(model, Network):
         if not isinstance(model, Sequence):
             raise InputError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import hashlib
+import importlib
 import json
 import os
 import shutil
@@ -19,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -47,6 +49,29 @@ def _shared(source: str) -> Path:
     if not (SHARED_DATA / source).is_dir():
         pytest.skip(f"the measurements of {source} are not beside this checkout")
     return SHARED_DATA / source
+
+
+@contextlib.contextmanager
+def benchmark(name: str) -> Iterator[ModuleType]:
+    """A script of benchmarks/ as a module, whose processes can import it and what lies beside it."""
+    folder = str(Path(__file__).resolve().parents[1] / "benchmarks")
+    sys.path.insert(0, folder)
+    try:
+        yield importlib.import_module(name)
+    finally:
+        sys.path.remove(folder)
+
+
+@contextlib.contextmanager
+def full_disk(most_bytes: int = 100) -> Iterator[None]:
+    """Files of this process cannot grow beyond so many bytes: writing fails as it does where a disk is full."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 # What is expensive to start is started once where tests are spread over processes (`-n 2 --dist loadgroup`).

@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+import signal
 
 import pytest
 
-BENCHMARK = Path(__file__).resolve().parents[1] / "benchmarks" / "fuzz_files.py"
-QUICK = ["network", "recipe", "campaign", "gpu", "journal"]
+from conftest import benchmark
+
+QUICK = ["network", "recipe", "campaign", "gpu", "recording", "host", "dataset", "nicolai2025", "miopen2024"]
 
 
 @pytest.fixture(scope="module")
 def fuzz_files():
     pytest.importorskip("resource", reason="counts memory")
-    spec = importlib.util.spec_from_file_location("fuzz_files", BENCHMARK)
-    module = importlib.util.module_from_spec(spec)
-    # The worker, a spawned process, imports it by this name.
-    sys.path.insert(0, str(BENCHMARK.parent))
-    sys.modules["fuzz_files"] = module
-    spec.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(BENCHMARK.parent))
-    del sys.modules["fuzz_files"]
+    with benchmark("fuzz_files") as module:
+        yield module
+
+
+def fuzzed(fuzz_files, kinds, each, seed, path=None):
+    log = fuzz_files.Log(path, seed)
+    fuzz_files.fuzz_files(dict.fromkeys(kinds, each), seed, log)
+    return log
 
 
 def test_no_damage_is_a_raw_error(fuzz_files):
-    counts, faults = fuzz_files.fuzz(QUICK, 100, 0)
-    assert faults == []
-    assert sum(counts[kind, "refused"] for kind in QUICK) > 40
+    pytest.importorskip("pyarrow")
+    log = fuzzed(fuzz_files, QUICK, 12, 0)
+    assert log.faults == []
+    assert sum(log.counts[kind, "refused"] for kind in QUICK) > 50
+
+
+def test_a_killed_run_goes_on_where_it_was(fuzz_files, tmp_path):
+    """The log of a run that was killed while it wrote its second line."""
+    whole = fuzzed(fuzz_files, ["host"], 60, 3, tmp_path / "whole")
+    lines = (tmp_path / "whole").read_text().splitlines(keepends=True)
+    (tmp_path / "torn").write_text(lines[0] + lines[1][:40])
+    assert fuzzed(fuzz_files, ["host"], 60, 3, tmp_path / "torn").counts == whole.counts
+    assert sum(whole.counts.values()) == 60
+
+
+def test_raw_errors_and_signals_would_be_noticed(fuzz_files):
+    judge = fuzz_files.Judge(signal.raise_signal)
+    try:
+        outcomes = [judge(number).outcome for number in (0, -1, signal.SIGSEGV, 0)]  # (0: none is raised)
+    finally:
+        judge.stop()
+    assert outcomes == ["read", "raw error", "signal", "read"]
 
 
 @pytest.mark.slow
 def test_no_damage_is_a_raw_error_in_a_tenth_of_all(fuzz_files):
-    counts, faults = fuzz_files.fuzz(list(fuzz_files.KINDS), 5000, 1)
-    assert faults == []
-    assert sum(counts.values()) == 5000
+    log = fuzzed(fuzz_files, fuzz_files.KINDS, 5000 // len(fuzz_files.KINDS), 1)
+    assert log.faults == []

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 import typer
 
@@ -16,6 +19,7 @@ from . import (
     datasets,
     explain,
     extract,
+    generate,
     host,
     kernels,
     measure,
@@ -30,12 +34,12 @@ app = typer.Typer(
     name="joulecast",
     help="Predict time, power and energy of PyTorch models on GPUs, before anything runs.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
 app.command("predict")(predict.predict)
 app.command("best")(best.best)
+app.command("generate")(generate.generate)
 app.command("sweep")(sweep.sweep)
 app.command("explain")(explain.explain)
 app.command("extract")(extract.extract)
@@ -67,14 +71,35 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with a code that tells success or the kind of error.
 
-    A JoulecastError becomes one message on stderr and the exit code of its class. typer exits with 2 on a wrong option.
+    A JoulecastError becomes one message on stderr and the exit code of its class, and so does what the system refuses:
+    a file on a full disk, or more memory than there is. typer exits with 2 on a wrong option.
     """
     try:
-        app(args=None if arguments is None else list(arguments))
+        try:
+            app(args=None if arguments is None else list(arguments))
+        finally:
+            sys.stdout.flush()  # here, where a full disk can still be told
     except JoulecastError as error:
-        sys.stderr.write(f"error: {error}\n")
-        sys.exit(error.exit_code)
+        _fail(error)
     except BrokenPipeError:
         # The program that reads our output, such as head or less, has ended.
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        _discard_output()
+        where = "the output" if error.filename is None else str(error.filename)
+        _fail(JoulecastError("a file cannot be read or written", given=where, hint=f"{error.strerror or error}"))
+    except MemoryError:
+        hint = "ask for less at once, or raise the limit on memory (ulimit -v)"
+        _fail(JoulecastError("this takes more memory than this process may have", hint=hint))
+
+
+def _fail(error: JoulecastError) -> NoReturn:
+    sys.stderr.write(f"error: {error}\n")
+    sys.exit(error.exit_code)
+
+
+def _discard_output() -> None:
+    """What a full disk did not take would be written again, and fail again, when Python ends."""
+    with contextlib.suppress(OSError):  # standard output is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

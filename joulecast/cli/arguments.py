@@ -34,7 +34,9 @@ Predictor = Annotated[
     str | None,
     typer.Option(help="A zoo name, the folder of an entry, or models:/NAME@ALIAS. Default: the best for the GPU."),
 ]
-Execution = Annotated[str, typer.Option(help="How the model is run: eager, or graph (as a CUDA graph).")]
+Execution = Annotated[
+    str, typer.Option(help="How the model is run: eager, graph (as a CUDA graph), or compiled (by torch.compile).")
+]
 HostOption = Annotated[
     str | None,
     typer.Option(

@@ -9,7 +9,18 @@ import typer
 
 from ..operations.inputs import parse_shapes, titled
 from ..units import si
-from .arguments import AsJson, CacheLength, Execution, HostOption, Model, Predictor, Shapes, Training, table
+from .arguments import (
+    AsJson,
+    CacheLength,
+    Execution,
+    HostOption,
+    Model,
+    Predictor,
+    Shapes,
+    Training,
+    refuse_both,
+    table,
+)
 from .models import Assumed, ModelOptions, assumed, model_and_options
 from .queries import (
     BatchSizes,
@@ -58,6 +69,7 @@ def best(
     host: HostOption = None,
     top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
     as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print the choices as CSV.")] = False,
 ) -> None:
     """Choose the best GPU and clock for a job.
 
@@ -67,6 +79,7 @@ def best(
     from ..queries.choice import incomplete_notes
     from ..queries.objectives import OBJECTIVES
 
+    refuse_both(as_json, as_csv)
     shapes = parse_shapes(input_shape)
     network, options = model_and_options(model, model_option)
     choices = best_of(
@@ -93,6 +106,9 @@ def best(
     )
     if as_json:
         typer.echo(json.dumps([choice.to_json() for choice in choices], indent=1))
+        return
+    if as_csv:
+        typer.echo(choices.to_csv(), nl=False)
         return
     mode = "training" if training else "inference"
     per_sample = " per sample" if len({choice.batch_size for choice in choices}) > 1 else ""

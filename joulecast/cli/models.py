@@ -21,7 +21,8 @@ Assumed = Annotated[
     list[str] | None,
     typer.Option(
         "--assume",
-        help="An assumption on values that depend on the input: experts=uniform, or boxes=100; repeat it for both.",
+        help="An assumption on values that depend on the input: experts=uniform, boxes=100 or box_side=200 (pixels); "
+        "repeat it for several.",
     ),
 ]
 

@@ -13,10 +13,12 @@ from ..damage import refusing_damage
 from ..errors import DatasetError, InputError, MissingDependencyError
 from ..operations.network import Network
 from ..operations.operation import Operation
+from ..whole_files import whole_file
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
+from .parquet_limits import read_limited
 
 _READABLE = (2, SCHEMA_VERSION)  # 3 added engine, kernel and sustained; where they are missing, nothing is known.
-_MOST_VALUES, _MOST_BYTES = 20_000_000, 1 << 30
+_MOST_VALUES = 20_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 
 
@@ -111,28 +113,28 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
     The card is written last and moved into place, so a folder with a card is whole.
 
     Raises:
+        DatasetError: It cannot be written there, or holds a value that no column takes.
         MissingDependencyError: pyarrow is not installed.
     """
     pa, parquet = _pyarrow()
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / _CARD).unlink(missing_ok=True)
-    files = {}
-    parts: tuple[Sequence[Measurement | NetworkMeasurement], ...] = (dataset.measurements, dataset.networks)
-    for name, schema, rows in zip((_OPERATIONS, _NETWORKS), _schemas(pa), parts, strict=True):
-        table = pa.Table.from_pydict(_columns(rows, schema), schema=schema)
-        parquet.write_table(table, folder / name, compression="zstd")
-        files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
-    card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_json(), "files": files}
-    temporary = folder / (_CARD + ".new")
-    temporary.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
-    temporary.replace(folder / _CARD)
+    with refusing_damage("this dataset cannot be written", folder, DatasetError):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / _CARD).unlink(missing_ok=True)
+        files = {}
+        parts: tuple[Sequence[Measurement | NetworkMeasurement], ...] = (dataset.measurements, dataset.networks)
+        for name, schema, rows in zip((_OPERATIONS, _NETWORKS), _schemas(pa), parts, strict=True):
+            table = pa.Table.from_pydict(_columns(rows, schema), schema=schema)
+            with whole_file(folder / name) as unfinished:
+                parquet.write_table(table, unfinished, compression="zstd")
+            files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
+        card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_json(), "files": files}
+        with whole_file(folder / _CARD) as unfinished:
+            unfinished.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     return folder
 
 
-def _read_rows(
-    folder: Path, name: str, facts: dict[str, Any], schema: Any, parquet: ModuleType
-) -> list[dict[str, Any]]:
+def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any) -> list[dict[str, Any]]:
     path = folder / name
     if not path.is_file():
         raise DatasetError("a file of the dataset is missing", given=str(path))
@@ -140,28 +142,13 @@ def _read_rows(
         raise DatasetError(
             "a file of the dataset differs from its card", given=str(path), hint="restore the file, or import it again"
         )
-    file = parquet.ParquetFile(path)
-    _refuse_bomb(file.metadata, path)
-    table = file.read()
+    table = read_limited(path, _MOST_VALUES)
     # Columns that may be empty were added later; older files lack them.
     later = [field.name for field in schema if field.nullable and field.name not in table.schema.names]
     if table.schema.names != [n for n in schema.names if n not in later] or table.num_rows != facts["rows"]:
         raise DatasetError("a file of the dataset has another schema or length than its card says", given=str(path))
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
-
-
-def _refuse_bomb(metadata: Any, path: Path) -> None:
-    """Refuse a file that says much more than any dataset holds: a repeated value takes no room in Parquet."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    values = sum(group.column(i).num_values for group in groups for i in range(group.num_columns))
-    size_bytes = sum(group.total_byte_size for group in groups)
-    if values > _MOST_VALUES or size_bytes > _MOST_BYTES:
-        raise DatasetError(
-            "a file of this dataset holds more than any dataset",
-            given=f"{path}: {values:,} values, {size_bytes:,} bytes",
-            allowed=f"up to {_MOST_VALUES:,} values and {_MOST_BYTES:,} bytes",
-        )
 
 
 def _operation(value: str, known: dict[str, Operation]) -> Operation:
@@ -197,11 +184,11 @@ def _loaded(folder: Path) -> Dataset:
         raise DatasetError(
             "this dataset has another schema version", given=version, allowed=", ".join(map(str, _READABLE))
         )
-    pa, parquet = _pyarrow()
+    pa, _ = _pyarrow()
     operation_schema, network_schema = _schemas(pa)
     try:
-        operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema, parquet)
-        networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema, parquet)
+        operations = _read_rows(folder, _OPERATIONS, files[_OPERATIONS], operation_schema)
+        networks = _read_rows(folder, _NETWORKS, files[_NETWORKS], network_schema)
     except (KeyError, TypeError, pa.ArrowException) as error:
         raise DatasetError(
             "the card or a file of this dataset is damaged", given=str(folder), hint=str(error)

@@ -279,6 +279,14 @@ class EnergyTree:
             "notes": list(self.notes),
         }
 
+    def to_nested(self) -> dict[str, Any]:
+        """The nodes inside each other, with the totals of each, as the service's page draws them.
+
+        Quantities are in SI units; energy_j is None where no part of it is known, and a lower bound where unknown_parts
+        is not 0.
+        """
+        return {"title": self.title, "root": _nested(self.root), "unattributed": _summed(self.unattributed)}
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
         """Read what `to_json` wrote.
@@ -319,6 +327,28 @@ def _joules(share: Share) -> str:
     if share.source == "missing":
         return "-" if share.energy else si(0.0, "J")
     return f"{'> ' if share.unknown else ''}{si(share.energy_j, 'J')}"
+
+
+def _nested(node: Node) -> dict[str, Any]:
+    return {
+        "name": node.name,
+        "path": node.path,
+        "level": node.level,
+        "phase": node.phase,
+        "calls": node.calls,
+        **_summed(node.total),
+        "children": [_nested(child) for child in node.children],
+    }
+
+
+def _summed(share: Share) -> dict[str, Any]:
+    return {
+        "time_s": share.time_s,
+        "energy_j": None if share.source == "missing" else share.energy_j,
+        "components_j": {name: figure.value for name, figure in share.by_component().items()},
+        "source": share.source,
+        "unknown_parts": share.unknown,
+    }
 
 
 def _box(node: Node) -> Box:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from .assumptions import Assumptions
+
 UNKNOWN: Any = object()
 """Stands for a value that only the input has."""
 
@@ -56,6 +58,39 @@ def selected(func: Any, args: Any, most: int) -> Any:
         return torch.stack(_spread(args[0].shape, most), dim=1)
     if name == "nms":
         return _spread(args[0].shape[:1], most)[0]
+    return UNKNOWN
+
+
+def decided(func: Any, args: Any, made: list[torch.Tensor], assumptions: Assumptions) -> Any:
+    """What the assumptions on boxes say of the result of an operator, where later decisions depend on it.
+
+    Args:
+        func: The operator that ran.
+        args: Its arguments.
+        made: Its results on the meta device.
+        assumptions: How many boxes there are, and how large they are.
+
+    Returns:
+        A real tensor; UNKNOWN where they say nothing.
+    """
+    if not made or not args or not isinstance(args[0], torch.Tensor):
+        return UNKNOWN
+    name, first = func.overloadpacket.__name__, made[0]
+    if name == "sum" and args[0].dtype == torch.bool and assumptions.boxes is not None and not first.ndim:
+        # How many a mask selects.
+        return torch.tensor(min(assumptions.boxes, args[0].numel()), dtype=first.dtype)
+    if name == "uniform_" and assumptions.boxes is not None and first.numel() == 1:
+        # One of several sizes that training images are brought to: the middle of the range is drawn.
+        low, high = (float(end) for end in (*args[1:], *(0.0, 1.0)[len(args) - 1 :]))
+        return torch.full(first.shape, (low + high) / 2, dtype=first.dtype)
+    if assumptions.box_side is None or not args[0].is_floating_point():
+        return UNKNOWN
+    if name == "ceil" and first.ndim == 1:
+        # Widths and heights in whole pixels, as key points need them.
+        return torch.full(first.shape, assumptions.box_side, dtype=first.dtype)
+    if name == "_to_copy" and first.dtype == torch.int64 and first.ndim == 2 and first.shape[1] == 4:
+        # Corners in whole pixels, which are part of the box, as masks need them.
+        return torch.tensor([0, 0, *[assumptions.box_side - 1] * 2]).expand(first.shape)
     return UNKNOWN
 
 

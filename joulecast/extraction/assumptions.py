@@ -9,9 +9,9 @@ from typing import Self
 from ..errors import InputError, unknown_name
 
 Assume = Mapping[str, str | int]
-"""What users state: {"experts": "uniform"}, {"boxes": 100}, or both."""
+"""What users state: {"experts": "uniform"}, {"boxes": 100}, {"box_side": 200}, or several of them."""
 
-_NAMES = ("boxes", "experts")
+_NAMES = ("boxes", "box_side", "experts")
 
 EXPERTS = "every expert gets equally many tokens"
 """The assumption about mixtures of experts, in words."""
@@ -25,29 +25,30 @@ class Assumptions:
         experts: Whether every expert of a mixture gets equally many tokens.
         boxes: How many candidates each selection by values keeps, such as the boxes of a detector; None for no
             assumption.
+        box_side: Pixels of each side of a box, where they decide; None for no assumption.
     """
 
     experts: bool = False
     boxes: int | None = None
+    box_side: int | None = None
 
     @classmethod
     def of(cls, stated: Assume | None) -> Self:
         """Read what a user states.
 
         Raises:
-            UnknownNameError: Something else than experts and boxes.
-            InputError: Experts are not "uniform", or boxes no positive number.
+            UnknownNameError: Something else than experts, boxes and box_side.
+            InputError: Experts are not "uniform", or boxes or their sides no positive number.
         """
         stated = stated or {}
         for name in stated:
             if name not in _NAMES:
                 raise unknown_name("assumption", name, _NAMES)
-        experts, boxes = stated.get("experts"), stated.get("boxes")
+        experts = stated.get("experts")
         if experts not in (None, "uniform"):
             raise InputError("tokens can be assumed to spread evenly", given=f"experts={experts!r}", allowed="uniform")
-        if boxes is not None and (isinstance(boxes, bool) or not isinstance(boxes, int) or boxes < 1):
-            raise InputError("a number of boxes is a positive integer", given=f"boxes={boxes!r}")
-        return cls(experts is not None, boxes)
+        boxes = _positive(stated, "boxes", "a number of boxes")
+        return cls(experts is not None, boxes, _positive(stated, "box_side", "the side of a box in pixels"))
 
     def __iter__(self) -> Iterator[str]:
         """Each of them in words."""
@@ -55,6 +56,15 @@ class Assumptions:
             yield EXPERTS
         if self.boxes is not None:
             yield f"every selection by values keeps {self.boxes} candidates, or all where there are fewer"
+        if self.box_side is not None:
+            yield f"every box is a square of {self.box_side} x {self.box_side} pixels"
+
+
+def _positive(stated: Assume, name: str, what: str) -> int | None:
+    value = stated.get(name)
+    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
+        return value
+    raise InputError(f"{what} is a positive integer", given=f"{name}={value!r}")
 
 
 NOTHING_ASSUMED = Assumptions()

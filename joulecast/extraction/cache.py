@@ -2,6 +2,7 @@
 
 An entry is a JSON file named by what was asked for and by the versions of the libraries. It holds the network, the
 operators that its model runs and their digest (digests.py). What is outdated or cannot be read is extracted again.
+All entries together have a size limit, beyond which those that were not used for longest are deleted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import tempfile
 from collections.abc import Collection
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -20,7 +20,11 @@ from typing import Any
 
 from ..errors import InputError
 from ..operations.network import Network
+from ..whole_files import whole_file
 from .digests import digest
+
+MOST_BYTES = 256 << 20
+"""Of all networks together: thousands of them."""
 
 
 def cache_folder() -> Path:
@@ -63,9 +67,12 @@ def recall(name: str, key: list[Any]) -> Network | None:
         entry = json.loads(path.read_text(encoding="utf-8"))
         if entry["digest"] != digest(entry["operators"]):
             return None
-        return Network.from_json(entry["network"], name=name)
+        network = Network.from_json(entry["network"], name=name)
     except (InputError, KeyError, OSError, TypeError, ValueError):
         return None
+    with contextlib.suppress(OSError):
+        os.utime(path)  # so that what is used stays when room is made
+    return network
 
 
 def remember(network: Network, name: str, key: list[Any], operators: Collection[str]) -> None:
@@ -81,7 +88,18 @@ def remember(network: Network, name: str, key: list[Any], operators: Collection[
     entry = {"operators": sorted(operators), "digest": digest(operators), "network": network.to_json()}
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}", dir=path.parent)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(entry, file)
-        Path(temporary).replace(path)
+        with whole_file(path) as unfinished:
+            unfinished.write_text(json.dumps(entry), encoding="utf-8")
+        _make_room(path.parent)
+
+
+def _make_room(folder: Path) -> None:
+    """Delete the networks that were not asked for longest, until those that are left are small enough together."""
+    with os.scandir(folder) as listed:
+        found = sorted(((entry.stat(), entry.path) for entry in listed), key=lambda each: each[0].st_mtime_ns)
+    size_bytes = sum(fact.st_size for fact, _ in found)
+    for fact, path in found:
+        if size_bytes <= MOST_BYTES:
+            return
+        Path(path).unlink(missing_ok=True)
+        size_bytes -= fact.st_size

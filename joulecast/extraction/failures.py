@@ -25,8 +25,8 @@ _HINTS: Mapping[str, str] = {
     "missing": "give every input: a list of shapes, or a dictionary of names and shapes",
     "positional argument": "give as many shapes as the model has inputs, or a dictionary of names and shapes",
     "unexpected keyword": "name the inputs as the model's forward does",
-    "targets should not be none": "a detector trains on lists of boxes, for which no shape stands: extract its "
-    "inference, or the training of its backbone",
+    "targets should not be none": "a detector trains on lists of boxes, for which no shape stands: "
+    "assume={'boxes': 20} gives each image as many",
     "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
     "Index": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
     "indices": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
@@ -37,7 +37,7 @@ _HINTS: Mapping[str, str] = {
     "CUDA": "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
     "NVIDIA": "the forward asks for a GPU by itself: move tensors to that of another, tensor.to(x.device)",
 }
-_ASSUMPTIONS: tuple[Assume, ...] = ({"experts": "uniform"}, {"boxes": 100})
+_ASSUMPTIONS: tuple[Assume, ...] = ({"experts": "uniform"}, {"boxes": 100}, {"boxes": 100, "box_side": 100})
 _NOTHING_TO_ASSUME = (
     "nothing that can be assumed gives this value: take decisions by values out of the forward (layers skipped by "
     "chance: layerdrop=0), or extract what comes before them, such as a backbone"
@@ -69,12 +69,18 @@ def what_to_assume(trace: Callable[..., Any], stated: Assume | None) -> str:
 
     Args:
         trace: Extracts the model, given `assume`.
-        stated: What has been assumed already; then nothing else is tried.
+        stated: What has been assumed already, which stays.
     """
-    for assume in () if stated else _ASSUMPTIONS:
+    for assume in _worth_trying(stated):
         try:
             trace(assume=assume)
         except JoulecastError:
             continue
         return f"the model runs under an assumption: assume={assume}"
     return _NOTHING_TO_ASSUME
+
+
+def _worth_trying(stated: Assume | None) -> tuple[Assume, ...]:
+    if not stated:
+        return _ASSUMPTIONS
+    return () if "box_side" in stated else ({"boxes": 100, **stated, "box_side": 100},)

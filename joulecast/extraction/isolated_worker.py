@@ -12,7 +12,6 @@ import importlib
 import json
 import math
 import os
-import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from typing import Any
 
 from ..damage import first_line
 from ..errors import ExtractionError, JoulecastError
+from ..memory_limit import used_bytes
 from ..operations.inputs import Input, Inputs
 from ..operations.network import Network
 from ..operations.operation import MODES
@@ -73,8 +73,8 @@ def extracted(question: Mapping[str, Any]) -> Network:
 
     Args:
         question: "file" or "name"; "inputs" as `Inputs.to_json` gives them, or None; "whitelist", None for the usual
-            one; "mode", "precision", "cache_length", "optimizer" and, of files, "assume" as `joulecast.extract` takes
-            them.
+            one; "mode", "precision", "cache_length", "optimizer", "assume" and, with a name, "model_options" as
+            `joulecast.extract` takes them.
 
     Raises:
         JoulecastError: See `joulecast.extract`.
@@ -87,13 +87,14 @@ def extracted(question: Mapping[str, Any]) -> Network:
         "precision": question["precision"],
         "cache_length": question["cache_length"],
         "optimizer": question["optimizer"],
+        "assume": question.get("assume"),
     }
     inputs = question["inputs"]
     given = None if inputs is None else _inputs(inputs)
     if "name" in question:
-        return named_network(question["name"], given, **options)
+        return named_network(question["name"], given, model_options=question.get("model_options"), **options)
     chosen = WHITELIST if whitelist is None else tuple(whitelist)
-    return network_of_file(Path(question["file"]), given, whitelist=chosen, assume=question.get("assume"), **options)
+    return network_of_file(Path(question["file"]), given, whitelist=chosen, **options)
 
 
 def _inputs(value: Any) -> Inputs:
@@ -129,8 +130,7 @@ def _limit(memory_bytes: int, seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(OSError):  # not on macOS, where the limit would not be kept either
-        used = re.search(r"VmData:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
-        most = memory_bytes + (int(used[1]) * 1024 if used else 0)
+        most = memory_bytes + used_bytes()
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
 
@@ -160,8 +160,8 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     if status == 0:
         return said
-    ended = os.waitstatus_to_exitcode(status)
-    reason = "it takes too long" if -ended in (signal.SIGALRM, signal.SIGXCPU) else "it ended its process"
+    ended = -os.waitstatus_to_exitcode(status)
+    reason = "it takes too long" if ended in (signal.SIGALRM, signal.SIGXCPU) else f"it ended its process ({ended})"
     return json.dumps({"stopped": reason}).encode()
 
 

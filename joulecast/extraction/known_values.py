@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
-from .assumed_values import UNKNOWN, routed, selected, with_places
+from .assumed_values import UNKNOWN, decided, routed, selected, with_places
 from .assumptions import Assumptions
 
 _LARGEST = 2**20
@@ -74,6 +74,8 @@ class KnownValues:
     """
 
     def __init__(self, assumptions: Assumptions) -> None:
+        self.boxes = assumptions.boxes
+        """How many candidates a selection by unknown values keeps; None where that is not assumed."""
         self._assumptions = assumptions
         self._overwritten: set[int] = set()
         self._mixed: set[int] = set()
@@ -113,9 +115,9 @@ class KnownValues:
         assumed = any(getattr(leaf, "is_assumed", False) for leaf in tree_leaves((args, kwargs)))
         if decides(func):
             real = UNKNOWN if values is UNKNOWN else func(*values[0], **values[1])
-            if real is UNKNOWN and self._assumptions.boxes is not None:
-                args = with_places(func, args, self._assumptions.boxes)
-                real, assumed = selected(func, args, self._assumptions.boxes), True
+            if real is UNKNOWN and self.boxes is not None:
+                args = with_places(func, args, self.boxes)
+                real, assumed = selected(func, args, self.boxes), True
             self.decisions.append((func, real))
             if real is not UNKNOWN:
                 return tree_map(lambda value: self._on_meta(value, assumed), real)
@@ -140,6 +142,9 @@ class KnownValues:
             chosen = routed(func, args, kwargs, made) if self._assumptions.experts else None
             if chosen is not None:
                 know(*chosen, is_assumed=True)
+            value = decided(func, args, made, self._assumptions)
+            if value is not UNKNOWN:
+                know(made[0], value, is_assumed=True)
             constant = self._constant(func, args)
             if constant is not UNKNOWN:
                 know(made[0], constant.expand(made[0].shape), is_assumed=assumed)

@@ -285,8 +285,9 @@ class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # A real tensor that a module keeps outside its parameters was saved as it is.
-        # The gradient of a number that a mask placed is a sum over however many places, so that one will do.
-        args = with_places(func, self._recorder.on_meta(args), 1)
+        # The gradient of a number that a mask placed is a sum over however many places, so that one will do where
+        # nothing is assumed.
+        args = with_places(func, self._recorder.on_meta(args), self._recorder.known.boxes or 1)
         result = func(*args, **(kwargs or {}))
         tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
         if func.overloadpacket.__name__ in ("add", "add_") and len(tensors) == 2 and result.ndim:
@@ -313,4 +314,5 @@ class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
             _, decision = self._decisions.popleft()
             if decision is not UNKNOWN:
                 return tree_map(self._recorder.on_meta, decision)
-        return func(*given, **further)
+        boxes = self._recorder.known.boxes
+        return func(*(given if boxes is None else with_places(func, given, boxes)), **further)

@@ -40,6 +40,10 @@ def _is_lazy(module: torch.nn.Module) -> bool:
     return any(isinstance(tensor, UninitializedParameter | UninitializedBuffer) for tensor in tensors)
 
 
+def _is_for_integers_on_cpus(module: torch.nn.Module) -> bool:
+    return type(module).__module__.startswith(("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized."))
+
+
 _REFUSED: Sequence[tuple[Callable[[torch.nn.Module], bool], str, str]] = (
     (
         _is_wrapped_for_several_gpus,
@@ -52,6 +56,13 @@ _REFUSED: Sequence[tuple[Callable[[torch.nn.Module], bool], str, str]] = (
         _is_lazy,
         "a lazy module has no sizes before its first input",
         "run it once on a small input, model(torch.zeros(shape)), and give it then",
+    ),
+    (
+        # Their operators (quantized::linear_dynamic) have kernels for CPUs and, by default, none for CUDA.
+        _is_for_integers_on_cpus,
+        "PyTorch runs this quantized module on CPUs only",
+        "give the model as it was before torch.ao.quantization; for integers on a GPU, list its products as "
+        "operations, such as Operation('linear', [(32, 128)], {'out_features': 64}, precision='int8')",
     ),
 )
 """What is refused, in words, and what to do instead."""

@@ -16,6 +16,7 @@ from ..operations.inputs import Inputs, shape_text
 from ..operations.network import Network
 from ..operations.operation import MODES, Operation, real_precision
 from ..regular_files import open_regular, read_regular
+from .assumptions import Assume, Assumptions
 from .cache import recall, remember
 from .operators import WHITELIST
 from .optimizers import refuse_optimizer
@@ -24,7 +25,6 @@ from .templates import Request, answer, refusal
 if TYPE_CHECKING:
     import torch
 
-    from .assumptions import Assume
     from .recorder import CustomOperators
 
     Shape = Sequence[int] | torch.Tensor
@@ -105,6 +105,8 @@ def named_network(
     precision: str = "default",
     cache_length: int | None = None,
     optimizer: str | None = None,
+    assume: Assume | None = None,
+    model_options: Mapping[str, Any] | None = None,
     may_trace: bool = True,
 ) -> Network:
     """List the operations of a model by its name, which is never taken for a file's.
@@ -116,6 +118,8 @@ def named_network(
         precision: "default", fp32, tf32, fp16 or bf16.
         cache_length: Tokens that a transformer has cached.
         optimizer: Whose step a training iteration ends in.
+        assume: Stand-ins for values that only the input has.
+        model_options: Arguments of the model.
         may_trace: Whether torch may be asked where neither cache nor template answers.
 
     Raises:
@@ -129,8 +133,9 @@ def named_network(
         "whitelist": WHITELIST,
         "operators": None,
         "optimizer": optimizer,
+        "assume": assume,
     }
-    return _named(name, Inputs.of(input_shape), cache_length, options, may_trace)
+    return _named(name, Inputs.of(input_shape), cache_length, options, may_trace, model_options)
 
 
 def _check(mode: str, precision: str, cache_length: int | None) -> None:
@@ -275,7 +280,7 @@ def _named(
 ) -> Network:
     refuse_optimizer(options["optimizer"], options["mode"])
     # What users add to the whitelist, assume, or build otherwise is in no cache and no template.
-    own = options["operators"] or options.get("assume") or model_options
+    own = {**(options["operators"] or {}), **(options.get("assume") or {}), **(model_options or {})}
     cached = options["whitelist"] is WHITELIST and not own
     key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
     if cached and (known := recall(name, key)) is not None:
@@ -284,7 +289,7 @@ def _named(
     if cached and (templated := answer(name, request)) is not None:
         return templated
     if not may_trace or find_spec("torch") is None:
-        raise refusal(name, request)
+        raise _lacks_torch(f"{name} with {', '.join(own)}") if own else refusal(name, request)
     from .models.named_models import build
 
     run: set[str] = set()
@@ -297,11 +302,15 @@ def _named(
 
 def _needs_torch(path: str) -> None:
     if find_spec("torch") is None:
-        raise MissingDependencyError(
-            "this file describes a model that only torch can look into",
-            given=path,
-            hint="pip install 'joulecast[torch]', or give a network saved as JSON",
-        )
+        raise _lacks_torch(path)
+
+
+def _lacks_torch(model: str) -> MissingDependencyError:
+    return MissingDependencyError(
+        "this model can only be looked into with torch",
+        given=model,
+        hint="pip install 'joulecast[torch]', or give a network saved as JSON",
+    )
 
 
 def _configured(config: Any, inputs: Inputs, cache_length: int | None, options: dict[str, Any]) -> Network:
@@ -313,7 +322,11 @@ def _configured(config: Any, inputs: Inputs, cache_length: int | None, options: 
 def traced(
     module: torch.nn.Module, inputs: Inputs, cache_length: int | None, options: dict[str, Any], name: str | None = None
 ) -> Network:
-    """Trace a module; a transformer with all that it is fed beside its inputs. The options are those of `trace`."""
+    """Trace a module; a transformer, or a detector in training, with all that it is fed beside its inputs.
+
+    The options are those of `trace`.
+    """
+    from .models.detectors import is_detector, prepare_training
     from .models.transformers_models import is_transformer, named_inputs, prepare
     from .tracing import trace
 
@@ -331,6 +344,9 @@ def traced(
         raise InputError(
             "only transformers have a cache of keys and values", given=f"cache_length={cache_length} for {name}"
         )
+    if options["mode"] == "training" and is_detector(module):
+        boxes = Assumptions.of(options.get("assume")).boxes
+        return trace(module, inputs, name=name, prepare=lambda forward: prepare_training(forward, boxes), **options)
     return trace(module, inputs, name=name, **options)
 
 

@@ -49,6 +49,8 @@ class _OnOneDevice(TorchFunctionMode):
         if func is torch.Tensor.__format__ and args[0].is_meta and not args[0].ndim:
             with contextlib.suppress(RuntimeError):  # a value that nobody knows is told as PyTorch does
                 return format(args[0].item(), args[1])
+        if func is torch.tensor and kwargs:
+            kwargs = {**kwargs, "device": None}  # its numbers are known, which they would not be on the meta device
         return func(*map(_not_on_gpu, args), **{name: _not_on_gpu(value) for name, value in (kwargs or {}).items()})
 
 
@@ -218,7 +220,7 @@ def trace(
         operators: Operators of your own: "namespace.name" and its kind, or a function from its arguments by name to
             kind, input shapes and attributes.
         optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
-        assume: What stands in for values that only the input has: {"experts": "uniform"}, {"boxes": 100}, or both.
+        assume: What stands in for values that only the input has; see `Assumptions`.
         prepare: Called before the forward; adds arguments that are no inputs.
         on_trace: Receives the recorder at the end: every single call in order, where a Network keeps the order of first
             uses only, and the operators that the model runs.

@@ -1,6 +1,7 @@
-"""Recurrent layers in the replayed forward as single functions, as cuDNN runs them.
+"""Recurrent layers, and pooling of regions, in the replayed forward as single functions, as a GPU runs them.
 
-Without memory PyTorch would unroll them, and its backward would add up the gradients of their weights step by step.
+Without memory PyTorch would unroll recurrent layers, and its backward would add up the gradients of their weights step
+by step. Of torchvision's pooling of regions it knows no backward there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-_LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+_LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "roi_align"})
 
 
 class _Whole(torch.autograd.Function):
@@ -27,7 +28,7 @@ class _Whole(torch.autograd.Function):
 
 
 class WholeLayers(TorchFunctionMode):
-    """Takes recurrent layers for single functions."""
+    """Takes recurrent layers and pooling of regions for single functions."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
@@ -35,4 +36,6 @@ class WholeLayers(TorchFunctionMode):
             return result
         nested = (value if isinstance(value, list | tuple) else (value,) for value in args)
         inputs = [tensor for values in nested for tensor in values if isinstance(tensor, torch.Tensor)]
-        return _Whole.apply([output.detach() for output in result], *inputs)  # type: ignore[no-untyped-call]
+        outputs = [result] if isinstance(result, torch.Tensor) else result
+        made = _Whole.apply([output.detach() for output in outputs], *inputs)  # type: ignore[no-untyped-call]
+        return made[0] if isinstance(result, torch.Tensor) else made

@@ -191,19 +191,24 @@ class Experts:
         intermediate: Features inside an expert.
         experts: Number of experts.
         top_k: Experts that a token goes to.
+        tensor_parallel: GPUs that share the features of each expert.
+        expert_parallel: GPUs that the experts are shared out to.
     """
 
     hidden: int
     intermediate: int
     experts: int
     top_k: int
+    tensor_parallel: int = 1
+    expert_parallel: int = 1
 
     quantized = True
 
     @property
     def parameters(self) -> int:
-        """Elements of its weights: gate, up and down of each expert."""
-        return 3 * self.experts * self.hidden * self.intermediate
+        """Elements of its weights on one GPU: gate, up and down of each expert."""
+        whole = 3 * self.experts * self.hidden * self.intermediate
+        return whole // self.tensor_parallel // self.expert_parallel
 
 
 Part = Embedding | Projection | Logits | Norm | Attention | LatentAttention | Activation | Experts

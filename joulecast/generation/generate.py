@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
@@ -9,12 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import InputError, unknown_name
-from ..hardware import GPU, find_gpu
+from ..hardware import GPU
 from ..operations.precisions import QUANTIZED
+from ..predictors.physics.energy import static_power_w
 from ..units import si
+from .decoder import Decoder
 from .engines import Engine, find_engine
 from .memory import GenerationMemory, generation_memory, largest_batch
 from .models import find_decoder
+from .parallel import Parallel, find_gpus, find_parallel, share
 from .prediction import GenerationPrediction
 from .server import NOTHING, Cost, Server
 from .serving import BATCHINGS, Batching, Load, Steps, cycle_of
@@ -36,6 +40,8 @@ def predict_generation(
     output_tokens: int,
     precision: str = "bf16",
     engine: str = "vllm",
+    tensor_parallel: int = 1,
+    expert_parallel: int = 1,
     batching: str | None = None,
     clock: float | None = None,
     power_limit_w: float | None = None,
@@ -46,12 +52,14 @@ def predict_generation(
 
     Args:
         model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
-        gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU.
-        batch: Sequences that are served at a time; continuous batching keeps as many running.
+        gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU; "2x H100 SXM" are two.
+        batch: Sequences that are served at a time by all GPUs together; continuous batching keeps as many running.
         prompt_tokens: Tokens of each prompt.
         output_tokens: Tokens that are written for each.
         precision: Of the weights: bf16, fp16, fp8 or nvfp4. Norms, logits and attention stay in 16 bits.
         engine: vllm, sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
+        tensor_parallel: GPUs that share each layer; the others are further replicas, which share the batch.
+        expert_parallel: GPUs that whole experts are shared out to; 1 where tensor parallelism divides them.
         batching: "continuous" or "static"; None for what the engine does.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board in watts; None for its default.
@@ -71,23 +79,25 @@ def predict_generation(
         >>> chat.memory.fits
         True
     """
-    found, board = find_engine(engine), find_gpu(gpu)
-    load = Load(batch, prompt_tokens, output_tokens)
+    found, (count, board) = find_engine(engine), find_gpus(gpu)
+    parallel = find_parallel(count, board, tensor_parallel, expert_parallel)
+    whole = Load(batch, prompt_tokens, output_tokens)
+    load = replace(whole, batch=math.ceil(batch / parallel.replicas))
     precisions = _precisions(precision, cache_precision, found)
     _refuse_board(found, board)
     way = _batching(batching, found)
-    decoder = find_decoder(model)
+    decoder = _shared(find_decoder(model), parallel, found)
     cycle = cycle_of(load, found, way)
 
     def need(sequences: int) -> GenerationMemory:
         return generation_memory(decoder, replace(load, batch=sequences), board, found, precisions, way)
 
-    memory, most = need(batch), largest_batch(need, found.step_tokens - 1)
+    memory, most = need(load.batch), largest_batch(need, found.step_tokens - 1)
     if not memory.fits:
         raise _does_not_fit(decoder.name, load, memory, most, board)
-    server = Server.of(model, decoder, board, found, precisions, clock, power_limit_w, predictor)
-    total = _sum(server, cycle.steps)
-    tokens = load.batch * load.output_tokens
+    server = Server.of(model, decoder, board, found, precisions, parallel, clock, power_limit_w, predictor)
+    total = _all_replicas(_sum(server, cycle.steps), whole, load, server)
+    tokens = whole.batch * whole.output_tokens
     read = next(each.tokens for each in reversed(cycle.steps) if each.tokens.prompts)
     prefill = server.predict(StepTokens(0, 0, read.prompts, read.prompt_tokens, read.prompt_cached, read.prompts))
     cached = load.cached_tokens("continuous")
@@ -97,9 +107,12 @@ def predict_generation(
     return GenerationPrediction(
         model=decoder.name,
         gpu=board.name,
+        gpus=parallel.gpus,
+        tensor_parallel=parallel.tensor,
+        expert_parallel=parallel.expert,
         engine=found.name,
         batching=way,
-        batch=load.batch,
+        batch=whole.batch,
         prompt_tokens=load.prompt_tokens,
         output_tokens=load.output_tokens,
         precision=precision,
@@ -111,10 +124,10 @@ def predict_generation(
         tokens_per_s=tokens / total.time_s,
         power_w=total.energy_j / total.time_s,
         energy_per_token_j=total.energy_j / tokens,
-        energy_per_request_j=total.energy_j / load.batch,
+        energy_per_request_j=total.energy_j / whole.batch,
         overhead_s=sum(overheads) / steps,
         memory=memory,
-        largest_batch=most,
+        largest_batch=most * parallel.replicas,
         prefill=prefill,
         decode=decode,
         idle_power_w=decode.idle_power_w,
@@ -122,6 +135,25 @@ def predict_generation(
         # (what is said about intervals of networks is not about these)
         notes=(*_notes(found), *(note for note in decode.notes if not note.startswith("no interval"))),
     )
+
+
+def _all_replicas(one: Cost, whole: Load, load: Load, server: Server) -> Cost:
+    """What all GPUs take while one replica serves its part of the batch; replicas without requests wait."""
+    busy = whole.batch / load.batch
+    idle_w = float(static_power_w(server.gpu, float(server.gpu.boost_clock_mhz)))
+    waiting_j = (server.parallel.replicas - busy) * idle_w * one.time_s
+    return Cost(one.time_s, server.parallel.tensor * (busy * one.energy_j + waiting_j))
+
+
+def _shared(decoder: Decoder, parallel: Parallel, engine: Engine) -> Decoder:
+    if parallel.tensor > 1 and not engine.fused:
+        raise InputError(
+            f"{engine.name} runs a model on one GPU",
+            given=f"tensor_parallel={parallel.tensor}",
+            allowed="1",
+            hint="choose an engine that shares layers, such as vllm",
+        )
+    return share(decoder, parallel)
 
 
 def _sum(server: Server, steps: Sequence[Steps]) -> Cost:

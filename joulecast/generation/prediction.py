@@ -19,10 +19,13 @@ class GenerationPrediction:
 
     Args:
         model: Name of the model.
-        gpu: Full name of the GPU.
+        gpu: Full name of each GPU.
+        gpus: Number of GPUs.
+        tensor_parallel: GPUs that share each layer.
+        expert_parallel: GPUs that experts are shared out to.
         engine: Name of the engine.
         batching: "continuous" or "static".
-        batch: Sequences at a time.
+        batch: Sequences at a time, on all GPUs together.
         prompt_tokens: Tokens of each prompt.
         output_tokens: Tokens that are written for each.
         precision: What the weights are in.
@@ -32,21 +35,24 @@ class GenerationPrediction:
         time_to_first_token_s: Seconds from the arrival of a request to its first token, without a queue before it.
         time_per_output_token_s: Mean seconds from one token of a request to the next.
         tokens_per_s: Tokens that are written for all requests together per second.
-        power_w: Mean board power while serving.
+        power_w: Mean power of all boards together while serving.
         energy_per_token_j: Joules per token that is written; reading the prompts is in it.
         energy_per_request_j: Joules per request.
         overhead_s: Mean seconds of a step in which the GPU waits for the engine; in all times above.
         memory: Bytes on a GPU.
         largest_batch: Sequences of these lengths that would fit.
-        prefill: One step that reads a prompt, or of static batching as many as fit, and nothing else.
-        decode: One step in which the batch decodes, and nothing else.
-        idle_power_w: Watts that the board draws without any work.
+        prefill: On one GPU, one step that reads a prompt, or of static batching as many as fit, and nothing else.
+        decode: On one GPU, one step in which the batch decodes, and nothing else.
+        idle_power_w: Watts that a board draws without any work.
         sigmas: Standard deviations of the logarithms of "time", "power" and "energy"; None where no errors are known.
         notes: Warnings about this prediction.
     """
 
     model: str
     gpu: str
+    gpus: int
+    tensor_parallel: int
+    expert_parallel: int
     engine: str
     batching: str
     batch: int
@@ -72,9 +78,10 @@ class GenerationPrediction:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
+        boards = f"{self.gpus}x {self.gpu}" if self.gpus > 1 else self.gpu
         return (
             f"{self.model}, {self.prompt_tokens} + {self.output_tokens} tokens, batch {self.batch}, {self.precision}, "
-            f"{self.engine} on {self.gpu}: {si(self.time_per_output_token_s, 's')} per token, "
+            f"{self.engine} on {boards}: {si(self.time_per_output_token_s, 's')} per token, "
             f"{si(self.energy_per_token_j, 'J')} per token, {si(self.power_w, 'W')}"
         )
 
@@ -99,7 +106,7 @@ class GenerationPrediction:
             level,
             around(self.time_to_first_token_s, "time"),
             around(self.time_per_output_token_s, "time"),
-            (max(low_w, min(self.idle_power_w, self.power_w)), min(high_w, max(self.power_limit_w, self.power_w))),
+            (max(low_w, self.gpus * self.idle_power_w), min(high_w, self.gpus * self.power_limit_w)),
             around(self.energy_per_token_j, "energy"),
         )
 

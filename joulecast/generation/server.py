@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from ..arrays import FloatArray
 from ..extraction import network_of
 from ..hardware import GPU
 from ..operations.network import Network
@@ -16,13 +19,17 @@ from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
+from ..predictors.physics.clock import Work
 from ..predictors.physics.energy import static_power_w
+from ..predictors.physics.least_times import LeastTimes
 from ..single_operations import refuse_precisions
 from ..zoo import find_predictor
 from ..zoo.catalogue import find_kernels
+from .collectives import KINDS, collective_costs
 from .decoder import Decoder
 from .engines import Engine
 from .intervals import step_sigmas
+from .parallel import Parallel
 from .same_die import energy_factors
 from .steps import Precisions, StepTokens, step_network
 
@@ -61,7 +68,37 @@ class ServedStep(PreparedNetwork):
         found = predictor.predict_for_network(operations, self.power_limit_w)
         if self.knowledge.host.execution == EAGER:
             return predictor.in_network(found, self.counts)
-        return found.times(1.0, energy_factors(operations, predictor.gpu, find_kernels()))
+        found = found.times(1.0, energy_factors(operations, predictor.gpu, find_kernels()))
+        return with_collectives(found, predictor.gpu)
+
+
+def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
+    """Predictions of a step, with those of its collectives, which no predictor of kernels covers."""
+    places = np.array([operation.kind in KINDS for operation in predictions.operations], dtype=bool)
+    if not places.any() or predictions.work is None:
+        return predictions
+    seconds, joules = collective_costs(predictions.operations, gpu)
+    still, clock = np.zeros(len(places)), float(gpu.boost_clock_mhz)
+    # (what waits for a link does not wait longer at another clock)
+    parts = LeastTimes(still, np.nan_to_num(seconds), still)
+    work = Work(gpu, np.full(len(places), clock), parts, still, still, np.nan_to_num(joules))
+
+    def known(theirs: FloatArray, mine: FloatArray | float) -> FloatArray:
+        return np.where(places, mine, theirs)
+
+    power_w = predictions.static_power_w + joules / seconds
+    return replace(
+        predictions,
+        time_s=known(predictions.time_s, seconds),
+        power_w=known(predictions.power_w, power_w),
+        energy_j=known(predictions.energy_j, power_w * seconds),
+        device_time_s=known(predictions.device_time_s, seconds),
+        dynamic_energy_j=known(predictions.dynamic_energy_j, joules),
+        host_time_s=known(predictions.host_time_s, 0.0),
+        held_clock_mhz=known(predictions.held_clock_mhz, clock),
+        source=tuple("modelled" if here else each for here, each in zip(places, predictions.source, strict=True)),
+        work=predictions.work.with_others(work, places),
+    )
 
 
 @dataclass(frozen=True)
@@ -74,6 +111,7 @@ class Server:
         predictor: Predicts steps on the GPU.
         engine: What serves it.
         precisions: What it is served in.
+        parallel: How it is divided over GPUs, all of which do the same at the same time.
         clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board; None for its default.
     """
@@ -83,6 +121,7 @@ class Server:
     predictor: NetworkPredictor
     engine: Engine
     precisions: Precisions
+    parallel: Parallel
     clock: float | None = None
     power_limit_w: float | None = None
     _known: dict[StepTokens, tuple[ServedStep, Prediction]] = field(default_factory=dict, repr=False, compare=False)
@@ -95,6 +134,7 @@ class Server:
         gpu: GPU,
         engine: Engine,
         precisions: Precisions,
+        parallel: Parallel,
         clock: float | None,
         power_limit_w: float | None,
         predictor: str | Path | None,
@@ -106,7 +146,7 @@ class Server:
         """
         execution = Execution("graph") if engine.fused else EAGER
         found = find_predictor(gpu, "inference", predictor).under(execution)
-        return cls(model, decoder, found, engine, precisions, clock, power_limit_w)
+        return cls(model, decoder, found, engine, precisions, parallel, clock, power_limit_w)
 
     @property
     def gpu(self) -> GPU:
@@ -151,7 +191,7 @@ class Server:
 
     def _network(self, tokens: StepTokens) -> Network:
         if self.engine.fused:
-            return step_network(self.decoder, tokens, self.engine, self.precisions)
+            return step_network(self.decoder, tokens, self.engine, self.precisions, self.parallel)
         precision = self.precisions.weights
         if tokens.decoding:
             past = tokens.cached - 1

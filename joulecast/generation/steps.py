@@ -25,6 +25,7 @@ from .decoder import (
     Projection,
 )
 from .engines import Engine
+from .parallel import ALONE, Parallel
 
 _QUANTIZED = ("fp8", "nvfp4", "int8")
 # What random sampling at a temperature runs over fp32 logits (vLLM, v1/sample/sampler.py; without top-p and top-k).
@@ -75,7 +76,9 @@ class StepTokens:
         return self.decoding + self.prompts * self.prompt_tokens
 
 
-def step_network(decoder: Decoder, tokens: StepTokens, engine: Engine, precisions: Precisions) -> Network:
+def step_network(
+    decoder: Decoder, tokens: StepTokens, engine: Engine, precisions: Precisions, parallel: Parallel = ALONE
+) -> Network:
     """The operations of one step on one GPU.
 
     Args:
@@ -83,9 +86,10 @@ def step_network(decoder: Decoder, tokens: StepTokens, engine: Engine, precision
         tokens: What the step works on.
         engine: Whose kernels run.
         precisions: What the model is served in.
+        parallel: How the model is divided, where the decoder is one GPU's part.
     """
     calls: dict[Operation, list[str]] = {}
-    step = _Step(tokens, engine, precisions)
+    step = _Step(tokens, engine, precisions, parallel)
     for part, modules in decoder:
         for operation in step.operations(part):
             calls.setdefault(operation, []).extend(modules)
@@ -98,20 +102,26 @@ class _Step:
     tokens: StepTokens
     engine: Engine
     precisions: Precisions
+    parallel: Parallel
 
     def operations(self, part: Part) -> Iterator[Operation]:
         count, sampled = self.tokens.tokens, self.tokens.sampled
         match part:
             case Embedding():
                 yield self._plain("embedding", (count,), num_embeddings=part.rows, embedding_dim=part.size)
+                yield from self._collective("all_reduce", count, part.size)
             case Projection():
                 precision = self.precisions.weights if part.quantized else self.precisions.activations
                 yield self._linear(count, part.inputs, part.outputs, part.bias, precision)
+                if part.division == "rows":
+                    yield from self._collective("all_reduce", count, part.outputs)
             case Logits() if sampled:
                 yield self._linear(sampled, part.inputs, part.vocabulary, part.bias, self.precisions.activations)
+                yield from self._collective("all_gather", sampled, part.vocabulary)
+                words = part.vocabulary * self.parallel.tensor
                 for kind in _SAMPLING:
                     along = {"dim": -1} if kind in ("softmax", "argmax") else {}
-                    yield Operation(kind, [(sampled, part.vocabulary)], along)
+                    yield Operation(kind, [(sampled, words)], along)
             case Norm():
                 yield self._plain(part.kind, (count * part.rows, part.size))
             case Activation():
@@ -120,6 +130,7 @@ class _Step:
             case Experts():
                 yield self._plain("softmax", (count, part.experts))
                 yield self._experts(part)
+                yield from self._collective("all_reduce", count, part.hidden)
             case Attention():
                 yield from self._attention(part)
             case LatentAttention():
@@ -127,6 +138,11 @@ class _Step:
 
     def _plain(self, kind: str, *shapes: tuple[int, ...], **attributes: object) -> Operation:
         return Operation(kind, shapes, attributes, precision=self.precisions.activations)
+
+    def _collective(self, kind: str, *shape: int) -> Iterator[Operation]:
+        if self.parallel.tensor > 1:
+            attributes = {"gpus": self.parallel.tensor, "link": self.parallel.link, "implementation": self.engine.name}
+            yield self._plain(kind, shape, **attributes)
 
     def _linear(self, rows: int, inputs: int, outputs: int, bias: bool, precision: str) -> Operation:
         quantized = precision in _QUANTIZED
@@ -142,8 +158,12 @@ class _Step:
             "intermediate": part.intermediate,
             "top_k": part.top_k,
             "experts": part.experts,
+            "tensor_parallel": part.tensor_parallel,
+            "expert_parallel": part.expert_parallel,
             # (routers of trained models have favourites)
             "distribution": "power_law_1.01",
+            # (as experts are published in fp8, and as they were measured)
+            "block_scaled": self.precisions.weights == "fp8",
         }
         shape = (self.tokens.tokens, part.hidden)
         return Operation("experts", [shape], attributes, precision=self.precisions.weights)

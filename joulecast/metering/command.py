@@ -18,8 +18,8 @@ from .prometheus import MetricsServer
 from .result import Metering
 
 _LIVE_AFTER_S, _LIVE_EVERY_S = 2.0, 1.0
-_NOT_FOUND, _NOT_EXECUTABLE, _SIGNALLED = 127, 126, 128
-"""Exit codes as shells have them."""
+_SIGNALLED = 128
+"""What shells add to the number of the signal that ended a command."""
 
 
 def measure_command(

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from ..errors import InputError
+from .gathering import Communicator, gathered
 from .machine import Machine, find_machine
 from .ranks import MachineLock
 from .recording import Window, read_recording
@@ -206,6 +207,18 @@ class Meter:
         self._send()
         self._sampler.flush()
         return self._read()
+
+    def gathered(self, communicator: Communicator | None = None) -> Metering | None:
+        """What all machines of an MPI job used, at rank 0; None at all other ranks. All ranks must call it.
+
+        Args:
+            communicator: The processes to gather from, an `mpi4py.MPI.Comm`; None for all of the job.
+
+        Raises:
+            MissingDependencyError: mpi4py is not installed, and no communicator is given.
+            InputError: No rank measured anything, or two measured one machine at the same time. Raised at rank 0.
+        """
+        return gathered(self.result() if self.measures else None, self._settings[2], communicator)
 
     def _read(self) -> Metering:
         if self._recorded is None:

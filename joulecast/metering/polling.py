@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..errors import JoulecastError
+from ..errors import InputError, JoulecastError
 from .gpu_shares import GpuShare, ProcessReader
 from .polled_device import PolledDevice
 from .processes import ProcessTree
@@ -97,6 +97,8 @@ class Recorder:
         self.gpu_processes = gpu_processes or {}
         self.windows: list[Window] = []
         self.told_lost: set[str] = set()
+        self.told_full = False
+        self.unwritten: list[Mapping[str, Any]] = []
         self.last_s = clock()
         self.offset_s = time.time() - time.monotonic()
 
@@ -122,8 +124,19 @@ class Recorder:
                 for name, read in self.gpu_processes.items()
             }
             records.append({"kind": "shares", "time_s": self.clock(), **shares, **({"gpus": gpus} if gpus else {})})
-        self.writer.write(*records)
+        self.append(*records)
         self.last_s = self.clock()
+
+    def append(self, *records: Mapping[str, Any]) -> None:
+        """Put records on disk; where it takes no more, say so once, and try again with the next block."""
+        self.unwritten += records
+        try:
+            self.writer.write(*self.unwritten)
+            self.unwritten = []
+        except InputError as error:
+            if not self.told_full:
+                sys.stderr.write(f"{error}\n")
+            self.told_full = True
 
     def _event(self, what: str, device: str | None = None) -> dict[str, Any]:
         return {"kind": "event", "time_s": self.clock(), "device": device, "what": what}
@@ -203,7 +216,7 @@ def poll(
             requests.rest(look.next_s - clock())
             look.poll()
         recorder.write()
-        recorder.writer.write({"kind": "end", "time_s": end_s, "exit_code": exit_code})
+        recorder.append({"kind": "end", "time_s": end_s, "exit_code": exit_code})
 
 
 def _poll_now(devices: Sequence[PolledDevice], look: CloseLook, *, at_once: bool = False) -> None:

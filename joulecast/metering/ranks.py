@@ -32,6 +32,9 @@ def job_and_rank(environment: Mapping[str, str]) -> tuple[str, str] | None:
     # torchrun's static rendezvous and mpi4py launchers may name no job: the address of rank 0 tells jobs apart.
     if environment.get("RANK") and environment.get("MASTER_ADDR"):
         return f"job at {environment['MASTER_ADDR']}:{environment.get('MASTER_PORT', '')}", environment["RANK"]
+    # MPICH names no job. One proxy starts all processes that a job has on a machine.
+    if environment.get("PMI_RANK"):
+        return f"MPICH job of process {os.getppid()}", environment["PMI_RANK"]
     return None
 
 

@@ -13,6 +13,7 @@ the block that was being written; a torn last line is left out when the file is 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -131,9 +132,10 @@ class Writer:
     """
 
     def __init__(self, path: Path, machine: Mapping[str, Any]) -> None:
+        self._path = path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("xb")
+            self._file = path.open("xb", buffering=0)
         except OSError as error:
             raise InputError(
                 "the recording cannot be made",
@@ -143,10 +145,25 @@ class Writer:
         self.write({"kind": "machine", "format": FORMAT, **machine})
 
     def write(self, *records: Mapping[str, Any]) -> None:
-        """Append records, and come back when they are on disk."""
-        self._file.write("".join(map(sealed, records)).encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        """Append records, and come back when they are on disk.
+
+        Raises:
+            InputError: The disk takes no more; nothing of them is in the recording then.
+        """
+        end, left = self._file.tell(), "".join(map(sealed, records)).encode()
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.seek(end)
+                self._file.truncate()
+            raise InputError(
+                "the recording cannot be written",
+                given=str(self._path),
+                hint=f"{error.strerror}; where room is made, what was sampled meanwhile follows",
+            ) from error
 
     def __enter__(self) -> Self:
         return self

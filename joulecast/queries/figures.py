@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..rendering.plots import FAINT, INK, STYLE, pyplot
+from ..rendering.plots import CHART_STYLE, COLOURS, FAINT, INK, QUIET, pyplot, svg_of
 from ..units import scaled, si
 from .choice import Choice
 from .objectives import OBJECTIVES
@@ -16,28 +14,6 @@ from .sweep import Sweep
 
 Curve = Sequence[Choice]
 
-# Colours that can be told apart with all common kinds of colour blindness, and in grey by their order.
-_COLOURS = ("#1b6ca8", "#d1793b", "#2f8f6b", "#8a5aa5", "#b8405e", "#8a7a2f")
-_QUIET, _GRID = "#d4d8dc", "#eceef0"
-_STYLE = {
-    **STYLE,
-    "axes.edgecolor": FAINT,
-    "axes.labelcolor": INK,
-    "axes.titlesize": 10,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.axisbelow": True,
-    "axes.grid": True,
-    "grid.color": _GRID,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "font.family": "sans-serif",
-    "savefig.dpi": 160,
-    # Text is stored as text, not as outlines: files are smaller, and programs can read it.
-    "svg.fonttype": "none",
-    "svg.hashsalt": "joulecast",
-}
 _QUANTITIES: tuple[tuple[str, str, str, Callable[[Any], float]], ...] = (
     ("energy", "Energy", "J", lambda row: row.energy_j),
     ("time", "Time", "s", lambda row: row.time_s),
@@ -56,15 +32,11 @@ def svg(sweep: Sweep, titled: bool = True) -> str:
         MissingDependencyError: matplotlib is not installed.
     """
     plt = pyplot()
-    text = io.StringIO()
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(CHART_STYLE):
         figure = _figure(plt, sweep, titled)
-        figure.savefig(text, format="svg", metadata={"Date": None})
+        drawn = svg_of(figure)
         plt.close(figure)
-    # The document type and the metadata contain addresses that some viewers fetch.
-    drawn = re.sub(r"<\?xml.*?\?>|<!DOCTYPE.*?>|<metadata>.*?</metadata>", "", text.getvalue(), flags=re.DOTALL)
-    drawn = drawn.replace(' xmlns:xlink="http://www.w3.org/1999/xlink"', "").replace("xlink:href", "href")
-    return drawn.strip() + "\n"
+    return drawn
 
 
 def png(sweep: Sweep, path: Path) -> None:
@@ -74,7 +46,7 @@ def png(sweep: Sweep, path: Path) -> None:
         MissingDependencyError: matplotlib is not installed.
     """
     plt = pyplot()
-    with plt.rc_context(_STYLE):
+    with plt.rc_context(CHART_STYLE):
         figure = _figure(plt, sweep)
         figure.savefig(path)
         plt.close(figure)
@@ -111,13 +83,13 @@ def _name(row: Choice, curves: Sequence[Curve]) -> str:
 def _legend(figure: Any, curves: Sequence[Curve], sweep: Sweep) -> None:
     from matplotlib.lines import Line2D
 
-    shown = curves[: len(_COLOURS)]
+    shown = curves[: len(COLOURS)]
     handles = [
         Line2D([], [], color=colour, lw=2, label=_name(curve[0], curves))
-        for colour, curve in zip(_COLOURS, shown, strict=False)
+        for colour, curve in zip(COLOURS, shown, strict=False)
     ]
     if len(curves) > len(shown):
-        handles.append(Line2D([], [], color=_QUIET, lw=2, label=f"{len(curves) - len(shown)} others"))
+        handles.append(Line2D([], [], color=QUIET, lw=2, label=f"{len(curves) - len(shown)} others"))
     handles.append(Line2D([], [], color=INK, lw=0, marker="o", ms=5, label="least over the clocks"))
     handles.append(Line2D([], [], color=INK, lw=0, marker="|", ms=8, label="default clock"))
     words = OBJECTIVES[sweep.objective].words
@@ -138,11 +110,11 @@ def _front(axis: Any, sweep: Sweep, curves: Sequence[Curve]) -> None:
     time_scale, time_unit = scaled(min(row.time_s for row in sweep), "s")
     energy_scale, energy_unit = scaled(min(row.energy_j for row in sweep), "J")
     for place, curve in reversed(list(enumerate(curves))):
-        emphasised = place < len(_COLOURS)
+        emphasised = place < len(COLOURS)
         axis.plot(
             [row.time_s / time_scale for row in curve],
             [row.energy_j / energy_scale for row in curve],
-            color=_COLOURS[place] if emphasised else _QUIET,
+            color=COLOURS[place] if emphasised else QUIET,
             lw=1.6 if emphasised else 1.0,
             zorder=3 if emphasised else 1,
         )
@@ -172,8 +144,8 @@ def _front(axis: Any, sweep: Sweep, curves: Sequence[Curve]) -> None:
 def _against_clock(axis: Any, curves: Sequence[Curve], title: str, unit: str, value: Callable[[Choice], float]) -> None:
     scale, scaled_unit = scaled(min(value(row) for curve in curves for row in curve), unit)
     for place, curve in reversed(list(enumerate(curves))):
-        emphasised = place < len(_COLOURS)
-        colour = _COLOURS[place] if emphasised else _QUIET
+        emphasised = place < len(COLOURS)
+        colour = COLOURS[place] if emphasised else QUIET
         clocks, values = [row.clock_mhz for row in curve], [value(row) / scale for row in curve]
         axis.plot(clocks, values, color=colour, lw=1.6 if emphasised else 0.8, zorder=3 if emphasised else 1)
         if emphasised:

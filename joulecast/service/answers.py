@@ -56,7 +56,7 @@ _TRACING_BYTES = 4 << 30  # several times what building the largest models of th
 _LARGEST_WORK = 1e21
 _QUICK_OPERATIONS = 300
 _PREPARED = 3  # memory of a network that is prepared for a GPU, relative to that of the network itself
-_OF_A_CLOCK = {"clock_mhz", "composition", "strict"}
+_OF_A_CLOCK = {"clock_mhz", "composition", "strict", "tree"}
 _MODELS = "/v1/models lists them; for any other model send its operations, as `joulecast extract --json` lists them"
 
 
@@ -202,6 +202,8 @@ class Answers:
             predictor=checked_predictor_anywhere(question.predictor),
             execution=_execution(question),
             extract=self._extract,
+            assume=question.assume,
+            model_options=question.model_options,
         )
         return asked, question.objective, tariff
 
@@ -215,13 +217,15 @@ class Answers:
             precision=precision,
             cache_length=subject.cache_length,
             optimizer=optimizer,
+            assume=subject.assume,
+            model_options=subject.model_options,
         )
 
     def _extract(self, model: str | Network, input_shape: InputShape | None, **options: Any) -> Network:
         """The operations of a model by name, from the cache where they were requested before."""
         if isinstance(model, Network):
             return network_of(model, None, mode=options["mode"], precision=options["precision"])
-        key = json.dumps([model, shape_to_json(input_shape), sorted(options.items())])
+        key = json.dumps([model, shape_to_json(input_shape), options], sort_keys=True)
         known = self.networks.get(key)
         if known is None:
             known = self._named(checked_model(model), input_shape, options)
@@ -248,12 +252,11 @@ class Answers:
             raise with_next_step(error, _MODELS) from error
 
     def _listed(self, subject: Subject, items: list[OperationItem], precision: str) -> Network:
-        if subject.cache_length is not None:
-            raise InputError(
-                "operations have shapes of their own",
-                given="cache_length together with operations",
-                hint="omit it",
-            )
+        for name in ("cache_length", "assume", "model_options"):
+            if getattr(subject, name) is not None:
+                raise InputError(
+                    "operations have shapes of their own", given=f"{name} together with operations", hint="omit it"
+                )
         self._refuse_many(len(items))
         merged: dict[Any, Entry] = {}
         for item in items:

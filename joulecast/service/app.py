@@ -31,13 +31,11 @@ from .logs import log
 from .metrics import Metrics, resident_bytes
 from .middleware import OPEN_PATHS, Gate
 from .problems import not_found, problem_response, validation_problem
-from .reload import follow, generation, watch
+from .reload import WARMED, follow, generation, watch
 from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
 
-# One GPU with a predictor of its own, and one without.
-_WARMED = ("A30", "H100 SXM")
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (
     "Predicts time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, "
@@ -75,6 +73,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     state.tracers = Workers(1, settings.max_waiting)
     state.tracer = IsolatedExtraction()
     state.ready = False
+    state.damage = None
     state.reloads = 0
     state.metrics = Metrics(
         {
@@ -192,9 +191,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     app.state.tracer.close()
 
 
-def _reloaded(app: FastAPI, now: str) -> None:
+def _reloaded(app: FastAPI, now: str, damage: str | None) -> None:
     _renew(app, now)
     app.state.reloads += 1
+    app.state.damage = damage
 
 
 def _renew(app: FastAPI, now: str) -> None:
@@ -204,11 +204,12 @@ def _renew(app: FastAPI, now: str) -> None:
 async def _warm(app: FastAPI) -> None:
     """Load the predictors before the first request; those for inference first, because most requests need them."""
     for mode in MODES:
-        for gpu in _WARMED:
+        for gpu in WARMED:
             try:
                 await app.state.workers.run(partial(find_predictor, find_gpu(gpu), mode), seconds=_WARMING_SECONDS)
             except JoulecastError as error:
                 # No reason to stop: other predictors work, and requests for this one get the same error.
+                app.state.damage = str(error)
                 log(logging.ERROR, "predictor", gpu=gpu, mode=mode, error=str(error))
         if not app.state.ready:
             app.state.ready = True

@@ -10,6 +10,8 @@ from typing import Any
 from ..errors import unknown_name
 from ..extraction.templates import store
 from ..hardware import GPU, gpus
+from ..hardware.host import hosts
+from ..predictors.networks.execution import EXECUTIONS
 from ..resources import shipped
 from ..zoo import entries
 from ..zoo.entries.entry import load_card
@@ -49,6 +51,12 @@ def all_gpus() -> dict[str, Any]:
 def one_gpu(gpu: GPU) -> dict[str, Any]:
     """All figures of a GPU."""
     return {**asdict(gpu), **gpu_summary(gpu), "sources": list(gpu.sources)}
+
+
+def executions_and_hosts() -> dict[str, Any]:
+    """How a network can be run, and the hosts that are known by name."""
+    known = [{"name": host.name, "factor": host.factor, "source": host.source} for host in hosts().values()]
+    return {"executions": list(EXECUTIONS), "hosts": known}
 
 
 @cache

@@ -1,23 +1,20 @@
-"""The questions that clients may send, as bodies and as query parameters. Fields have the library's names."""
+"""The questions that clients may send as bodies. Fields have the library's names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self, TypeVar, get_args
+from typing import Annotated, Self, get_args
 
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
 
-from ..operations.inputs import parse_shapes
 from ..operations.operation import MODES
 from ..operations.precisions import PRECISIONS, RequestedPrecision
 from ..predictors.networks.execution import EXECUTIONS
 from ..queries.objectives import OBJECTIVES
 
-_LARGEST = 2**31 - 1
-Size = Annotated[int, Field(ge=1, le=_LARGEST, strict=True)]
+LARGEST = 2**31 - 1
+Size = Annotated[int, Field(ge=1, le=LARGEST, strict=True)]
 Work = Annotated[int, Field(ge=0, le=10**21)]
-TextSize = Annotated[int, Field(ge=1, le=_LARGEST)]
 Shape = Annotated[list[Size], Field(max_length=8)]
 InputShape = (
     Annotated[list[Size], Field(min_length=1, max_length=8)]
@@ -36,11 +33,12 @@ Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECT
 Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
-Number = (
-    Annotated[int, Field(ge=-_LARGEST, le=_LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
-)
+Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Attribute = bool | Number | Annotated[str, Field(max_length=100)] | None | Annotated[list[Number], Field(max_length=16)]
-Format = Literal["json", "csv"]
+# An option is no text, which might be a path or an address.
+OptionName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,49}$")]
+Option = bool | Number | Annotated[list[bool | Number], Field(max_length=64)] | None
+Assumed = Annotated[int, Field(ge=1, le=100_000)] | Name
 
 
 class _Strict(BaseModel):
@@ -106,6 +104,17 @@ class Subject(_Strict):
     )
     mode: Mode = "inference"
     cache_length: Size | None = Field(None, description="Tokens in a transformer's cache before this call.")
+    assume: Annotated[dict[Name, Assumed], Field(max_length=3)] | None = Field(
+        None,
+        description="Stand-ins for values that only the input has, of a model by name: `experts` is uniform, `boxes` "
+        "and `box_side` (pixels) are numbers up to 100000.",
+        examples=[{"boxes": 100}],
+    )
+    model_options: Annotated[dict[OptionName, Option], Field(max_length=16)] | None = Field(
+        None,
+        description="Arguments of a model by name: numbers, truth values, and lists of them.",
+        examples=[{"image_size": 384}],
+    )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
@@ -117,7 +126,9 @@ class Subject(_Strict):
 class Run(Subject):
     """A subject, how it is run, and on which host."""
 
-    execution: HowRun = Field("eager", description="eager, or graph (replayed as a CUDA graph).")
+    execution: HowRun = Field(
+        "eager", description="eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."
+    )
     host: HostFactor | Name | None = Field(
         None,
         description="The machine that launches operations: a factor on the reference host's time, or a host's name.",
@@ -140,6 +151,9 @@ class PredictQuestion(OnePrecision, Run):
     predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
     composition: Composition | None = None
     strict: bool = Field(False, description="Refuse the request if an operation is not covered.")
+    tree: bool = Field(
+        False, description="Whether to add the energy by phase, module and operation. A batch never has it."
+    )
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -298,90 +312,3 @@ class BatchQuestion(_Strict):
             ]
         }
     )
-
-
-_Question = TypeVar("_Question", bound=Subject)
-
-
-class _Query(BaseModel):
-    """A subject in a query string. A shape is written as 32,3,224,224; for several inputs the parameter is repeated."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    model: Name = Field(examples=["resnet50"])
-    input_shape: Annotated[list[Annotated[str, Field(max_length=200)]], Field(min_length=1, max_length=16)] = Field(
-        description="Such as 32,3,224,224. For several inputs repeat it, or write input_ids=8,128.",
-        examples=[["32,3,224,224"]],
-    )
-    mode: Mode = "inference"
-    cache_length: TextSize | None = None
-    format: Format | None = Field(None, description="json or csv; the header Accept works as well.")
-
-    def question(self, kind: type[_Question]) -> _Question:
-        """Turn the query into the question that a body would hold.
-
-        Raises:
-            InputError: A text is not a shape.
-            RequestValidationError: The question does not fit the schema.
-        """
-        shape = _plain(parse_shapes(self.input_shape))
-        given = self.model_dump(exclude_none=True, exclude={"format", "input_shape"})
-        try:
-            return kind(**given, input_shape=shape)
-        except ValidationError as error:
-            faults = [{**fault, "loc": ("query", *fault["loc"])} for fault in error.errors()]
-            raise RequestValidationError(faults) from error
-
-
-class PredictQuery(_Query):
-    """See PredictQuestion."""
-
-    precision: Precision = "default"
-    gpu: Name = Field(examples=["A30"])
-    clock_mhz: Clock | None = None
-    power_limit_w: Positive | None = None
-    predictor: Name | None = None
-    execution: HowRun = "eager"
-    host: HostFactor | Name | None = None
-    composition: Composition | None = None
-    strict: bool = False
-
-
-class SweepQuery(_Query):
-    """A SweepQuestion in a query string. Prices by GPU need a body."""
-
-    objective: Objective = "energy"
-    gpus: Annotated[list[Name], Field(max_length=100)] | None = None
-    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = None
-    power_limit_w: Positive | None = None
-    precision: Annotated[list[Precision], Field(max_length=5)] | None = None
-    batch_sizes: (
-        Annotated[list[Annotated[int, Field(ge=1, le=_LARGEST)]], Field(min_length=1, max_length=100)] | None
-    ) = None
-    predictor: Name | None = None
-    execution: HowRun = "eager"
-    host: HostFactor | Name | None = None
-    price_per_hour: Price | None = None
-    price_per_kwh: Price | None = None
-    carbon: Price | Name | None = None
-
-
-class BestQuery(SweepQuery):
-    """See BestQuestion."""
-
-    max_time_s: Positive | None = None
-    max_power_w: Positive | None = None
-
-
-class ExtractQuery(_Query):
-    """See ExtractQuestion."""
-
-    precision: Precision = "default"
-    optimizer: Annotated[str, WithJsonSchema({"type": "string", "enum": ["sgd", "adam", "adamw"]})] | None = None
-
-
-def _plain(shape: Any) -> Any:
-    """Turn tuples into lists, as JSON would hold them."""
-    if isinstance(shape, dict):
-        return {name: list(item) for name, item in shape.items()}
-    return [list(item) if isinstance(item, Sequence) else item for item in shape]

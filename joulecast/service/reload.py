@@ -15,7 +15,10 @@ from collections.abc import Callable, Mapping
 
 from .. import __version__
 from ..errors import ZooError
+from ..hardware import find_gpu
+from ..operations.operation import MODES
 from ..resources import shipped
+from ..zoo import find_predictor
 from ..zoo.entries.files import MANIFEST
 from ..zoo.store import pulled
 from .logs import log
@@ -23,36 +26,59 @@ from .settings import Settings
 
 _PULL_SECONDS = 300.0
 
+WARMED = ("A30", "H100 SXM")
+"""GPUs whose predictors are loaded before the first request: one with a predictor of its own, and one without."""
+
 
 def generation() -> str:
-    """A text that changes whenever a predictor in the zoo or the cache changes."""
+    """A text that changes whenever a predictor in the zoo or the cache changes, or the list of pulled ones is damaged.
+
+    Raises:
+        OSError: A file is being replaced at this moment.
+    """
     entries: Mapping[str, int] = {
         str(path): path.stat().st_mtime_ns for path in sorted(shipped("zoo").glob(f"*/*/{MANIFEST}"))
     }
-    names = {name: row.sha256 for name, row in sorted(pulled().items())}
+    try:
+        names: object = {name: row.sha256 for name, row in sorted(pulled().items())}
+    except ZooError as error:
+        # No reason to stop: whoever asks is told so, and so is whoever asks whether this is ready.
+        names = str(error)
     return hashlib.sha256(repr((__version__, entries, names)).encode()).hexdigest()[:16]
 
 
-async def watch(settings: Settings, seen: str, reloaded: Callable[[str], None]) -> None:
+def damage() -> str | None:
+    """Why the predictors that most requests need cannot be loaded; None where they can."""
+    try:
+        for gpu in WARMED:
+            for mode in MODES:
+                find_predictor(find_gpu(gpu), mode)
+    except (ZooError, OSError) as error:
+        return str(error)
+    return None
+
+
+async def watch(settings: Settings, seen: str, reloaded: Callable[[str, str | None], None]) -> None:
     """Check every few seconds whether predictors have changed, so that answers of old ones are dropped.
 
     Args:
         settings: How often to check.
         seen: The current generation.
-        reloaded: Function that is called with each new generation.
+        reloaded: Function that is called with each new generation, and with what `damage` says of it.
     """
     while True:
         await asyncio.sleep(settings.watch_seconds)
         try:
             now = await asyncio.to_thread(generation)
-        except (OSError, ZooError) as error:
-            # The zoo is being written to or is damaged. The loaded predictors go on answering.
+        except OSError as error:
+            # The zoo is being written to. The loaded predictors go on answering.
             log(logging.WARNING, "zoo unreadable", error=str(error))
             continue
         if now != seen:
             seen = now
-            reloaded(now)
-            log(logging.INFO, "reloaded", generation=now)
+            fault = await asyncio.to_thread(damage)
+            reloaded(now, fault)
+            log(logging.INFO if fault is None else logging.ERROR, "reloaded", generation=now, damage=fault)
 
 
 async def follow(settings: Settings) -> None:

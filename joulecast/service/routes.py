@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import platform
 import time
@@ -26,20 +27,17 @@ from .answers import Answers, TracingNeededError, batch_csv, batch_json
 from .bodies import LARGE_BYTES
 from .caching import CachedRoute, Handler
 from .problems import MEDIA_TYPE
+from .query_strings import BestQuery, ExtractQuery, Format, PredictQuery, SweepQuery
 from .questions import (
     BatchQuestion,
-    BestQuery,
     BestQuestion,
     ExplainQuestion,
-    ExtractQuery,
     ExtractQuestion,
-    Format,
     OperationsQuestion,
-    PredictQuery,
     PredictQuestion,
-    SweepQuery,
     SweepQuestion,
 )
+from .reload import damage
 from .rendering import (
     CSV,
     JSON,
@@ -97,7 +95,8 @@ class _PredictRoute(CachedRoute):
         if found is None:
             return await handler(request)
         media_type = media_type_of(request.headers.get("accept", ""))
-        content = rendered(found, media_type, Prediction.to_json, Prediction.to_csv)
+        to_json = functools.partial(Prediction.to_json, tree=question.tree)
+        content = rendered(found, media_type, to_json, Prediction.to_csv)
         return Response(content, media_type=media_type)
 
 
@@ -165,7 +164,8 @@ async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query
 @predictions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    return await _ask(request, format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    to_json = functools.partial(Prediction.to_json, tree=question.tree)
+    return await _ask(request, format, lambda a: a.predict(question), to_json, Prediction.to_csv)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
@@ -237,6 +237,12 @@ async def gpus(request: Request) -> Response:
     return Response(json_bytes(listings.all_gpus()), media_type="application/json")
 
 
+@questions.get("/execution", **_answering(schemas.ExecutionAnswer), tags=["catalogue"])
+async def execution(request: Request) -> Response:
+    """List how a network can be run, and the hosts that are known by name."""
+    return Response(json_bytes(listings.executions_and_hosts()), media_type="application/json")
+
+
 @questions.get("/models", **_answering(schemas.ModelsAnswer), tags=["models"])
 async def models(
     request: Request,
@@ -295,9 +301,15 @@ async def health() -> dict[str, str]:
 
 @system.get("/ready", response_model=schemas.HealthAnswer, tags=["system"])
 async def ready(request: Request) -> dict[str, str]:
-    """Whether the predictors are loaded; 503 until then."""
+    """Whether the predictors are loaded and whole; 503 until then, and where questions would be answered with 503."""
     if not request.app.state.ready:
         raise RefusalError(503, "starting", "the predictors are being loaded", retry_after_s=1)
+    state = request.app.state
+    if state.damage is not None:
+        # (it may have been restored since)
+        state.damage = await asyncio.to_thread(damage)
+    if state.damage is not None:
+        raise RefusalError(503, "zoo", "a predictor is damaged", given=state.damage, hint="`joulecast zoo verify`")
     return {"status": "ready"}
 
 

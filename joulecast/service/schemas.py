@@ -80,10 +80,34 @@ class SummaryAnswer(_Open):
     notes: list[str]
 
 
+class NodeAnswer(_Open):
+    """A phase, module or operation with everything below it."""
+
+    name: str
+    path: str = Field(description="Qualified name of the module that it is, or that it runs in.")
+    level: str = Field(examples=["root", "phase", "module", "operation"])
+    phase: str | None = Field(examples=["forward", "backward", "optimizer"])
+    calls: float
+    time_s: float
+    energy_j: float | None = Field(description="Null if unknown; a lower bound if unknown_parts is not 0.")
+    components_j: dict[str, float]
+    source: str = Field(examples=["measured", "modelled", "missing"])
+    unknown_parts: int
+    children: list[NodeAnswer]
+
+
+class TreeAnswer(_Open):
+    """Where seconds and joules go. The children of a node and its own share add up to its energy."""
+
+    title: str
+    root: NodeAnswer
+
+
 class PredictionAnswer(SummaryAnswer):
     """The cost of one iteration, and of each of its operations."""
 
     operations: list[OperationAnswer]
+    tree: TreeAnswer | None = Field(None, description="Left out unless the question asks for it.")
 
 
 class BatchItemAnswer(_Open):
@@ -207,6 +231,21 @@ class GpuSummary(_Open):
     precisions: list[str]
     measured: str | None = Field(description="What was measured on it; null if nothing was.")
     predictors: list[str] = Field(description="Its own predictors. A GPU without any is predicted from its data sheet.")
+
+
+class HostAnswer(_Open):
+    """A host that is known by name."""
+
+    name: str
+    factor: float = Field(description="Seconds to launch an operation over those of the reference host.")
+    source: str
+
+
+class ExecutionAnswer(_Open):
+    """How a network can be run, and on which hosts."""
+
+    executions: list[str] = Field(examples=[["eager", "graph"]])
+    hosts: list[HostAnswer]
 
 
 class GpusAnswer(_Open):

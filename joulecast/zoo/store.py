@@ -27,6 +27,7 @@ from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..predictors.fitting.recipes import RECIPES
 from ..resources import shipped
+from ..whole_files import whole_file
 from .entries.files import (
     MANIFEST,
     json_bytes,
@@ -123,7 +124,8 @@ def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool =
 
     Raises:
         ZooError: The entry is damaged, takes more time or memory than allowed, differs from its golden prediction, or
-            is for another GPU or mode than its name says; or an entry of this name ships with joulecast.
+            is for another GPU or mode than its name says; or an entry of this name ships with joulecast; or the cache
+            cannot be written.
     """
     if ships(name) and not replace and name not in pulled():
         raise ZooError(
@@ -136,15 +138,16 @@ def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool =
     manifest = read_manifest(files[MANIFEST], source)
     if NAME.fullmatch(name):
         _refuse_other_name(name, manifest, files)
-    if not (folder / MANIFEST).is_file():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder.parent) as scratch:
-            new = put_in_place(Path(scratch) / "entry", files)
-            stored_files(new)
-            verify_apart(new)
-            put_in_place(folder, files)
-    with _locked():
-        _write_names({**pulled(), name: Pulled(digest, source)})
+    with _writing():
+        if not (folder / MANIFEST).is_file():
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix=".pull-", dir=folder.parent) as scratch:
+                new = put_in_place(Path(scratch) / "entry", files)
+                stored_files(new)
+                verify_apart(new)
+                put_in_place(folder, files)
+        with _locked():
+            _write_names({**pulled(), name: Pulled(digest, source)})
     return folder
 
 
@@ -180,7 +183,7 @@ def forget(name: str) -> None:
     Raises:
         ZooError: Nothing was pulled under this name.
     """
-    with _locked():
+    with _writing(), _locked():
         names = pulled()
         if name not in names:
             raise ZooError(
@@ -205,8 +208,11 @@ def verify_apart(folder: Path) -> None:
         "import sys\n"
         "try:\n"
         "    import resource\n"
-        f"    resource.setrlimit(resource.RLIMIT_AS, ({_MOST_MEMORY_BYTES},) * 2)\n"
-        f"    resource.setrlimit(resource.RLIMIT_CPU, ({_MOST_SECONDS},) * 2)\n"
+        f"    wanted = {{resource.RLIMIT_AS: {_MOST_MEMORY_BYTES}, resource.RLIMIT_CPU: {_MOST_SECONDS}}}\n"
+        "    for each, most in wanted.items():\n"
+        "        hard = resource.getrlimit(each)[1]\n"  # which an administrator, or ulimit, may have set lower
+        "        most = most if hard == resource.RLIM_INFINITY else min(most, hard)\n"
+        "        resource.setrlimit(each, (most, most))\n"
         "except ImportError:\n"  # Windows
         "    pass\n"
         "from pathlib import Path\n"
@@ -216,6 +222,8 @@ def verify_apart(folder: Path) -> None:
         "    load_any(Path(sys.argv[1]))\n"
         "except JoulecastError as error:\n"
         "    sys.exit(str(error).split(chr(10))[0] + '; ' + (error.hint or ''))\n"
+        "except MemoryError:\n"
+        "    sys.exit('it takes more memory than this process may have (ulimit -v)')\n"
     )
     package = str(Path(__file__).resolve().parents[2])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, os.environ.get("PYTHONPATH", "")])}
@@ -240,10 +248,21 @@ def verify_apart(folder: Path) -> None:
 
 def _write_names(names: Mapping[str, Pulled]) -> None:
     path = zoo_cache() / "names.json"
-    descriptor, temporary = tempfile.mkstemp(prefix=".names", dir=path.parent)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(json_bytes({name: asdict(row) for name, row in sorted(names.items())}))
-    Path(temporary).replace(path)
+    with whole_file(path) as unfinished:
+        unfinished.write_bytes(json_bytes({name: asdict(row) for name, row in sorted(names.items())}))
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    """Whatever the system refuses here is told as an error of the cache."""
+    try:
+        yield
+    except OSError as error:
+        raise ZooError(
+            "the cache of predictors cannot be written",
+            given=str(error.filename or zoo_cache()),
+            hint=f"{error.strerror}; make room there, or set $JOULECAST_CACHE to another folder",
+        ) from error
 
 
 @contextlib.contextmanager

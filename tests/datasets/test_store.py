@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
+import sys
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from conftest import full_disk
 from joulecast import Network, Operation
-from joulecast.datasets import Dataset, Measurement, fingerprint, load, save
+from joulecast.datasets import Dataset, Measurement, NetworkMeasurement, fingerprint, load, save
 from joulecast.errors import DatasetError
 
 RELU = Operation("relu", [(4, 8)])
@@ -86,6 +89,31 @@ def test_an_unknown_operation_is_refused_with_its_row(dataset, tmp_path):
     rewrite_table(folder, "operations.parquet", unknown)
     with pytest.raises(DatasetError, match="row 3: unknown operation kind"):
         load(folder)
+
+
+def test_a_list_that_fills_the_memory_is_refused(dataset, tmp_path):
+    """Twenty million equal sizes take some bytes in Parquet, and 160 MB in memory."""
+    pytest.importorskip("resource")
+    network = NetworkMeasurement("mine", (1,) * 20_000_000, "fp32", "inference", 1.0, 100.0, 100.0)
+    folder = save(replace(dataset, networks=(network,)), tmp_path / "d")
+    assert (folder / "networks.parquet").stat().st_size < 100_000
+    # (in another process: this one has that much memory to spare by now)
+    code = "import sys; from joulecast.datasets import load, parquet_limits; parquet_limits._MOST_BYTES = 64 << 20; "
+    ended = subprocess.run([sys.executable, "-c", f"{code} load(sys.argv[1])", folder], capture_output=True, text=True)
+    assert "DatasetError: a file of measurements holds more than any does" in ended.stderr
+
+
+def test_a_value_that_no_column_takes_is_refused_and_leaves_no_file(dataset, tmp_path):
+    wrong = replace(dataset.measurements[0], iterations=10**30)
+    with pytest.raises(DatasetError, match="cannot be written"):
+        save(Dataset(dataset.card, (wrong,)), tmp_path / "d")
+    assert list((tmp_path / "d").iterdir()) == []
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(dataset, tmp_path):
+    with full_disk(), pytest.raises(DatasetError, match="cannot be written"):
+        save(dataset, tmp_path / "d")
+    assert list((tmp_path / "d").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -140,3 +140,15 @@ def test_unknown_modules_and_phases_are_refused():
         two_layers().at("tail")
     with pytest.raises(InputError, match="unknown phase"):
         EnergyTree.of("net", [Row("a", share(1.0), phase="sideways")])
+
+
+def test_nested_nodes_have_the_totals_of_what_is_below():
+    nested = two_layers().to_nested()
+    forward, backward = nested["root"]["children"]
+    assert (nested["root"]["energy_j"], nested["unattributed"]["energy_j"]) == (16.0, 4.0)
+    assert (forward["level"], forward["energy_j"], backward["energy_j"]) == ("phase", 9.0, 7.0)
+    (layers, head) = forward["children"]
+    assert (layers["path"], layers["energy_j"], head["children"][0]["name"]) == ("layer", 8.0, "linear")
+    assert layers["components_j"] == {"total": 8.0}
+    missing = EnergyTree.of("a model", [Row("head", Share({}, {("gpu", "total"): Figure.of(None, "missing")}))])
+    assert missing.to_nested()["root"]["energy_j"] is None

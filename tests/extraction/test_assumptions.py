@@ -110,7 +110,12 @@ def test_selections_keep_the_stated_number_or_all(boxes):
 
 @pytest.mark.parametrize(
     ("assume", "error"),
-    [({"expert": "uniform"}, UnknownNameError), ({"experts": "zipf"}, InputError), ({"boxes": 0}, InputError)],
+    [
+        ({"expert": "uniform"}, UnknownNameError),
+        ({"experts": "zipf"}, InputError),
+        ({"boxes": 0}, InputError),
+        ({"box_side": 1.5}, InputError),
+    ],
 )
 def test_assumptions_that_cannot_be(assume, error):
     with pytest.raises(error):
@@ -141,6 +146,41 @@ def test_detectors_with_a_stated_number_of_boxes(name, boxes, published):
     assert joulecast.predict(network, None, "A30").time_s > 0
 
 
-def test_training_a_detector_needs_targets():
-    with pytest.raises(ExtractionError, match=r"targets should not be none(?s:.*)extract its inference"):
-        joulecast.extract("fcos_resnet50_fpn", (1, 3, 300, 300), mode="training", assume={"boxes": 100})
+def test_training_a_detector_needs_boxes():
+    with pytest.raises(ExtractionError, match=r"targets should not be none(?s:.*)assume=\{'boxes': 20\}"):
+        joulecast.extract("fcos_resnet50_fpn", (1, 3, 300, 300), mode="training")
+
+
+@pytest.mark.parametrize("name", ["fcos_resnet50_fpn", "ssd300_vgg16", "maskrcnn_resnet50_fpn"])
+def test_training_of_detectors(name):
+    """A backward has twice the products of the forward, but for the first layer and what is frozen or not selected."""
+    forward, both = (
+        joulecast.extract(name, (2, 3, 320, 320), mode=mode, assume={"boxes": 20, "box_side": 80})
+        for mode in ("inference", "training")
+    )
+    assert both.flops == pytest.approx(3 * forward.flops, rel=0.01)
+    assert joulecast.predict(both, None, "A30", mode="training").time_s > 0
+    # Feature maps are read by several heads, whose gradients are added up.
+    maps = [e.operation.input_shapes[0] for e in both if e.operation.kind == "gradient_accumulation"]
+    assert sum(len(shape) == 4 and shape[0] == 2 for shape in maps) > 3
+
+
+@pytest.mark.parametrize("side", [60, 210])
+def test_masks_are_pasted_into_boxes_of_the_stated_size(side):
+    network = joulecast.extract("maskrcnn_resnet50_fpn", (1, 3, 300, 300), assume={"boxes": 9, "box_side": side})
+    (resized,) = (e for e in network if e.operation.input_shapes[0] == (1, 1, 30, 30))  # (28 pixels, and one around)
+    assert (resized.operation.attributes["output_size"], resized.count) == (side, 9)
+    assert ((side, side), 9) in [(e.operation.input_shapes[0], e.count) for e in network if e.operation.kind == "copy"]
+    assert f"{side} x {side} pixels" in network.assumptions[1]
+
+
+def test_key_points_are_looked_for_in_boxes_of_the_stated_size():
+    network = joulecast.extract("keypointrcnn_resnet50_fpn", (1, 3, 300, 300), assume={"boxes": 7, "box_side": 64})
+    (resized,) = (e for e in network if e.operation.attributes.get("mode") == "cubic")
+    assert resized.operation.output_shape == (17, 1, 64, 64)
+    assert resized.count == 7
+
+
+def test_the_advice_names_the_assumption_that_is_still_missing():
+    with pytest.raises(ExtractionError, match=r"assume=\{'boxes': 5, 'box_side': 100\}"):
+        joulecast.extract("maskrcnn_resnet50_fpn", (1, 3, 300, 300), assume={"boxes": 5})

@@ -111,7 +111,12 @@ def scripted() -> nn.Module:
         return torch.jit.script(nn.Linear(8, 8))
 
 
+def dynamically_quantized():
+    return nn.Sequential(torch.ao.nn.quantized.dynamic.Linear(8, 8))
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch.compile imports it
+@pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
@@ -125,6 +130,7 @@ def scripted() -> nn.Module:
         (lambda: nn.Sequential(nn.LazyLinear(8)), InputError, "lazy module(?s:.*)LazyLinear at 0(?s:.*)run it once"),
         (compiled, InputError, "_orig_mod"),
         (scripted, InputError, "give the original module"),
+        (dynamically_quantized, InputError, "CPUs only(?s:.*)Linear at 0(?s:.*)before torch.ao.quantization"),
         (Numpy, ExtractionError, "takes values out of PyTorch"),
         (Lists, ExtractionError, "nothing that can be assumed gives this value"),
     ],

@@ -6,6 +6,7 @@ Nothing sleeps: ten minutes pass in a second, and the counters have their exact 
 from __future__ import annotations
 
 import math
+import time
 
 import numpy as np
 import pytest
@@ -250,3 +251,17 @@ def test_a_lost_device_and_an_unreadable_domain_are_reported(tmp_path):
     assert "gpu0: lost: GPU is lost" in found.notes
     assert any(note.startswith("cpu0: lost: ") for note in found.notes)
     assert not found.complete
+
+
+def test_a_wall_clock_that_jumps_is_told_and_changes_no_joule(tmp_path, monkeypatch):
+    machine = Machine("constant", 10.0)
+    wall_s = time.time() - time.monotonic()
+    jump_s = machine.start_s + 4.0
+
+    def jumping():
+        return time.monotonic() + wall_s + (3600.0 if machine.now_s > jump_s else 0.0)
+
+    monkeypatch.setattr("joulecast.metering.polling.time.time", jumping)
+    found = metered(machine, {"gpu0": counter(machine, 0.02)}, tmp_path / "r.jsonl")
+    assert any("the wall clock jumped by +3600" in note for note in found.notes)
+    assert found.tree().at("load").total.energy_j == pytest.approx(2000, rel=0.01)

@@ -197,9 +197,10 @@ def test_the_share_of_a_process_tree_by_hand(tmp_path):
         ({"TORCHELASTIC_RUN_ID": "x", "RANK": "1", "SLURM_JOB_ID": "7", "SLURM_PROCID": "0"}, ("torchrun job x", "1")),
         ({"PMIX_NAMESPACE": "p", "OMPI_COMM_WORLD_RANK": "2"}, ("Open MPI job p", "2")),
         ({"RANK": "4", "MASTER_ADDR": "node0", "MASTER_PORT": "29500"}, ("job at node0:29500", "4")),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, (f"MPICH job of process {os.getppid()}", "1")),
         ({"SLURM_JOB_ID": "7"}, None),
     ],
-    ids=["alone", "Slurm", "torchrun in Slurm", "Open MPI", "address", "no rank"],
+    ids=["alone", "Slurm", "torchrun in Slurm", "Open MPI", "address", "MPICH", "no rank"],
 )
 def test_launchers_tell_job_and_rank(environment, expected):
     assert job_and_rank(environment) == expected

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 import joulecast
 from joulecast.errors import InputError
+from joulecast.metering.command import live_line
+from joulecast.metering.gathering import gathered
 from joulecast.metering.meter import Meter
+from joulecast.metering.prometheus import MetricsServer
 from joulecast.metering.recording import read_recording
 from joulecast.metering.result import Metering, merged
 
@@ -192,6 +199,51 @@ def test_a_command_is_measured_with_its_exit_code(counters, tmp_path):
     assert "1.000" in compared.stdout
 
 
+def test_signals_reach_the_command_and_the_exit_code_says_which(counters, tmp_path):
+    out, told = tmp_path / "r.jsonl", tmp_path / "told"
+    script = (
+        "import os, signal, sys, time\n"
+        f"signal.signal(signal.SIGUSR1, lambda *_: os.mkdir({str(told)!r}))\n"
+        "while True: time.sleep(0.01)"
+    )
+    command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--out", str(out), "--"]
+    process = subprocess.Popen([*command, sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    deadline_s = time.monotonic() + 30
+    while time.monotonic() < deadline_s and not (out.exists() and len(read_recording(out).samples["cpu0"]) > 2):
+        waited(0.1)
+    waited(0.3)
+    process.send_signal(signal.SIGUSR1)
+    while time.monotonic() < deadline_s and not told.exists():
+        waited(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) == 128 + signal.SIGTERM
+    assert told.exists()
+    found = read_recording(out)
+    assert found.complete
+    assert found.exit_code == 128 + signal.SIGTERM
+
+
+def test_joules_so_far_are_served_and_told_in_a_line(counters):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Meter(("cpu",), interval_s=0.02) as meter:
+        server = MetricsServer(port, meter.totals)
+        try:
+            waited(0.3)
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                text = answer.read().decode()
+            with pytest.raises(InputError, match="metrics cannot be served there"):
+                MetricsServer(port, meter.totals)
+        finally:
+            server.close()
+        joules = float(re.search(r'joules_total{device="cpu0"} ([\d.]+)', text)[1])
+        assert 0.2 * 50 < joules < 50 * 5
+        assert re.match(r"cpu0 [\d.]+ J", live_line(meter.totals()))
+    assert live_line({}) == "nothing can be measured here"
+    assert live_line({"gpu0": {"energy_j": 1200.0, "power_w": 300.0}}) == "gpu0 1.2 kJ at 300 W"
+
+
 def test_a_killed_program_and_a_killed_meter_leave_what_was_recorded(counters, tmp_path):
     out = tmp_path / "r.jsonl"
     command = [sys.executable, "-m", "joulecast.cli", "measure", "--devices", "cpu", "--interval", "0.02"]
@@ -219,9 +271,20 @@ def test_errors_of_the_command_line_are_clear(counters, tmp_path):
     assert run("show", str(tmp_path / "nothing")).returncode == 2
 
 
+class Communicator:
+    """What mpi4py's communicators do: objects of all ranks come together at the root, the last of them here to call."""
+
+    def __init__(self, rank, sent):
+        self.rank, self.sent = rank, sent
+
+    def gather(self, sendobj, root=0):
+        self.sent[self.rank] = pickle.dumps(sendobj)
+        return [pickle.loads(sent) for _, sent in sorted(self.sent.items())] if self.rank == root else None  # noqa: S301
+
+
 def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
     """Four ranks on two machines: two of them measure, and the machines' joules add up once."""
-    recordings = []
+    recordings, all_meters = [], []
     monkeypatch.setenv("SLURM_JOB_ID", f"test-{os.getpid()}")
     for host in ("a", "b"):
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path / host))
@@ -237,7 +300,15 @@ def test_one_process_of_a_machine_measures(counters, tmp_path, monkeypatch):
         with pytest.raises(InputError, match="this process has measured nothing"):
             meters[1].result()
         recordings.append(meters[0].result())
+        all_meters += meters
     both = merged("job", recordings)
+    sent = {}
+    at_ranks = {rank: all_meters[rank].gathered(Communicator(rank, sent)) for rank in (3, 2, 1, 0)}
+    assert at_ranks[0].energy_j == both.energy_j
+    assert at_ranks[0].duration_s == both.duration_s
+    assert [at_ranks[rank] for rank in (1, 2, 3)] == [None, None, None]
+    with pytest.raises(InputError, match="no process of this job measured"):
+        gathered(None, "job", Communicator(0, {}))
     assert both.energy_j == pytest.approx(sum(50 * each.duration_s for each in recordings), rel=ERROR)
     assert both.duration_s == max(each.duration_s for each in recordings)
     assert any("not measured at the same time" in note for note in both.notes)

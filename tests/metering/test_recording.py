@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import full_disk
 from joulecast.errors import InputError
 from joulecast.metering.recording import DeviceInfo, Writer, block_of, read_recording, sealed, unsealed
 from joulecast.metering.samples import FIELDS, Samples
@@ -108,6 +109,17 @@ def test_what_is_no_recording_is_refused(tmp_path, content, says):
     path.write_text(content)
     with pytest.raises(InputError, match=says):
         read_recording(path)
+
+
+def test_a_full_disk_leaves_whole_lines_and_the_recording_goes_on(tmp_path):
+    path = tmp_path / "recording.jsonl"
+    with Writer(path, MACHINE) as writer:
+        whole = path.stat().st_size
+        with full_disk(whole + 20), pytest.raises(InputError, match="cannot be written"):
+            writer.write(block_of("gpu0", SAMPLES))
+        assert path.stat().st_size == whole
+        writer.write(block_of("gpu0", SAMPLES))
+    assert len(read_recording(path).samples["gpu0"]) == 3
 
 
 def test_a_recording_is_never_written_over(recording):

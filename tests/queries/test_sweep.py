@@ -97,7 +97,13 @@ def test_best_on_the_command_line(call):
     assert "per iteration: least cost" in out
     assert re.search(r"^best +(A30|T4) ", out, re.MULTILINE)
     code, out, _ = call("best", *COMMAND, "--json")
-    assert json.loads(out)[0]["value"] == joulecast.best(*JOB, gpus=["A30", "T4"], clocks=(600, 900, 1200))[0].value
+    first = joulecast.best(*JOB, gpus=["A30", "T4"], clocks=(600, 900, 1200))[0]
+    assert json.loads(out)[0]["value"] == first.value
+    code, out, _ = call("best", *COMMAND, "--csv")
+    assert next(csv.DictReader(io.StringIO(out)))["energy_j"] == repr(first.energy_j)
+    code, _, err = call("best", *COMMAND, "--csv", "--json")
+    assert code == 2
+    assert "--csv" in err
 
 
 def test_sweep_on_the_command_line(call, tmp_path):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import joulecast
+from joulecast.predictors.networks.execution import EXECUTIONS
 from joulecast.units import si
 from service_process import TOKEN
 
@@ -133,16 +134,60 @@ def test_another_objective_has_another_optimum(page):
     assert page.complaints() == []
 
 
+def share_text(tree, node):
+    return f"{node.name} {100 * node.total.energy_j / tree.total.energy_j:.1f} %"
+
+
 def test_modules_open_by_the_keyboard(page):
     page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30")
-    module = page.find("#modules [role=button][aria-label*='layer1:']")
-    module.send_keys("\n")
+    tree = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").tree()
+    assert page.js("return document.querySelectorAll('#modules [tabindex=\"0\"]').length") == 1  # one tab stop
+    largest = max(tree.root.children, key=lambda node: node.total.energy_j)
+    page.find("#modules [tabindex='0']").send_keys("\ue015")  # arrow down: into the largest module
+    focused = page.driver.switch_to.active_element
+    assert f"{share_text(tree, largest)}, {si(largest.total.energy_j, 'J')} (" in focused.get_attribute("aria-label")
+    assert page.text("#module-readout") == focused.get_attribute("aria-label")
+    second = sorted(tree.root.children, key=lambda node: -node.total.energy_j)[1]
+    focused.send_keys("\ue014")  # arrow right: the next one
+    focused = page.driver.switch_to.active_element
+    assert f"{share_text(tree, second)}, {si(second.total.energy_j, 'J')} (" in focused.get_attribute("aria-label")
+    assert page.js("return document.querySelectorAll('#modules [tabindex=\"0\"]').length") == 1
+    focused.send_keys("\n")
     assert page.text("#trail").startswith("resnet18")
-    assert "layer1" in page.text("#trail")
+    assert f"{second.name}: {si(second.total.energy_j, 'J')}" in page.text("#trail")
+    page.driver.switch_to.active_element.send_keys("\ue00c")  # Escape: back to the whole model
+    assert second.name not in page.text("#trail")
+    assert page.complaints() == []
     rows = page.texts("#costs tbody tr")
     costs = sorted(joulecast.predict("resnet18", (8, 3, 224, 224), "A30").operations, key=lambda c: -c.energy_j)
     assert si(costs[0].energy_j, "J") in rows[0]
     assert costs[0].bound_by in rows[0]
+
+
+def test_a_graph_on_a_faster_host(page):
+    page.open("#model=resnet18&shape=1+x+3+x+224+x+224&gpus=A30")
+    options = [e.get_attribute("value") for e in page.driver.find_elements("css selector", "#execution option")]
+    assert options == list(EXECUTIONS)
+    for execution, host in (("graph", "reference"), ("eager", "h100-server")):
+        page.choose("#execution", execution)
+        page.choose("#host", host)
+        prediction = joulecast.predict("resnet18", (1, 3, 224, 224), "A30", execution=execution, host=host)
+        assert page.texts(".card .value")[0] == si(prediction.time_s, "s")
+    assert 'host="h100-server"' in page.text("#calls")
+    assert "host=h100-server" in page.js("return location.hash")
+    page.open(page.js("return location.hash"))
+    assert page.find("#host").get_attribute("value") == "h100-server"
+    assert page.complaints() == []
+
+
+def test_training_is_drawn_by_phase(page):
+    page.open("#model=resnet18&shape=8+x+3+x+224+x+224&gpus=A30&mode=training")
+    tree = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", mode="training").tree()
+    told = [
+        e.get_attribute("aria-label") for e in page.driver.find_elements("css selector", "#modules [aria-level='2']")
+    ]
+    for phase in tree.root.children:
+        assert any(f"{share_text(tree, phase)}, {si(phase.total.energy_j, 'J')} (" in label for label in told)
 
 
 def test_operations_are_pasted_and_faults_are_told(page):

@@ -77,6 +77,31 @@ def waiting(running, count):
         assert time.monotonic() < deadline_s
 
 
+def test_a_damaged_list_of_predictors_is_told_and_stops_nothing(tmp_path, stopped):
+    names = tmp_path / "cache" / "zoo" / "names.json"
+    names.parent.mkdir(parents=True)
+    names.write_text("{")
+    running = stopped(start(tmp_path, "--no-extraction"))
+    for path, question in (("/v1/ready", None), ("/v1/predict", QUESTION)):
+        answer = running.ask(path, question)
+        assert (answer.status, "names.json" in answer.json["detail"]) == (503, True)
+    assert running.ask("/v1/health").status == 200
+    names.unlink()
+    assert running.ask("/v1/predict", QUESTION).status == 200
+    assert running.ask("/v1/ready").status == 200
+
+
+def test_damage_that_comes_later_is_told(tmp_path, stopped):
+    running = stopped(start(tmp_path, "--no-extraction"))
+    assert running.ask("/v1/ready").status == 200
+    (tmp_path / "cache" / "zoo").mkdir(parents=True)
+    (tmp_path / "cache" / "zoo" / "names.json").write_text("[]")
+    deadline_s = time.monotonic() + 60
+    while running.ask("/v1/ready").status == 200:
+        assert time.monotonic() < deadline_s
+    assert running.ask("/v1/predict", QUESTION).status == 503
+
+
 def test_what_takes_too_long_is_refused_and_stopped(tmp_path, stopped):
     running = stopped(start(tmp_path, "--max-seconds", "1", "--max-waiting", "1", "--no-extraction"))
     waiting(running, 0)

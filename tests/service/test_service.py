@@ -11,6 +11,7 @@ import pytest
 import joulecast
 from joulecast.errors import JoulecastError, MissingDependencyError
 from joulecast.extraction import named_network
+from joulecast.predictors.networks.execution import EXECUTIONS
 
 RESNET = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30"}
 RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 2}
@@ -164,6 +165,13 @@ def test_where_torch_may_not_be_asked_templates_are_all(narrow):
     assert problem["type"] == "urn:joulecast:problem:missing-dependency"
 
 
+@pytest.mark.parametrize("more", [{"assume": {"boxes": 9}}, {"model_options": {"num_classes": 10}}])
+def test_templates_know_no_options(narrow, more):
+    problem = narrow.ask("/v1/predict", {**RESNET, **more}).json
+    assert problem["type"] == "urn:joulecast:problem:missing-dependency"
+    assert next(iter(*more.values())) in problem["given"]
+
+
 PATHS = {
     "network": {**RESNET, "model": "network.json"},
     "absolute": {**RESNET, "model": "/etc/passwd"},
@@ -213,6 +221,15 @@ BROKEN = {
     "a truth value": ({**RESNET, "input_shape": [True, 3, 224, 224]}, 422),
     "huge": (one("linear", [[2**30] * 6], out_features=2**30), 422),
     "a stride of zero": (one("conv2d", [[1, 3, 8, 8]], out_channels=4, kernel_size=3, stride=0), 422),
+    "a text as an option": ({**RESNET, "model_options": {"checkpoint_path": "/etc/passwd"}}, 422),
+    "weights": ({**RESNET, "model_options": {"weights": True}}, 422),
+    "no name of an option": ({**RESNET, "model_options": {"a b": 1}}, 422),
+    "no such option": ({**RESNET, "model_options": {"num_classses": 10}}, 422),
+    "an endless option": ({**RESNET, "model_options": {"num_classes": 10**12}}, 422),
+    "many options": ({**RESNET, "model_options": {f"option{i}": 1 for i in range(17)}}, 422),
+    "another assumption": ({**RESNET, "assume": {"expert": "uniform"}}, 422),
+    "boxes without end": ({**RESNET, "assume": {"boxes": 10**6}}, 422),
+    "operations with an assumption": ({"operations": [RELU], "gpu": "A30", "assume": {"boxes": 9}}, 422),
     "both modes": ({"operations": [RELU, {**RELU, "mode": "training"}], "gpu": "A30"}, 422),
 }
 
@@ -295,3 +312,16 @@ def test_methods(service):
     answer = service.ask("/v1/predict", b"{}", method="PUT")
     assert answer.status == 405
     assert "POST" in answer.headers["allow"]
+
+
+def test_a_prediction_carries_its_tree_where_that_is_asked_for(service):
+    question = {"model": "resnet18", "input_shape": [8, 3, 224, 224], "gpu": "A30", "mode": "training"}
+    assert "tree" not in service.ask("/v1/predict", question).json
+    tree = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", mode="training").tree()
+    assert service.ask("/v1/predict", {**question, "tree": True}).json["tree"] == tree.to_nested()
+
+
+def test_executions_and_hosts_are_listed(service):
+    listed = service.ask("/v1/execution").json
+    assert listed["executions"] == list(EXECUTIONS)
+    assert {host["name"]: host["factor"] for host in listed["hosts"]}["reference"] == 1.0

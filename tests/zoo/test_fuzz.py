@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
+from collections import Counter
 
 import pytest
 
-from conftest import simulated_gpu
+from conftest import benchmark, simulated_gpu
 from joulecast.datasets import save
 from joulecast.predictors.recipes.boosting import BoostingRecipe
 from joulecast.zoo.any_gpu_training import train_any_gpu
 
-BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "fuzz_zoo.py"
-MUTATIONS = 60
+MUTATIONS = 5  # of each kind
 
 
 @pytest.fixture(scope="module")
 def fuzz_zoo():
     pytest.importorskip("resource", reason="limits memory")
-    spec = importlib.util.spec_from_file_location("fuzz_zoo", BENCHMARK)
-    module = importlib.util.module_from_spec(spec)
-    # The worker, a spawned process, imports it by this name.
-    sys.path.insert(0, str(BENCHMARK.parent))
-    sys.modules["fuzz_zoo"] = module
-    spec.loader.exec_module(module)
-    yield module
-    sys.path.remove(str(BENCHMARK.parent))
-    del sys.modules["fuzz_zoo"]
+    with benchmark("fuzz_zoo") as module:
+        yield module
 
 
 @pytest.fixture(scope="module")
@@ -40,23 +30,37 @@ def any_gpu_entry(tmp_path_factory):
     return train_any_gpu(datasets, (), recipe).save(folder / "zoo")
 
 
+def fuzzed(fuzz_zoo, entries, number, judge):
+    log = fuzz_zoo.Log()
+    fuzz_zoo.fuzz_entries(entries, dict.fromkeys(fuzz_zoo.KINDS, number), 0, judge, log)
+    outcomes = Counter()
+    for (_, outcome), count in log.counts.items():
+        outcomes[outcome] += count
+    return log, outcomes
+
+
 def test_no_mutation_does_harm(fuzz_zoo, small_entry, any_gpu_entry):
-    judge = fuzz_zoo.Judge()
+    judge = fuzz_zoo.Judge(fuzz_zoo.read, fuzz_zoo.LIMITS)
     try:
-        report = fuzz_zoo.fuzz([small_entry, any_gpu_entry], MUTATIONS, 0, judge)
+        log, outcomes = fuzzed(fuzz_zoo, [small_entry, any_gpu_entry], MUTATIONS, judge)
     finally:
         judge.stop()
-    assert report.harmful == []
-    assert sum(report.counts.values()) == MUTATIONS
-    refused = sum(count for (_, outcome), count in report.counts.items() if outcome == "refused")
-    assert refused > MUTATIONS / 2
+    assert log.faults == []
+    assert outcomes.total() == MUTATIONS * len(fuzz_zoo.KINDS)
+    assert outcomes["refused"] > outcomes.total() / 2
 
 
 def test_harm_would_be_noticed(fuzz_zoo, small_entry):
     """An entry that loads whatever is done to it is harm: the judge is not blind."""
-    report = fuzz_zoo.fuzz([small_entry], 20, 0, lambda folder: ("loaded", str(folder == small_entry)))
-    assert len(report.harmful) >= 5
-    crashed = fuzz_zoo.fuzz(
-        [small_entry], 5, 0, lambda f: ("loaded", "") if f == small_entry else ("harmful", "crashed")
-    )
-    assert len(crashed.harmful) == 5
+
+    def blind(folder):
+        return fuzz_zoo.Verdict("read", str(folder == small_entry))
+
+    log, outcomes = fuzzed(fuzz_zoo, [small_entry], 2, blind)
+    assert outcomes["unnoticed"] == len(log.faults) >= 5
+
+    def crashing(folder):
+        return fuzz_zoo.Verdict("read", "") if folder == small_entry else fuzz_zoo.Verdict("signal", "ended with -11")
+
+    log, outcomes = fuzzed(fuzz_zoo, [small_entry], 1, crashing)
+    assert outcomes["signal"] == len(log.faults) == len(fuzz_zoo.KINDS)

@@ -26,6 +26,7 @@ from ...operations.operation import Operation
 from ..measurement import Card, Dataset, Measurement, refuse_lines
 from .aiconfigurator import plausibility
 from .aiconfigurator.tables import TABLES, SourceTable, known_precisions, known_stacks
+from .boundary import importer
 from .parquet_columns import Columns, groups, read_columns
 from .thinning import thinned
 
@@ -60,6 +61,7 @@ class _Found:
     power_limits_w: set[float] = field(default_factory=set)
 
 
+@importer
 def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) -> list[Dataset]:
     """Read the source as one Dataset per GPU, at its highest clock.
 

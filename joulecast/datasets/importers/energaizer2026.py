@@ -25,6 +25,7 @@ from typing import Any
 
 from ...errors import DatasetError
 from ..measurement import Card, Dataset, NetworkMeasurement, refuse_lines
+from .boundary import importer
 
 _SOURCE = (
     "Artifact of EnergAIzer: Fast and Accurate GPU Power Estimation Framework for AI Workloads, ISPASS 2026, "
@@ -61,6 +62,7 @@ _MODELS = {
 """The source's name -> the name by which extraction builds the model."""
 
 
+@importer
 def import_energaizer2026(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset of networks per GPU and clock that was set.
 

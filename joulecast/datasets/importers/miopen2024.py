@@ -23,6 +23,7 @@ from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ..measurement import Card, Dataset, Measurement, refuse_lines
+from .boundary import importer
 from .parquet_columns import Columns, groups, read_columns
 from .thinning import thinned
 
@@ -44,6 +45,7 @@ _NO_FIT = "sizes that do not fit each other"
 _IMPOSSIBLE = "times that the data sheet does not allow"
 
 
+@importer
 def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Dataset]:
     """Read the source as one Dataset per GPU, at its default clock.
 

@@ -25,7 +25,13 @@ def _parse(text: str) -> tuple[str, Arguments]:
             raise SyntaxError("not a call")  # noqa: TRY004
         positional = [_literal(argument) for argument in call.args]
         named = {keyword.arg: _literal(keyword.value) for keyword in call.keywords if keyword.arg is not None}
-    except (SyntaxError, ValueError) as error:
+    except (
+        SyntaxError,
+        ValueError,
+        TypeError,
+        MemoryError,
+        RecursionError,
+    ) as error:  # (the last two: nested too deep)
         raise InputError(
             "this is not the repr of a torch module",
             given=text,

@@ -30,6 +30,7 @@ from ...errors import DatasetError, InputError, UnknownNameError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ..measurement import Card, Dataset, Measurement, refuse_lines
+from .boundary import importer
 from .launches import Launches, Values, after_s, beside_s, floor_s
 from .parquet_columns import read_columns
 from .throttling import LONG_S, throttled_kinds
@@ -114,6 +115,7 @@ class _Rows(NamedTuple):
     least_s: Values
 
 
+@importer
 def import_neusight2025(folder: str | Path) -> list[Dataset]:
     """Read the source as one Dataset per GPU, at its default clock.
 

@@ -27,6 +27,7 @@ from ...errors import DatasetError, InputError
 from ...hardware import find_gpu
 from ...operations.rules import Shape
 from ..measurement import Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
+from .boundary import importer
 from .module_repr import operation_from_repr
 
 _SOURCE = (
@@ -73,7 +74,13 @@ def _count(text: str) -> int:
 def _shape(text: str) -> Shape:
     try:
         return tuple(ast.literal_eval(text))
-    except (ValueError, SyntaxError, TypeError) as error:
+    except (
+        ValueError,
+        SyntaxError,
+        TypeError,
+        MemoryError,
+        RecursionError,
+    ) as error:  # (the last two: nested too deep)
         raise InputError("this is not a shape", given=text, allowed="such as (32, 3, 224, 224)") from error
 
 
@@ -140,6 +147,7 @@ _COLUMNS = [
 ]
 
 
+@importer
 def import_nicolai2025(folder: str | Path) -> list[Dataset]:
     """Read the two files of the source as one Dataset per GPU, at its default clock.
 

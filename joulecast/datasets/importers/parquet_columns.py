@@ -10,6 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ...errors import DatasetError, MissingDependencyError
+from ..parquet_limits import read_limited
+
+_MOST_VALUES = 30_000_000
+"""The largest table of a source has 18 million."""
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -25,27 +29,26 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
     """
     try:
         import pyarrow
-        from pyarrow import parquet
     except ImportError as error:
         raise MissingDependencyError("datasets need pyarrow", hint="pip install 'joulecast[train]'") from error
     wanted = list(wanted)
     try:
-        there = set(parquet.read_schema(path).names)
-        if missing := [name for name in wanted if name not in there]:
-            raise DatasetError("columns are missing", given=str(path), hint=f"add {', '.join(missing)}")
-        table = parquet.read_table(path, columns=wanted)
+        table = read_limited(path, _MOST_VALUES, wanted)
     except (OSError, pyarrow.ArrowException) as error:
         raise DatasetError("this file of measurements cannot be read", given=str(path), hint=str(error)) from error
-    return {name: _array(table[name], pyarrow) for name in wanted}
+    return {name: _array(name, table[name], pyarrow) for name in wanted}
 
 
-def _array(column: Any, pyarrow: Any) -> npt.NDArray[Any]:
+def _array(name: str, column: Any, pyarrow: Any) -> npt.NDArray[Any]:
     if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):
         # Few distinct texts in millions of rows: each is made once.
         encoded = column.fill_null("").combine_chunks().dictionary_encode()
         texts: npt.NDArray[Any] = np.asarray(encoded.dictionary.to_pylist(), dtype=object)
         return np.asarray(texts[encoded.indices.to_numpy()])
-    return np.asarray(column.to_numpy())
+    values = np.asarray(column.to_numpy())
+    if values.dtype.kind not in "biuf":
+        raise DatasetError("a column is neither texts nor numbers", given=f"{name}: {column.type}")
+    return values
 
 
 def codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

@@ -19,6 +19,7 @@ import numpy as np
 
 from ...operations.operation import Operation
 from ..measurement import Card, Dataset, Measurement, refuse_lines
+from .boundary import importer
 from .parquet_columns import Columns, groups, read_columns
 from .thinning import thinned
 
@@ -66,6 +67,7 @@ def _operation(row: dict[str, Any]) -> Operation:
 _LAYERS = ("attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj", "add")
 
 
+@importer
 def import_vidur2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Dataset]:
     """Read the source as one Dataset per GPU, at its default clock.
 

@@ -17,7 +17,7 @@ from ..intervals.power_range import power_range_w
 from ..operation_predictions import OperationPredictions
 from ..physics.roofline import roofline
 from .composition import Totals, counts_of
-from .execution import EAGER, GAP_S
+from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S
 from .knowledge import NetworkKnowledge
 from .prediction import Bound, Composition, OperationCost, Prediction
 from .uncovered import Coverage
@@ -112,6 +112,8 @@ def spread_of(
         return None
     if knowledge.host.execution != EAGER and not _device_decides(knowledge, counts_of(network), predictions):
         return None  # The errors that are known come from eager runs on the hosts that predictors learned from.
+    if knowledge.host.execution.name == "compiled":
+        return None
     unmeasured = knowledge.any_gpu or by_fallback  # The errors come from GPUs and clocks that were not measured.
     as_measured = unmeasured or knowledge.holds_measured_settings(conditions.clock_mhz, conditions.power_limit_w)
     return NetworkSpread(
@@ -180,6 +182,11 @@ def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float)
         yield execution.host.note
     if execution.name == "graph":
         yield f"run as a CUDA graph: that {1e6 * GAP_S:g} us pass between kernels is an assumption"
+    elif execution.name == "compiled":
+        yield (
+            "run by torch.compile: rules say which operations share a kernel, and that the host launches one in "
+            f"{1e6 * COMPILED_LAUNCH_S:g} us is an assumption; no compiled network was measured"
+        )
     elif host_s > device_s:
         yield (
             f"the host decides the time: it launches for {si(host_s, 's')} what the GPU does in {si(device_s, 's')}; "

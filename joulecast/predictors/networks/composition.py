@@ -26,7 +26,7 @@ from ...operations.network import Network
 from ..formats.numbers import number
 from ..operation_predictions import OperationPredictions
 from ..physics.norms import smooth_max
-from .execution import EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN_TRAINING, Execution
+from .execution import COMPILED_CALL_S, EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN_TRAINING, Execution
 
 LEAST_HOST_S = 5e-6
 """About what a kernel launch alone takes. No call inside a network costs the host less."""
@@ -76,8 +76,11 @@ class HostModel:
 
     def calls_s(self, predictions: OperationPredictions) -> FloatArray:
         """Seconds that the host needs for a call of each operation inside a network, shape (operations,)."""
-        if self.execution.name == "graph":
-            return np.zeros(len(predictions.operations))
+        match self.execution.name:
+            case "graph":
+                return np.zeros(len(predictions.operations))
+            case "compiled":
+                return predictions.host_time_s * self.execution.host.factor  # (see compiled.py)
         calls_s: FloatArray = np.maximum(predictions.host_time_s + self.offset_s, LEAST_HOST_S)
         return calls_s * self.execution.host.factor
 
@@ -85,7 +88,8 @@ class HostModel:
         """Seconds that the host needs for an iteration of a network; what is missing is left out."""
         if self.execution.name == "graph":
             return GRAPH_LAUNCH_S * self.execution.host.factor
-        return float(np.nansum(counts * self.calls_s(predictions)))
+        call_s = COMPILED_CALL_S * self.execution.host.factor if self.execution.name == "compiled" else 0.0
+        return call_s + float(np.nansum(counts * self.calls_s(predictions)))
 
     def gaps_s(self, counts: FloatArray, mode: str) -> float:
         """Seconds of an iteration in which the device waits between the kernels of a graph.

@@ -152,7 +152,7 @@ class Prediction(Tabular):
         notes: Warnings about this prediction.
         coverage: What of the network is in no total, and how much that is.
         idle_power_w: Watts that the board draws without any work; 0 where that is not known.
-        execution: How the network is run: "eager" or "graph".
+        execution: How the network is run: "eager", "graph" or "compiled".
         host: Name of the host that launches it.
     """
 
@@ -247,11 +247,12 @@ class Prediction(Tabular):
         """Whether much of the device time is in operations that are far from all that were measured."""
         return self.spread is not None and self.spread.far_outside
 
-    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+    def to_json(self, *, details: bool = True, tree: bool = False) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units.
 
         Args:
             details: Whether to list the operations.
+            tree: Whether to add the energy tree, as `EnergyTree.to_nested` has it.
         """
         interval = self.interval() if self.supports(0.9) else None
         value = {
@@ -280,6 +281,8 @@ class Prediction(Tabular):
         }
         if details:
             value["operations"] = [cost.to_json() for cost in self.operations]
+        if tree:
+            value["tree"] = self.tree().to_nested()
         return value
 
     def supports(self, level: float) -> bool:

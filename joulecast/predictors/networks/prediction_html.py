@@ -32,7 +32,7 @@ def quantity_table(value: object, interval: Interval | None) -> str:
 
 @as_html.register(Prediction)
 def prediction_html(prediction: Prediction) -> str:
-    """A prediction as HTML: totals with intervals, the operations that cost most, and the notes."""
+    """A prediction as HTML: totals with intervals, the energy tree, the operations that cost most, and the notes."""
     costs = _costs(prediction)
     rows = [
         [
@@ -55,6 +55,7 @@ def prediction_html(prediction: Prediction) -> str:
         f"{titled(prediction.network, prediction.input_shape)}, {prediction.mode}, on {prediction.gpu} at "
         f"{prediction.clock_mhz:g} MHz",
         quantity_table(prediction, prediction.interval(LEVEL) if prediction.supports(LEVEL) else None),
+        prediction.tree().plot().svg,
         table(header, rows, frozenset({1, 2, 3, 4, 5})),
         notes(remarks),
     )

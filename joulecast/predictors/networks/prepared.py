@@ -16,6 +16,7 @@ from ...operations.network import Network
 from ..operation_predictions import OperationPredictions, Source
 from ..physics.energy import static_power_w
 from .builder import Conditions, build_prediction, refuse_uncovered
+from .compiled import as_compiled
 from .composition import Totals, compose, counts_of, plain_sum
 from .gradients import as_parts
 from .knowledge import NetworkKnowledge
@@ -50,7 +51,16 @@ class PreparedNetwork:
         """The operations as parts of this network, at the default clock."""
         operations = self.knowledge.operations
         found = self.known or operations.predict_for_network(self.network.operations, self.power_limit_w)
-        return as_parts(self.network, operations.in_network(found, self.counts))
+        return self._as_run(operations.in_network(found, self.counts))
+
+    def _as_run(self, found: OperationPredictions) -> OperationPredictions:
+        """Operations as parts of this network, run as it is."""
+        parts = as_parts(self.network, found)
+        return (
+            as_compiled(self.network, parts, self.knowledge.operations.gpu)
+            if self.knowledge.host.execution.name == "compiled"
+            else parts
+        )
 
     @cached_property
     def static(self) -> float:
@@ -108,7 +118,7 @@ class PreparedNetwork:
         if found.work is None:  # A predictor without the clock law.
             operations = self.knowledge.operations
             there = operations.predict(self.network.operations, clock_mhz, self.power_limit_w)
-            return as_parts(self.network, operations.in_network(there, self.counts))
+            return self._as_run(operations.in_network(there, self.counts))
         static_w = self.static * float(static_power_w(gpu, clock_mhz))
         return replace(found, source=self._source_at_other_clocks, static_power_w=static_w)
 

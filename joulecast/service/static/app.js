@@ -4,8 +4,9 @@ import { showCalls, snippets } from "./calls.js";
 import { clockChart, frontChart } from "./charts.js";
 import { bestTable, cards, comparison } from "./choices.js";
 import { byId, h, mhz, series, shapeText } from "./format.js";
+import { costTable } from "./costs.js";
 import { clocks, remember, setUp } from "./form.js";
-import { costTable, icicle, moduleTree } from "./modules.js";
+import { icicle } from "./modules.js";
 
 const state = { question: null, sweep: null, best: [], predictions: [], where: 0, allCosts: false, allBest: false };
 let running = null;
@@ -47,7 +48,7 @@ function predict(job, gpu, sweep, signal) {
   const wanted = clocks[gpu.name] ?? "default";
   const rows = sweep.rows.filter((row) => row.gpu === gpu.name);
   const clock = wanted === "default" ? null : wanted === "optimum" ? optimum(rows).clock_mhz : Number(wanted);
-  return ask("predict", { ...job, gpu: gpu.name, ...(clock ? { clock_mhz: clock } : {}) }, signal);
+  return ask("predict", { ...job, gpu: gpu.name, tree: true, ...(clock ? { clock_mhz: clock } : {}) }, signal);
 }
 
 export const optimum = (rows) => rows.reduce((a, b) => (b.value < a.value ? b : a));
@@ -101,7 +102,7 @@ function charts() {
 function where() {
   const prediction = state.predictions[state.where];
   if (!prediction) return;
-  icicle(moduleTree(prediction.operations, prediction.network));
+  icicle(prediction.tree);
   costTable(prediction, state.allCosts);
 }
 

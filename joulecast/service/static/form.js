@@ -5,6 +5,7 @@ import { byId, h, parseJson, parseShape, series, shapeText } from "./format.js";
 const MOST = 4;
 const PRICED = { cost: ["price_per_hour", "Price of a GPU hour", "1.00"], carbon: ["carbon", "Grid: country, or g CO2 per kWh", "DE"] };
 const EXAMPLE = JSON.stringify([{ kind: "linear", input_shapes: [[32, 1024]], attributes: { out_features: 4096 }, count: 3 }, { kind: "gelu", input_shapes: [[32, 4096]], count: 3 }], null, 1);
+const RUNS = { eager: "eager", graph: "as a CUDA graph" };
 const form = byId("question");
 const chosen = [];
 /** The clock chosen for a GPU, by its full name: "default", "optimum", or MHz. */
@@ -44,11 +45,13 @@ async function enter(answer, refuse) {
 }
 
 async function fill(submit) {
-  const [listed, catalogue, version] = await Promise.all([ask("models"), ask("gpus"), ask("version")]);
+  const [listed, catalogue, runs, version] = await Promise.all([ask("models"), ask("gpus"), ask("execution"), ask("version")]);
   models = listed.models;
   gpus = catalogue.gpus;
   byId("models").replaceChildren(...models.map((model) => h("option", { value: model.name })));
   byId("gpus").replaceChildren(...gpus.map((gpu) => h("option", { value: gpu.short_name }, gpu.measured ? "measured" : "never measured")));
+  byId("execution").replaceChildren(...runs.executions.map((name) => h("option", { value: name }, RUNS[name] ?? name)));
+  byId("host").replaceChildren(...runs.hosts.map(({ name, factor }) => h("option", { value: name }, factor === 1 ? name : `${name} (${factor} ×)`)));
   byId("version").textContent = `joulecast ${version.joulecast}`;
   recall();
   show();
@@ -107,7 +110,10 @@ function read() {
     : { model: model(), input_shape: parseShape(byId("shape").value), ...cache() };
   return {
     subject,
-    options: { mode: form.elements.mode.value, precision: byId("precision").value },
+    options: {
+      mode: form.elements.mode.value, precision: byId("precision").value,
+      execution: byId("execution").value, host: byId("host").value,
+    },
     gpus: [...chosen],
     objective: objective.value,
     objectiveName: objective.selectedOptions[0].textContent,
@@ -151,6 +157,7 @@ export function remember() {
   const kept = new URLSearchParams({
     model: byId("model").value, shape: byId("shape").value, mode: form.elements.mode.value, precision: byId("precision").value,
     gpus: chosen.map((gpu) => gpu.short_name).join(","), objective: byId("objective").value,
+    ...Object.fromEntries(["execution", "host"].filter((id) => byId(id).selectedIndex).map((id) => [id, byId(id).value])),
     ...(byId("cache").value ? { cache: byId("cache").value } : {}),
     ...(PRICED[byId("objective").value] ? { price: byId("price").value } : {}),
     ...(chosen.some((gpu) => clocks[gpu.name]) ? { clocks: chosen.map((gpu) => clocks[gpu.name] ?? "default").join(",") } : {}),
@@ -163,7 +170,7 @@ function recall() {
   byId("model").value = kept.get("model") ?? "resnet50";
   byId("shape").value = kept.get("shape") ?? "32 x 3 x 224 x 224";
   byId("cache").value = kept.get("cache") ?? "";
-  for (const [id, usual] of [["precision", "default"], ["objective", "energy"]]) {
+  for (const [id, usual] of [["precision", "default"], ["objective", "energy"], ["execution", "eager"], ["host", "reference"]]) {
     byId(id).value = [...byId(id).options].some((o) => o.value === kept.get(id)) ? kept.get(id) : usual;
   }
   byId("price").value = kept.get("price") ?? PRICED[byId("objective").value]?.[2] ?? "";

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import stat
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 from ...errors import InputError, ZooError
+from ...whole_files import whole_file
 from ..entries.files import MANIFEST, read_plain
 
 _MOST_MEMBERS = 100_000
@@ -60,11 +59,9 @@ class FolderSource:
             for path, data in files.items():
                 target = self._folder / checked_path(path)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}", dir=target.parent)
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                Path(temporary).chmod(0o644)
-                Path(temporary).replace(target)
+                with whole_file(target) as unfinished:
+                    unfinished.write_bytes(data)
+                    unfinished.chmod(0o644)
         except OSError as error:
             raise ZooError("this zoo cannot be written to", given=str(self._folder), hint=error.strerror) from error
 

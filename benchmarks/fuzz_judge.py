@@ -1,0 +1,122 @@
+"""What comes of reading hostile files: in a process of its own, whose death, memory and time are seen from outside."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+IMPORT_SECONDS = 100.0
+"""That importing torch may take on a loaded machine, the first time that a file needs it."""
+
+FAULTS = ("raw error", "signal", "too much memory", "too slow")
+OUTCOMES = ("read", "refused", "stopped", *FAULTS)
+"""stopped: refused, because the process that extracts it met its limit of 1 GB or 20 s."""
+
+
+class Verdict(NamedTuple):
+    """One of OUTCOMES, and what was read or said."""
+
+    outcome: str
+    said: str
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What reading one file may take.
+
+    Args:
+        seconds: Time, without that of importing libraries.
+        growth_bytes: By how much the most memory of the process may grow.
+        address_bytes: Address space, beyond which the process is refused memory; None: not limited.
+    """
+
+    seconds: float = 20.0
+    growth_bytes: int = 1 << 30
+    address_bytes: int | None = None
+
+
+def verdict_of(error: BaseException) -> Verdict:
+    """What an exception that reading raised means."""
+    from joulecast.errors import JoulecastError
+
+    if not isinstance(error, JoulecastError):
+        return Verdict("raw error", f"{type(error).__name__}: {error}"[:300])
+    if error.what != "the extraction of this model was stopped":
+        return Verdict("refused", error.what)
+    # A crash there does no harm here, and still should not happen.
+    return Verdict("stopped" if "too" in str(error.given) else "signal", str(error.given))
+
+
+def _work(pipe: Connection, read: Callable[[Any], str], limits: Limits) -> None:
+    """Read what comes through a pipe, one after the other: (verdict, most memory so far)."""
+    if limits.address_bytes is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (limits.address_bytes, limits.address_bytes))
+    warnings.simplefilter("ignore")
+    while True:
+        case = pipe.recv()
+        try:
+            verdict = Verdict("read", read(case) or "")
+        except BaseException as error:  # noqa: BLE001  # that is what is looked for
+            verdict = verdict_of(error)
+        pipe.send((verdict, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+
+
+class Judge:
+    """Reads in a worker process, and in another one where that died or hung.
+
+    Args:
+        read: Function of a module that a new process can import; takes what is judged, returns what it read.
+        limits: For each.
+    """
+
+    def __init__(self, read: Callable[[Any], str | None], limits: Limits | None = None) -> None:
+        self._read, self._limits = read, limits or Limits()
+        self._process: Any = None
+        self.most_bytes = 0
+
+    def __call__(self, case: Any) -> Verdict:
+        """What comes of reading a case; what is slow may be importing a library, so it is read again."""
+        verdict = self._judged(case)
+        return self._judged(case) if verdict.outcome == "too slow" else verdict
+
+    def _judged(self, case: Any) -> Verdict:
+        if self._process is None:
+            context = multiprocessing.get_context("spawn")
+            self._pipe, theirs = context.Pipe()
+            self._process = context.Process(target=_work, args=(theirs, self._read, self._limits))
+            self._process.start()
+            theirs.close()
+            self._before_bytes = 0
+        started_s = time.monotonic()
+        try:
+            self._pipe.send(case)
+            if not self._pipe.poll(self._limits.seconds + IMPORT_SECONDS):
+                self.stop()
+                return Verdict("too slow", f"hung for {self._limits.seconds + IMPORT_SECONDS:.0f} s")
+            verdict, most_bytes = self._pipe.recv()
+        except (EOFError, ConnectionError):
+            self._process.join()
+            code, self._process = self._process.exitcode, None
+            return Verdict("signal", f"ended with {code}")
+        seconds = time.monotonic() - started_s
+        grown, self._before_bytes = most_bytes - (self._before_bytes or most_bytes), most_bytes
+        self.most_bytes = max(self.most_bytes, most_bytes)
+        if grown > self._limits.growth_bytes:
+            self.stop()
+            return Verdict("too much memory", f"{grown / 1e9:.1f} GB")
+        if seconds > self._limits.seconds + 5:
+            return Verdict("too slow", f"{seconds:.0f} s")
+        return verdict
+
+    def stop(self) -> None:
+        """End the worker."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+            self._process = None

@@ -1,0 +1,204 @@
+"""Accounting for a model that runs here: two passes over inputs, or one around a user's own steps.
+
+Power readings lag by up to a second, so that what happens within an iteration cannot be read off them. An undisturbed
+loop of some seconds tells how many joules an iteration takes; a few profiled iterations tell how modules share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, overload
+
+from ..errors import InputError, MissingDependencyError
+from ..metering.recording import read_recording
+from . import page
+from .attribution import attributed
+from .chrome_trace import read_chrome_trace
+from .passes import Recorder, one_pass, two_passes
+from .result import Accounting
+
+if TYPE_CHECKING:
+    import torch
+
+SHOWN_BY = (page,)
+"""Modules that say how an Accounting is saved. Importing them registers it."""
+
+LOOP_S = 3.0
+"""Least length of the undisturbed loop: power readings are averages over up to a second."""
+
+PROFILED = 5
+"""Iterations that are profiled."""
+
+_INTERVAL_S = 0.02  # Joules inside of steps come from single samples, so that these are denser than a meter's.
+
+
+class Account:
+    """Accounts for a user's own steps with a model, in one pass: `with joulecast.account(model) as a: ...`.
+
+    A profiler and a sampler run at the same time. What profilers cost is in the result; steps need to be long against
+    the updates of the sensor, or joules inside them are shared by time.
+
+    Args:
+        module: The model whose modules are named; what else runs inside has no module.
+        sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter.
+        interval_s: Seconds between two samples; counters update every 10 to 100 ms.
+        title: What is accounted, for people.
+    """
+
+    def __init__(
+        self,
+        module: torch.nn.Module,
+        *,
+        sensors: Collection[str] | None = None,
+        interval_s: float = _INTERVAL_S,
+        title: str | None = None,
+    ) -> None:
+        torch = _torch()
+        self._module = _checked(module)
+        self._title = title or type(module).__name__
+        self._on_gpu = any(p.is_cuda for p in module.parameters()) and torch.cuda.is_available()
+        self._recorder = Recorder(sensors, interval_s)
+        self._result: Accounting | None = None
+
+    def __enter__(self) -> Self:
+        from .profiling import profiled
+
+        self._recorder.__enter__()
+        try:
+            self._profiling = profiled(self._module, on_gpu=self._on_gpu)
+            self._profile = self._profiling.__enter__()
+        except BaseException:
+            self._recorder.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._profiling.__exit__(kind, error, trace)
+        finally:
+            self._recorder.__exit__(kind, error, trace)
+        if error is None:
+            events = attributed(self._profile.trace)
+            self._result = one_pass(self._title, events, self._recorder.recording)
+
+    def result(self) -> Accounting:
+        """What the steps cost.
+
+        Raises:
+            InputError: It was not entered, or is not over, or the steps raised an error.
+        """
+        if self._result is None:
+            raise InputError(
+                "nothing is accounted yet", given=self._title, hint="ask after the end of `with joulecast.account(...)`"
+            )
+        return self._result
+
+
+@overload
+def account(module: torch.nn.Module, inputs: None = None, *, sensors: Collection[str] | None = None) -> Account: ...
+
+
+@overload
+def account(
+    module: torch.nn.Module,
+    inputs: Any,
+    *,
+    mode: str = "inference",
+    device: str | None = None,
+    optimizer: str | None = None,
+    sensors: Collection[str] | None = None,
+    loop_s: float = LOOP_S,
+    profiled_iterations: int = PROFILED,
+) -> Accounting: ...
+
+
+def account(
+    module: torch.nn.Module,
+    inputs: Any = None,
+    *,
+    mode: str = "inference",
+    device: str | None = None,
+    optimizer: str | None = None,
+    sensors: Collection[str] | None = None,
+    loop_s: float = LOOP_S,
+    profiled_iterations: int = PROFILED,
+) -> Account | Accounting:
+    """Account measured energy to the modules of a model.
+
+    With inputs, the model runs in two passes: an undisturbed loop gives the joules of an iteration, profiled iterations
+    give the shares of modules. Without inputs, this is a context manager around steps of your own.
+
+    Args:
+        module: Any `torch.nn.Module`.
+        inputs: A tensor, several, or several by name; or shapes, as `joulecast.extract` takes them, for which random
+            inputs are drawn. None for a context manager.
+        mode: "inference", or "training" for forward and backward.
+        device: "cpu", "cuda" or "cuda:1", where the module is moved to; None for where it is.
+        optimizer: "sgd", "adam" or "adamw": each iteration ends in its step, at a tiny rate that changes the weights.
+        sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter. Where there is none, the
+            answer has seconds and says that joules are missing.
+        loop_s: Least seconds of the undisturbed loop.
+        profiled_iterations: How many iterations are profiled.
+
+    Raises:
+        InputError, UnknownNameError: The module, its inputs, the mode, the device or a number cannot be; or another
+            profiler is running.
+        ExtractionError: The model raises an error when it runs.
+        MissingDependencyError: torch is not installed.
+    """
+    if inputs is None:
+        return Account(module, sensors=sensors)
+    _torch()
+    from ..profiling.devices import find_device
+    from .steps import steps_of
+
+    if not loop_s > 0 or profiled_iterations < 1:
+        raise InputError(
+            "a loop and profiled iterations are needed",
+            given=f"loop_s={loop_s}, profiled_iterations={profiled_iterations}",
+            allowed="seconds above 0, at least 1 iteration",
+        )
+    place = None if device is None else find_device(device)
+    with steps_of(_checked(module), inputs, mode, place, optimizer) as steps:
+        return two_passes(steps, sensors, loop_s, profiled_iterations)
+
+
+def account_trace(trace: str | Path, recording: str | Path | None = None, *, clock_offset_s: float = 0.0) -> Accounting:
+    """Account for a trace that torch.profiler exported, perhaps on another machine.
+
+    Args:
+        trace: JSON that `profile.export_chrome_trace` wrote. Modules are known where it was taken inside
+            `joulecast.accounting.module_ranges.named_modules(model)`, or with `with_stack=True`.
+        recording: What `joulecast measure --out` wrote meanwhile; None to account seconds alone.
+        clock_offset_s: Seconds by which the clock of the trace is ahead of that of the recording.
+
+    Raises:
+        InputError: One of them cannot be read, or they do not overlap in time.
+    """
+    events = attributed(read_chrome_trace(trace))
+    read = None if recording is None else read_recording(recording)
+    return one_pass(Path(trace).name, events, read, clock_offset_s)
+
+
+def _torch() -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingDependencyError("accounting needs torch", hint="pip install 'joulecast[torch]'") from error
+    return torch
+
+
+def _checked(module: Any) -> Any:
+    """The module, if it is one."""
+    if not isinstance(module, _torch().nn.Module):
+        raise InputError(
+            "this is not a module",
+            given=type(module).__name__,
+            allowed="a torch.nn.Module",
+            hint="`joulecast account NAME SHAPE` builds models by name",
+        )
+    return module

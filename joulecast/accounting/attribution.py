@@ -1,0 +1,201 @@
+"""From a trace to events: which module, phase and operator each moment of a device belongs to.
+
+On the host, calls of modules, nodes of autograd, steps of an optimizer and operators are nested by time. An operator
+belongs to the innermost of these around it; operators that others call are parts of these. A node of the backward
+belongs to the module whose operator made it: both have the same sequence number. AccumulateGrad has none, and runs
+right after the node that computed its gradient. A kernel belongs to the operator that launched it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+
+from ..energy.tree import Phase
+from .events import CPU, Events, Place
+from .nesting import innermost
+from .trace import ACCUMULATION, Trace, TraceEvent, is_fused
+
+_LEAST_MODULE_SHARE = 0.99
+
+
+@dataclass(slots=True)
+class _Frame:
+    """What holds inside an event that is open.
+
+    Args:
+        end_s: When it ends.
+        path: Module that what runs inside belongs to; None outside of all.
+        phase: Phase of what runs inside.
+        operation: Operator or node around; None where none is open inside the innermost module.
+    """
+
+    end_s: float
+    path: str | None
+    phase: Phase
+    operation: str | None
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is gathered on the way through a trace."""
+
+    rows: list[tuple[float, float, Place, Hashable]] = field(default_factory=list)
+    """Outermost operators and nodes of the host: start, end, place and thread."""
+    by_launch: dict[int, Place] = field(default_factory=dict)
+    by_sequence: dict[tuple[Hashable, int], str | None] = field(default_factory=dict)
+    last_node: dict[Hashable, str | None] = field(default_factory=dict)
+    windows: list[tuple[float, float]] = field(default_factory=list)
+    root_calls: list[tuple[float, float]] = field(default_factory=list)
+
+
+def attributed(trace: Trace) -> Events:
+    """Give each moment of each device to a module, phase and operator.
+
+    Time of the host in which no operator runs is in no event: Python between operators belongs to nobody.
+    """
+    found = _Found()
+    stacks: dict[Hashable, list[_Frame]] = {}
+    host = [event for event in trace.events if event.kind != "kernel"]
+    # A forward starts before its backward on whatever thread, so that all threads are walked through together.
+    for event in sorted(host, key=lambda event: (event.start_s, -event.end_s)):
+        stack = stacks.setdefault(event.lane, [])
+        while stack and stack[-1].end_s <= event.start_s:
+            stack.pop()
+        _enter(event, stack, found)
+    rows = _host_rows(found) + _kernel_rows(trace, found)
+    # Where nobody marked iterations, each forward of the whole model begins one, with what follows it.
+    windows = sorted(found.windows) or _from_calls(found.root_calls, max((end for _, end, _, _ in rows), default=0.0))
+    events = Events.of(rows, origin_ns=trace.origin_ns, windows=windows)
+    return replace(events, notes=(*_module_notes(trace, events), *_graph_notes(found, windows)))
+
+
+def module_share(events: Events, phase: Phase | None = None) -> float | None:
+    """Share of the time of events that a module has, of one phase or of all; None where there is no such event.
+
+    Args:
+        events: What ran.
+        phase: Forward, backward or optimizer; None for all.
+    """
+    length_s = events.end_s - events.start_s
+    wanted = np.array([phase in (None, place.phase) for place in events.places], dtype=bool)
+    within = np.array([place.path is not None for place in events.places], dtype=bool)
+    if not len(events) or not wanted.any():
+        return None
+    total_s = float(length_s[wanted[events.place]].sum())
+    return float(length_s[(wanted & within)[events.place]].sum()) / total_s if total_s else None
+
+
+def _enter(event: TraceEvent, stack: list[_Frame], found: _Found) -> None:
+    """Note what an event says, and open it."""
+    outer = stack[-1] if stack else _Frame(event.end_s, None, "forward", None)
+    if event.kind == "iteration":
+        found.windows.append((event.start_s, event.end_s))
+        return
+    if event.kind == "module":
+        if event.name == "" and outer.phase == "forward":
+            found.root_calls.append((event.start_s, event.end_s))
+        stack.append(_Frame(event.end_s, event.name, outer.phase, None))
+        return
+    if event.kind == "optimizer":
+        stack.append(_Frame(event.end_s, "", "optimizer", None))
+        return
+    path, phase = outer.path, outer.phase
+    if event.kind == "node":
+        path, phase = _path_of_node(event, found), "backward"
+        found.last_node[event.lane] = path
+    operation = outer.operation if outer.operation and event.kind != "node" else event.name
+    place = Place(path, phase, operation.removeprefix("torch::autograd::"))
+    if event.sequence >= 0 and event.kind == "operator":
+        # Of several operators with a number the one that starts last makes the node: it is the innermost.
+        found.by_sequence[event.numbering, event.sequence] = path
+    if event.launch:
+        found.by_launch[event.launch] = place
+    if outer.operation is None or event.kind == "node":
+        found.rows.append((event.start_s, event.end_s, place, event.lane))
+    stack.append(_Frame(event.end_s, path, phase, operation))
+
+
+def _path_of_node(event: TraceEvent, found: _Found) -> str | None:
+    if event.name == ACCUMULATION:
+        return found.last_node.get(event.lane)
+    return found.by_sequence.get((event.numbering, event.sequence))
+
+
+def _host_rows(found: _Found) -> list[tuple[float, float, Place, str]]:
+    """Pieces of the host's time, each with its place."""
+    if not found.rows:
+        return []
+    lanes = {lane: i for i, lane in enumerate(dict.fromkeys(row[3] for row in found.rows))}
+    start_s, end_s, owner = innermost(
+        np.array([row[0] for row in found.rows]),
+        np.array([row[1] for row in found.rows]),
+        np.array([lanes[row[3]] for row in found.rows]),
+    )
+    pieces = zip(start_s.tolist(), end_s.tolist(), owner.tolist(), strict=True)
+    return [(start, end, found.rows[row][2], CPU) for start, end, row in pieces]
+
+
+def _kernel_rows(trace: Trace, found: _Found) -> list[tuple[float, float, Place, str]]:
+    return [
+        (
+            event.start_s,
+            event.end_s,
+            found.by_launch.get(event.launch, Place(None, "forward", event.name)),
+            event.device,
+        )
+        for event in trace.events
+        if event.kind == "kernel"
+    ]
+
+
+def _from_calls(calls: list[tuple[float, float]], end_s: float) -> list[tuple[float, float]]:
+    return list(pairwise([*sorted(start for start, _ in calls), end_s]))
+
+
+def _module_notes(trace: Trace, events: Events) -> list[str]:
+    if trace.names_modules == "no":
+        return [
+            "the trace does not say which module runs: joules are accounted to operators only. Record it inside "
+            "joulecast.accounting.module_ranges.named_modules(model), or with torch.profiler.profile(with_stack=True)"
+        ]
+    notes = []
+    if trace.names_modules == "frames":
+        notes.append(
+            "modules have the names of the profiler's Python frames (class and number), not those of the model"
+        )
+    share = module_share(events)
+    if share is not None and share < _LEAST_MODULE_SHARE:
+        notes.append(
+            f"{100 * share:.1f} % of the time of operators belongs to a module; the rest ran outside the model"
+        )
+    compiled = {place.operation for place in events.places if is_fused(place.operation)}
+    if compiled:
+        notes.append(
+            f"{len(compiled)} operations are fused kernels of torch.compile, such as {min(compiled)}: what is fused "
+            "belongs to the compiled module as a whole"
+        )
+    return notes
+
+
+def _graph_notes(found: _Found, windows: Sequence[tuple[float, float]]) -> list[str]:
+    """A note where iterations did not run the same operators in the model."""
+    if len(windows) < 2:
+        return []
+    counts: list[Counter[Place]] = [Counter() for _ in windows]
+    starts = [start_s for start_s, _ in windows]
+    for start_s, _, place, _ in found.rows:
+        if place.path is not None and start_s >= starts[0]:
+            counts[bisect_right(starts, start_s) - 1][place] += 1
+    differing = sum(count != counts[0] for count in counts[1:])
+    if not differing:
+        return []
+    return [
+        f"the model changes from iteration to iteration ({differing} of {len(counts)} differ from the first): "
+        "what is accounted is the mean over them"
+    ]

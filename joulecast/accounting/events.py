@@ -1,0 +1,141 @@
+"""Events: what ran when on which device, in columns, so that a million of them are accounted in a second."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import FloatArray
+from ..energy.tree import Phase
+from ..errors import InputError
+
+IntArray = NDArray[np.int64]
+
+CPU = "cpu"
+"""Device of everything that runs on the host; GPUs are called gpu0, gpu1, ..."""
+
+
+class Place(NamedTuple):
+    """What an event is accounted to.
+
+    Args:
+        path: Qualified name of the module, such as "layer1.0.conv2"; empty for the model itself; None where the event
+            ran outside the model, such as in a loss.
+        phase: Forward, backward or optimizer.
+        operation: The operator, such as "aten::conv2d".
+    """
+
+    path: str | None
+    phase: Phase
+    operation: str
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events of a program, in any order.
+
+    Events of one device may overlap: they share what the device draws meanwhile.
+
+    Args:
+        start_s: When each started, in seconds since `origin_ns`, shape (events,).
+        end_s: When each ended, shape (events,); not before it started.
+        place: Index of each event's place in `places`, shape (events,).
+        device: Index of each event's device in `devices`, shape (events,).
+        places: What events are accounted to, each once.
+        devices: "cpu", "gpu0", ...
+        origin_ns: Wall-clock time of second 0, in nanoseconds since 1970.
+        windows: Start and end of each iteration in seconds, in their order; empty where nobody marked iterations.
+        notes: What to keep in mind about where they come from.
+    """
+
+    start_s: FloatArray
+    end_s: FloatArray
+    place: IntArray
+    device: IntArray
+    places: tuple[Place, ...]
+    devices: tuple[str, ...] = (CPU,)
+    origin_ns: int = 0
+    windows: tuple[tuple[float, float], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        lengths = {len(column) for column in (self.start_s, self.end_s, self.place, self.device)}
+        if len(lengths) > 1:
+            raise InputError("the columns of events have different lengths", given=sorted(lengths))
+        if not (np.isfinite(self.start_s).all() and np.isfinite(self.end_s).all()):
+            raise InputError("events start and end at finite times")
+        if np.any(self.end_s < self.start_s):
+            first = int(np.argmax(self.end_s < self.start_s))
+            raise InputError(
+                "an event ends before it starts", given=f"event {first}: {self.start_s[first]} to {self.end_s[first]} s"
+            )
+
+    def __len__(self) -> int:
+        return len(self.start_s)
+
+    @property
+    def window_s(self) -> tuple[float, float]:
+        """From the start of the first to the end of the last iteration, or event where no iterations are marked."""
+        if self.windows:
+            return self.windows[0][0], max(end for _, end in self.windows)
+        return (float(self.start_s.min()), float(self.end_s.max())) if len(self) else (0.0, 0.0)
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations ran; 1 where nobody marked them."""
+        return max(1, len(self.windows))
+
+    def on(self, device: str) -> NDArray[np.bool_]:
+        """Which events ran on a device, shape (events,)."""
+        known = device in self.devices
+        return self.device == self.devices.index(device) if known else np.zeros(len(self), dtype=bool)
+
+    def between(self, start_s: float, end_s: float) -> Events:
+        """The events that start in a window, with the iterations that lie in it."""
+        inside = (self.start_s >= start_s) & (self.start_s < end_s)
+        windows = tuple(window for window in self.windows if start_s <= window[0] and window[1] <= end_s)
+        return replace(
+            self,
+            start_s=self.start_s[inside],
+            end_s=self.end_s[inside],
+            place=self.place[inside],
+            device=self.device[inside],
+            windows=windows,
+        )
+
+    @classmethod
+    def of(
+        cls,
+        rows: Sequence[tuple[float, float, Place, str]],
+        *,
+        origin_ns: int = 0,
+        windows: Sequence[tuple[float, float]] = (),
+        notes: Sequence[str] = (),
+    ) -> Events:
+        """Put rows into columns.
+
+        Args:
+            rows: Start and end in seconds, place and device of each event.
+            origin_ns: Wall-clock time of second 0.
+            windows: Start and end of each iteration in seconds.
+            notes: What to keep in mind.
+        """
+        places: dict[Place, int] = {}
+        devices: dict[str, int] = {}
+        place = [places.setdefault(row[2], len(places)) for row in rows]
+        device = [devices.setdefault(row[3], len(devices)) for row in rows]
+        return cls(
+            np.array([row[0] for row in rows], dtype=float),
+            np.array([row[1] for row in rows], dtype=float),
+            np.array(place, dtype=np.int64),
+            np.array(device, dtype=np.int64),
+            tuple(places),
+            tuple(devices) or (CPU,),
+            origin_ns,
+            tuple(sorted(windows)),
+            tuple(notes),
+        )

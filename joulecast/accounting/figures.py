@@ -1,0 +1,219 @@
+"""Pictures of an accounting: stages, modules at three depths, the largest parts, and power over time with modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..energy import Node
+from ..energy.tree import PHASES
+from ..metering.recording import Recording
+from ..rendering.plots import CHART_STYLE, COLOURS, INK, QUIET, pyplot, svg_of
+from ..units import scaled
+from .events import Events
+from .result import Accounting
+from .shares import NO_MODULE, counters_of
+
+_DEPTHS = (1, 2, 3)
+_MOST_BARS = 12
+_BANDS = 8  # Parts with a colour of their own; the rest is grey.
+_PHASE_COLOURS: Mapping[str, str] = dict(zip((*PHASES[:3], "other"), COLOURS, strict=False))
+_BAND_COLOURS = (*COLOURS, "#5b7f95", "#a3a14a")
+
+
+def figures(accounting: Accounting) -> Mapping[str, Callable[[Any], Any]]:
+    """Name of each picture that this accounting has, and what draws it with matplotlib.pyplot."""
+    found: dict[str, Callable[[Any], Any]] = {
+        "stages": lambda plt: _stages(plt, accounting),
+        "modules": lambda plt: _modules(plt, accounting),
+        "top": lambda plt: _top(plt, accounting),
+    }
+    events, recording = accounting.events, accounting.recording
+    if events is not None and recording is not None and accounting.measured:
+        found["power"] = lambda plt: _power(plt, events, recording)
+    return found
+
+
+def svgs(accounting: Accounting) -> dict[str, str]:
+    """Every picture as SVG, by name.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    plt = pyplot()
+    drawn = {}
+    with plt.rc_context(CHART_STYLE):
+        for name, draw in figures(accounting).items():
+            figure = draw(plt)
+            drawn[name] = svg_of(figure)
+            plt.close(figure)
+    return drawn
+
+
+def save_pngs(accounting: Accounting, folder: Path) -> list[Path]:
+    """Draw every picture into a PNG file of its name.
+
+    Raises:
+        MissingDependencyError: matplotlib is not installed.
+    """
+    plt = pyplot()
+    written = []
+    with plt.rc_context(CHART_STYLE):
+        for name, draw in figures(accounting).items():
+            figure = draw(plt)
+            figure.savefig(folder / f"{name}.png")
+            plt.close(figure)
+            written.append(folder / f"{name}.png")
+    return written
+
+
+def _value(accounting: Accounting) -> tuple[Callable[[Any], float], str, str]:
+    """What bars show: joules where they are known, seconds otherwise; with the quantity's name and unit."""
+    if accounting.measured:
+        return (lambda share: float(share.energy_j)), "energy", "J"
+    return (lambda share: float(share.time_s)), "time", "s"
+
+
+def _stages(plt: Any, accounting: Accounting) -> Any:
+    value, quantity, unit = _value(accounting)
+    rows = [*accounting.stages().items(), ("unattributed", accounting.unattributed)]
+    values = [value(share) for _, share in rows]
+    figure, axis = plt.subplots(figsize=(7.5, 0.6 + 0.45 * len(rows)), layout="constrained")
+    colours = [_PHASE_COLOURS.get(name, QUIET) for name, _ in rows]
+    _bars(axis, [name for name, _ in rows], values, colours, sum(values), unit)
+    axis.set_title(f"{quantity.capitalize()} of each stage")
+    return figure
+
+
+def _modules(plt: Any, accounting: Accounting) -> Any:
+    """Modules at three depths, layers of a kind together, forward and backward stacked."""
+    value, quantity, unit = _value(accounting)
+    levels = {depth: _at_depth(accounting, depth, value) for depth in _DEPTHS}
+    counts = [max(1, len(levels[depth])) for depth in _DEPTHS]
+    figure, axes = plt.subplots(
+        len(_DEPTHS),
+        1,
+        figsize=(7.5, 1.6 + 0.34 * sum(counts)),
+        layout="constrained",
+        gridspec_kw={"height_ratios": counts},
+        sharex=True,
+    )
+    most = max((sum(parts.values()) for level in levels.values() for parts in level.values()), default=0.0)
+    scale, shown_unit = scaled(most or 1.0, unit)
+    for axis, (depth, level) in zip(axes, levels.items(), strict=True):
+        names = list(level)
+        left = np.zeros(len(names))
+        for phase, colour in _PHASE_COLOURS.items():
+            widths = np.array([level[name].get(phase, 0.0) for name in names]) / scale
+            axis.barh(names, widths, left=left, color=colour, height=0.7, label=phase if widths.any() else None)
+            left += widths
+        axis.set_ylim(len(names) - 0.4, -0.6)
+        axis.set_xlim(0, 1.04 * (most or 1.0) / scale)
+        axis.grid(axis="y", visible=False)
+        axis.set_title(f"depth {depth}")
+    axes[-1].set_xlabel(f"{quantity} ({shown_unit})")
+    handles, labels = axes[0].get_legend_handles_labels()
+    if handles:
+        figure.legend(handles, labels, loc="outside upper right", frameon=False, ncols=4)
+    return figure
+
+
+def _at_depth(accounting: Accounting, depth: int, value: Callable[[Any], float]) -> dict[str, dict[str, float]]:
+    """Parts of a depth with their value by phase, largest first; what is left over stands last."""
+    found: dict[str, dict[str, float]] = {}
+    for row in accounting.rows:
+        parts = row.path.split(".") if row.path else []
+        shown = ["*" if part.isdecimal() else part for part in parts[:depth]]
+        name = ".".join(shown) or "(model)"
+        phases = found.setdefault(name, {})
+        phases[row.phase] = phases.get(row.phase, 0.0) + value(row.share)
+    ordered = sorted(found.items(), key=lambda item: -sum(item[1].values()))
+    kept, rest = ordered[:_MOST_BARS], ordered[_MOST_BARS:]
+    if rest:
+        together: dict[str, float] = {}
+        for _, phases in rest:
+            for phase, amount in phases.items():
+                together[phase] = together.get(phase, 0.0) + amount
+        kept.append((f"{len(rest)} others", together))
+    return dict(kept)
+
+
+def _top(plt: Any, accounting: Accounting) -> Any:
+    value, quantity, unit = _value(accounting)
+    nodes = accounting.top(10)
+    figure, axis = plt.subplots(figsize=(7.5, 0.6 + 0.36 * max(1, len(nodes))), layout="constrained")
+    colours = [_PHASE_COLOURS.get(node.phase or "other", QUIET) for node in nodes]
+    values = [value(node.own) for node in nodes]
+    whole = accounting.total.energy_j if accounting.measured else accounting.duration_s
+    _bars(axis, [_label(node) for node in nodes], values, colours, whole, unit)
+    axis.set_title(f"Operators with most {quantity}, by module")
+    return figure
+
+
+def _label(node: Node) -> str:
+    return f"{node.path or '(model)'}  {node.name}" if node.level == "operation" else node.path or node.name
+
+
+def _bars(
+    axis: Any, names: Sequence[str], values: Sequence[float], colours: Sequence[str], whole: float, unit: str
+) -> None:
+    """Bars from zero, one below the other, each with its value and share of the whole."""
+    scale, shown_unit = scaled(max(values, default=0.0) or 1.0, unit)
+    places = np.arange(len(names))
+    axis.barh(places, [value / scale for value in values], color=colours, height=0.7)
+    for place, value in zip(places, values, strict=True):
+        text = f" {value / scale:.3g} {shown_unit}, {100 * value / (whole or 1.0):.1f} %"
+        axis.text(value / scale, place, text, va="center", fontsize=8, color=INK)
+    axis.set_yticks(places, names)
+    axis.invert_yaxis()
+    axis.set_xlim(0, 1.25 * (max(values, default=0.0) or scale) / scale)
+    axis.grid(axis="y", visible=False)
+    axis.set_xlabel(shown_unit)
+
+
+def _power(plt: Any, events: Events, recording: Recording) -> Any:
+    """Power of each counter over the accounted time, with a band for each stretch in which one part runs."""
+    start_s, end_s = events.window_s
+    figure, axis = plt.subplots(figsize=(10.0, 3.6), layout="constrained")
+    for colour, counter in zip((INK, *COLOURS), counters_of(recording, events.origin_ns), strict=False):
+        inside = counter.curve.time_s[(counter.curve.time_s > start_s) & (counter.curve.time_s < end_s)]
+        edges = np.unique(np.concatenate([[start_s], inside, [end_s]]))
+        joules, _ = counter.curve.between(edges[:-1], edges[1:])
+        power_w = joules / np.diff(edges)
+        axis.stairs(power_w, edges - start_s, baseline=None, color=colour, lw=1.6, label=counter.device.name, zorder=4)
+    stretches = _stretches(events)
+    names = list(dict.fromkeys(name for name, _, _ in sorted(stretches, key=lambda each: each[1] - each[2])))
+    colours = dict(zip(names[:_BANDS], _BAND_COLOURS, strict=False))
+    for name, left, right in stretches:
+        axis.axvspan(left - start_s, right - start_s, color=colours.get(name, QUIET), alpha=0.35, lw=0)
+    for name, colour in colours.items():
+        axis.axvspan(np.nan, np.nan, color=colour, alpha=0.35, label=name)
+    axis.set(xlabel="seconds of the profiled iterations", ylabel="W", xlim=(0, end_s - start_s))
+    axis.set_ylim(bottom=0)
+    axis.set_title("Power, and the part of the model that runs")
+    figure.legend(loc="outside right upper", frameon=False)
+    return figure
+
+
+def _stretches(events: Events) -> list[tuple[str, float, float]]:
+    """Stretches in which events of one part of the model (a child of it) run one after the other: name, start, end."""
+    names = [_part(place.path, place.phase) for place in events.places]
+    order = np.argsort(events.start_s)
+    found: list[tuple[str, float, float]] = []
+    for i in order.tolist():
+        name, left, right = names[int(events.place[i])], float(events.start_s[i]), float(events.end_s[i])
+        if found and found[-1][0] == name:
+            found[-1] = (name, found[-1][1], max(found[-1][2], right))
+        else:
+            found.append((name, left, right))
+    return found
+
+
+def _part(path: str | None, phase: str) -> str:
+    if phase == "optimizer":
+        return phase
+    part = NO_MODULE if path is None else path.split(".")[0] or "(model)"
+    return part if phase == "forward" else f"{part}, {phase}"

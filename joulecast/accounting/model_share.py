@@ -1,0 +1,114 @@
+"""The model share: dynamic energy by prediction, static energy by time.
+
+What a sensor does not resolve is shared by time, as if all operators drew the same power. A prediction knows better: a
+product draws more than a copy. Power that is drawn in any case belongs to whoever takes the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..energy import EnergyTree, Figure, Row, Share
+from ..errors import InputError
+from .shares import NO_MODULE
+
+STATIC, DYNAMIC = "static", "dynamic"
+
+Key = tuple[str, str]
+"""Phase and module path."""
+
+
+def by_module(rows: Sequence[Row]) -> dict[Key, float]:
+    """Joules of the operators that each module runs itself, in each phase."""
+    found: dict[Key, float] = {}
+    for row in rows:
+        if row.path != NO_MODULE:
+            found[row.phase, row.path] = found.get((row.phase, row.path), 0.0) + row.share.energy_j
+    return found
+
+
+def tree_by_module(tree: EnergyTree, component: str | None = None) -> dict[Key, float]:
+    """Joules of the operators that each module of a tree runs itself, in each phase.
+
+    Args:
+        tree: Predicted or accounted.
+        component: Joules of one component alone, such as "dynamic"; None for all.
+    """
+    found: dict[Key, float] = {}
+    for node in tree.root.walk():
+        if not node.own.energy:
+            continue
+        parts = node.own.by_component()
+        chosen = parts.values() if component is None else [parts[component]] if component in parts else []
+        key = (node.phase or "other", node.path)
+        found[key] = found.get(key, 0.0) + sum(figure.value for figure in chosen)
+    return found
+
+
+def model_shares(
+    rows: Sequence[Row], predicted_j: Mapping[Key, float], static_w: Mapping[tuple[str, str], float]
+) -> tuple[Row, ...]:
+    """Share the joules of all rows anew, counter by counter; their sum stays as it was.
+
+    A module that was not predicted draws as much as the others do in the mean. Inside a module, time shares.
+
+    Args:
+        rows: Seconds and joules by place, shared by time.
+        predicted_j: Dynamic joules by phase and module.
+        static_w: Power that is drawn in any case, by device and component of each counter.
+
+    Raises:
+        InputError: Nothing that ran was predicted.
+    """
+    shares: list[list[Share]] = [[Share(row.share.time)] for row in rows]
+    for part in dict.fromkeys(part for row in rows for part in row.share.energy):
+        seconds = np.array([_seconds(row, part[0]) for row in rows])
+        figures = [row.share.energy.get(part) for row in rows]
+        total_j = sum(figure.value for figure in figures if figure)
+        static_j = min(total_j, static_w[part] * float(seconds.sum()))
+        weights = _weights(rows, seconds, predicted_j)
+        unknown = sum(figure.unknown for figure in figures if figure)
+        for i in range(len(rows)):
+            of_time = float(seconds[i] / seconds.sum()) if seconds.sum() else 0.0
+            energy = {
+                (part[0], STATIC): Figure(static_j * of_time, "modelled"),
+                (part[0], DYNAMIC): Figure((total_j - static_j) * float(weights[i]), "modelled", min(1, unknown)),
+            }
+            shares[i].append(Share({}, energy))
+    return tuple(
+        Row(row.path, Share.total(parts), row.operation, row.phase, row.calls)
+        for row, parts in zip(rows, shares, strict=True)
+    )
+
+
+def _seconds(row: Row, counter: str) -> float:
+    """Seconds of a row on the device that a counter counts for."""
+    time = row.share.time
+    return time[counter].value if counter in time else sum(f.value for d, f in time.items() if not d.startswith("gpu"))
+
+
+def _weights(rows: Sequence[Row], seconds: FloatArray, predicted_j: Mapping[Key, float]) -> FloatArray:
+    """Share of each row in the dynamic joules, summing up to 1."""
+    in_module: dict[Key, float] = {}
+    for row, value in zip(rows, seconds.tolist(), strict=True):
+        in_module[row.phase, row.path] = in_module.get((row.phase, row.path), 0.0) + value
+    known = {key: joules for key, joules in predicted_j.items() if in_module.get(key)}
+    if not sum(known.values()):
+        raise InputError(
+            "the prediction knows nothing of what ran",
+            given=", ".join(sorted({row.path or "(model)" for row in rows})[:6]),
+            allowed=", ".join(sorted({path or "(model)" for _, path in predicted_j})[:6]) or "no modules",
+            hint="predict the same model, in the same mode",
+        )
+    mean_w = sum(known.values()) / sum(in_module[key] for key in known)
+    raw: FloatArray = np.array(
+        [
+            value * (known[key] / in_module[key] if (key := (row.phase, row.path)) in known else mean_w)
+            for row, value in zip(rows, seconds.tolist(), strict=True)
+        ]
+    )
+    weights: FloatArray = raw / raw.sum()
+    return weights

@@ -1,0 +1,86 @@
+"""Profiles of torch.profiler as traces: of this process, without a file between."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from .module_ranges import named_modules
+from .trace import Trace, TraceEvent, kind_and_name
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Profile:
+    """A profile that is being taken, and its trace afterwards."""
+
+    def __init__(self) -> None:
+        self.trace = Trace(())
+
+
+@contextmanager
+def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
+    """Profile what runs inside, with the calls of a model's modules.
+
+    Args:
+        model: Its modules are named.
+        on_gpu: Whether to follow kernels of GPUs as well.
+
+    Raises:
+        InputError: Another profiler is running, or another model's modules are being named.
+    """
+    import torch
+
+    if torch._C._autograd._profiler_enabled():
+        raise InputError(
+            "PyTorch profiles one thing at a time",
+            given="a profiler that is running already",
+            hint="account outside of it, or export its trace and account for that (joulecast account --trace)",
+        )
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    activities += [torch.profiler.ProfilerActivity.CUDA] if on_gpu else []
+    profile = Profile()
+    with named_modules(model), torch.profiler.profile(activities=activities) as profiler:
+        yield profile
+        if on_gpu:
+            torch.cuda.synchronize()
+    results: Any = profiler.profiler
+    profile.trace = trace_of(results.kineto_results)
+
+
+def trace_of(results: Any) -> Trace:
+    """The trace of a profile as PyTorch holds it (`kineto_results`)."""
+    listed = results.events()
+    origin_ns = int(results.trace_start_ns())
+    events = tuple(found for event in listed if (found := _event(event, origin_ns)) is not None)
+    return Trace(events, origin_ns, "ranges")
+
+
+def _event(event: Any, origin_ns: int) -> TraceEvent | None:
+    """None for what says nothing: ranges of the user's own, and those that span threads."""
+    start_ns = event.start_ns() - origin_ns
+    times = 1e-9 * start_ns, 1e-9 * (start_ns + event.duration_ns())
+    is_annotation = event.is_user_annotation()
+    if event.device_type().name != "CPU":
+        if is_annotation:  # a range as it looks on the GPU; its kernels are there, too
+            return None
+        device, stream = event.device_index(), event.device_resource_id()
+        launch = event.linked_correlation_id()
+        return TraceEvent("kernel", event.name(), (device, stream), *times, f"gpu{device}", launch=launch)
+    found = kind_and_name(event.name(), is_annotation)
+    if found is None or event.is_async():
+        return None
+    # A node names itself a second time inside of the engine's event; neither is an operator that makes a node.
+    forward_thread = event.fwd_thread_id()
+    makes_node = found[0] == "operator" and not forward_thread
+    return TraceEvent(
+        *found,
+        event.start_thread_id(),
+        *times,
+        sequence=event.sequence_nr() if makes_node or found[0] == "node" else -1,
+        numbering=forward_thread or event.start_thread_id(),
+        launch=event.correlation_id(),
+    )

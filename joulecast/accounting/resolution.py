@@ -1,0 +1,63 @@
+"""What a sensor really resolved: how its updates compare with what was accounted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..metering.energy_curve import EnergyCurve
+from ..units import si
+from .events import Events
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """How finely a sensor sees.
+
+    Args:
+        update_s: Usual time between two updates of the sensor; None where there is no sensor.
+        iteration_s: Seconds of an iteration.
+        resolved_share: Share of the time of events that lies in events of at least one update, so that a reading of
+            their own tells what they draw. Inside all others joules are shared by time, or by a model.
+    """
+
+    update_s: float | None
+    iteration_s: float
+    resolved_share: float
+
+    def __str__(self) -> str:
+        if self.update_s is None:
+            return "no sensor"
+        return (
+            f"the sensor updates every {si(self.update_s, 's')}, an iteration takes {si(self.iteration_s, 's')}: "
+            f"{100 * self.resolved_share:.0f} % of the time is in operators that last an update or longer, the rest is "
+            "shared by time"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures, in SI units."""
+        return {
+            "update_s": self.update_s,
+            "iteration_s": self.iteration_s,
+            "resolved_share": self.resolved_share,
+        }
+
+
+def resolution(events: Events, curves: Sequence[EnergyCurve], iteration_s: float) -> Resolution:
+    """How finely sensors saw what ran.
+
+    Args:
+        events: What ran.
+        curves: Energy over time of the counters; the slowest counts.
+        iteration_s: Seconds of an iteration.
+    """
+    spacings = [float(np.median(np.diff(curve.time_s))) for curve in curves if len(curve.time_s) > 1]
+    if not spacings:
+        return Resolution(None, iteration_s, 0.0)
+    length_s = events.end_s - events.start_s
+    total_s = float(length_s.sum())
+    resolved_s = float(length_s[length_s >= max(spacings)].sum())
+    return Resolution(max(spacings), iteration_s, resolved_s / total_s if total_s else 0.0)

@@ -1,0 +1,275 @@
+"""Accounting: seconds and joules of a model that ran, by module, phase and operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from ..energy import EnergyTree, Node, Row, Share, TreeComparison
+from ..energy.comparison import comparison
+from ..energy.tree import PHASES, Phase
+from ..errors import InputError
+from ..metering.recording import Recording
+from ..rendering.notebook import document, drawn_into, notes, table
+from ..units import si
+from .events import Events
+from .model_share import by_module, model_shares, tree_by_module
+from .resolution import Resolution
+from .text import energy_text, table_text
+
+if TYPE_CHECKING:
+    from ..predictors.networks.prediction import Prediction
+
+_SHOWN = 20  # Rows of a table in Jupyter.
+
+
+@dataclass(frozen=True)
+class Power:
+    """Mean power of a part while it ran.
+
+    Args:
+        phase: Forward, backward or optimizer; None above the phases.
+        path: Qualified name of the module.
+        name: The operation; that of the module itself where it is none.
+        time_s: Seconds of the part.
+        power_w: Joules / seconds; None where joules are not known.
+    """
+
+    phase: Phase | None
+    path: str
+    name: str
+    time_s: float
+    power_w: float | None
+
+
+@dataclass(frozen=True)
+class Accounting:
+    """What ran, and what it cost.
+
+    Args:
+        title: The model and how it ran, for people.
+        rows: Seconds and joules by module, phase and operator: of one iteration where two passes were made, otherwise
+            of all that ran.
+        unattributed: Seconds without any operator, and their joules.
+        duration_s: Seconds of an undisturbed iteration, or of all that ran.
+        passes: 2 where joules come from a loop without a profiler, 1 where both were taken at once.
+        iterations: How many profiled iterations the shares are the mean of, or how many ran.
+        sharing: Whether joules are shared by time, or by a model: dynamic ones by prediction.
+        resolution: What the sensor resolved.
+        overhead: How much longer profiled iterations took than undisturbed ones, 0.1 for 10 %; None where one pass was
+            made.
+        module_share: Phase -> share of the time of its operators that belongs to a module.
+        notes: What to keep in mind.
+        events: What ran when, for plots; None where it was read from a file.
+        recording: What the sensors saw, for plots; None where there was none.
+        counter_power_w: Power that a device draws in any case, by device; devices of which nobody knows it are missing.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    unattributed: Share
+    duration_s: float
+    passes: Literal[1, 2]
+    iterations: int
+    sharing: Literal["time", "model"] = "time"
+    resolution: Resolution | None = None
+    overhead: float | None = None
+    module_share: Mapping[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    events: Events | None = field(default=None, repr=False, compare=False)
+    recording: Recording | None = field(default=None, repr=False, compare=False)
+    counter_power_w: Mapping[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def total(self) -> Share:
+        """Seconds and joules of everything, also of what is unattributed."""
+        return Share.total([*(row.share for row in self.rows), self.unattributed])
+
+    @property
+    def measured(self) -> bool:
+        """Whether there are joules at all; without a counter there are seconds alone."""
+        return self.total.source != "missing"
+
+    @property
+    def energy_j(self) -> float | None:
+        """Joules of an iteration, or of all that ran; a lower bound where a note says so, None without a counter."""
+        return self.total.energy_j if self.measured else None
+
+    def tree(self) -> EnergyTree:
+        """Seconds and joules by phase, module and operator."""
+        return EnergyTree.of(self.title, self.rows, self.unattributed, self.notes)
+
+    def summarized(self) -> EnergyTree:
+        """The tree with layers of a kind together, `layer.*` (SMARAGDINE's STEF)."""
+        return self.tree().summarized()
+
+    def flat(self) -> EnergyTree:
+        """Seconds and joules by operator, wherever it ran (SMARAGDINE's TEF)."""
+        rows = [Row("", row.share, row.operation, row.phase, row.calls) for row in self.rows]
+        return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
+
+    def power(self, *, summarized: bool = False) -> tuple[Power, ...]:
+        """Mean power of every module while it ran, with its parts, parents first.
+
+        Args:
+            summarized: Layers of a kind together (SMARAGDINE's STPF, the twin of its STEF); otherwise each by itself.
+        """
+        tree = self.summarized() if summarized else self.tree()
+        return tuple(_power(node) for node in tree.root.walk() if node.level != "operation")
+
+    def operator_power(self) -> tuple[Power, ...]:
+        """Mean power of every operator while it ran, wherever that was: the twin of `flat`."""
+        return tuple(_power(node) for node in self.flat().root.walk() if node.level == "operation")
+
+    def top(self, n: int = 10) -> tuple[Node, ...]:
+        """The parts with most joules of their own, or seconds where joules are not known, largest first."""
+        if self.measured:
+            return self.tree().top(n)
+        if n < 1:
+            raise InputError("the number of nodes to list is positive", given=n)
+        holders = [node for node in self.tree().root.walk() if node.own.time]
+        return tuple(sorted(holders, key=lambda node: -node.own.time_s)[:n])
+
+    def stages(self) -> dict[str, Share]:
+        """Seconds and joules of each phase that ran."""
+        found = {phase: [row.share for row in self.rows if row.phase == phase] for phase in PHASES}
+        return {phase: Share.total(shares) for phase, shares in found.items() if shares}
+
+    def compare(self, other: Prediction | EnergyTree | Accounting) -> TreeComparison:
+        """Predicted joules of each module against accounted ones: correlation, and where they are farthest apart.
+
+        Modules count without their parts, which would count several times otherwise. The first tree of the answer is
+        what was predicted, the second what was accounted.
+
+        Args:
+            other: A prediction of the same model in the same mode, its tree, or another accounting.
+
+        Raises:
+            InputError: No joules were measured.
+        """
+        self._refuse_without_joules("nothing to compare with a prediction")
+        predicted = by_module(other.rows) if isinstance(other, Accounting) else tree_by_module(_tree_of(other))
+        mine = by_module(self.rows)
+        first, second = ({(phase, path, "module", ""): j for (phase, path), j in m.items()} for m in (predicted, mine))
+        return comparison(first, second)
+
+    def by_model(
+        self, prediction: Prediction | EnergyTree, static_power_w: float | Mapping[str, float] | None = None
+    ) -> Accounting:
+        """The same joules shared by a model: dynamic ones by prediction, static ones by time.
+
+        Args:
+            prediction: A prediction of the same model in the same mode, or its tree.
+            static_power_w: Power that is drawn in any case, of every counter or by device; None for the idle power of
+                the catalogue, which is known of GPUs alone.
+
+        Raises:
+            InputError: No joules were measured; nobody knows the static power; or the prediction is of another model.
+        """
+        self._refuse_without_joules("nothing to share")
+        parts = dict.fromkeys(part for row in self.rows for part in row.share.energy)
+        given = static_power_w if isinstance(static_power_w, Mapping) else {}
+        everywhere = static_power_w if isinstance(static_power_w, int | float) else None
+        static_w = {}
+        for part in parts:
+            found = given.get(part[0], self.counter_power_w.get(part[0]) if everywhere is None else everywhere)
+            if found is None or not found >= 0:
+                raise InputError(
+                    "the power that a device draws in any case is not known",
+                    given=f"{part[0]}: {found}",
+                    allowed="watts, not negative",
+                    hint="measure it while nothing runs (joulecast measure -- sleep 10), and give static_power_w=...",
+                )
+            static_w[part] = float(found)
+        rows = model_shares(self.rows, tree_by_module(_tree_of(prediction), "dynamic"), static_w)
+        return replace(self, rows=rows, sharing="model")
+
+    def _refuse_without_joules(self, what: str) -> None:
+        if not self.measured:
+            raise InputError(
+                f"no joules were measured, so that there is {what}",
+                given="; ".join(self.notes) or "no counter",
+                hint="`joulecast measure -- true` says what this machine can measure",
+            )
+
+    def to_text(self, depth: int = 0, least_share: float = 0.0) -> str:
+        """A table of modules and operators: joules, seconds, their shares, and power.
+
+        Args:
+            depth: Levels to show; 0 for all.
+            least_share: Parts below this share of the joules, or of the seconds without any, are left out; 0 to 1.
+        """
+        return table_text(self.tree(), self.duration_s, depth, least_share)
+
+    @property
+    def basis(self) -> str:
+        """What the figures rest on, in a few sentences."""
+        if self.passes == 2:
+            text = f"Joules from an undisturbed loop, shares from {self.iterations} profiled iterations"
+            if self.overhead is not None:
+                text += f", which took {100 * self.overhead:+.0f} % longer"
+        else:
+            text = "Joules and events were taken at once"
+        if not self.measured:
+            text = text.replace("Joules", "Seconds")
+        by_phase = [f"{100 * share:.1f} % {phase}" for phase, share in self.module_share.items()]
+        sentences = [text]
+        if by_phase:
+            sentences.append(f"Of the time of operators a module has: {', '.join(by_phase)}")
+        if self.resolution is not None and self.measured:
+            resolved = str(self.resolution)
+            sentences.append(resolved[0].upper() + resolved[1:])
+        if self.sharing == "model":
+            sentences.append("Dynamic joules are shared by a prediction, static ones by time")
+        return ". ".join(sentences) + "."
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the events and readings, as plain lists and dictionaries; quantities in SI units."""
+        return {
+            "title": self.title,
+            "passes": self.passes,
+            "sharing": self.sharing,
+            "iterations": self.iterations,
+            "duration_s": self.duration_s,
+            "energy_j": self.energy_j,
+            "overhead": self.overhead,
+            "module_share": dict(self.module_share),
+            "resolution": None if self.resolution is None else self.resolution.to_json(),
+            "tree": self.tree().to_json(),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write pictures and the tree as one HTML file, or each picture as a PNG file into a folder.
+
+        Raises:
+            InputError: The path is neither a folder nor a name that ends in .html.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        return drawn_into(self, Path(path))
+
+    def __str__(self) -> str:
+        """One line: seconds, joules, and how much of them modules have."""
+        joules = "joules not measured" if self.energy_j is None else si(self.energy_j, "J")
+        of = "per iteration" if self.passes == 2 else f"in {self.iterations} iterations"
+        return f"{self.title}: {joules}, {si(self.duration_s, 's')} {of}"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [node.path or "(model)", node.name, node.phase or "", energy_text(node.own), si(node.own.time_s, "s")]
+            for node in self.top(_SHOWN)
+        ]
+        listed = table(["module", "part", "phase", "energy", "time"], rows, frozenset({3, 4}))
+        return document(str(self), listed, notes(self.notes))
+
+
+def _power(node: Node) -> Power:
+    total = node.total
+    known = total.source != "missing" and total.time_s > 0
+    return Power(node.phase, node.path, node.name, total.time_s, total.energy_j / total.time_s if known else None)
+
+
+def _tree_of(other: Prediction | EnergyTree) -> EnergyTree:
+    return other if isinstance(other, EnergyTree) else other.tree()

@@ -1,0 +1,226 @@
+"""What every place and nobody gets: seconds and joules of events as rows of an energy tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..energy import Figure, Row, Share
+from ..energy.share import Source
+from ..errors import InputError
+from ..metering.energy_curve import EnergyCurve
+from ..metering.recording import DeviceInfo, Recording
+from .events import CPU, Events, Place
+from .sweep import sweep
+
+NO_MODULE = "(no module)"
+"""Name in trees of what ran outside the model."""
+
+_NEGLIGIBLE_S = 1e-6  # An event at the edge of a recording may reach out by the rounding of two clocks.
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Who got what.
+
+    Args:
+        rows: Seconds and joules of each place.
+        unattributed: Seconds without events and their joules, by device.
+        notes: What to keep in mind.
+    """
+
+    rows: tuple[Row, ...]
+    unattributed: Share
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Counter:
+    """The energy of one counter over time.
+
+    Args:
+        device: Name and component of what it reads, and whether it is measured or modelled.
+        curve: Joules over time, on the clock of the events.
+    """
+
+    device: DeviceInfo
+    curve: EnergyCurve
+
+    @property
+    def runs(self) -> str:
+        """The device of events that it counts for."""
+        return device_of(self.device)
+
+
+@dataclass(frozen=True)
+class Used:
+    """What a counter said that an iteration used.
+
+    Args:
+        device: What it reads.
+        joules: Joules that are known.
+        known: Whether that is all.
+    """
+
+    device: DeviceInfo
+    joules: float
+    known: bool = True
+
+    @property
+    def runs(self) -> str:
+        """The device of events that it counts for."""
+        return device_of(self.device)
+
+    @property
+    def part(self) -> tuple[str, str]:
+        """Device and component, as shares name them."""
+        return self.device.name, self.device.component
+
+    @property
+    def figure(self) -> Figure:
+        """Its joules with their source."""
+        return _figure(self.device, self.joules, self.known)
+
+
+def device_of(device: DeviceInfo) -> str:
+    """The device of events that a counter counts for: every counter that is no GPU's counts for the host."""
+    return device.name if device.name.startswith("gpu") else CPU
+
+
+def counters_of(recording: Recording, origin_ns: int, offset_s: float = 0.0) -> tuple[Counter, ...]:
+    """The counters of a recording that add to its energy, with times on a trace's clock.
+
+    Args:
+        recording: Its times are monotonic, with the distance to the wall clock.
+        origin_ns: Wall-clock time of the trace's second 0, in nanoseconds since 1970.
+        offset_s: Seconds by which the clock of the trace is ahead of the recording's wall clock.
+    """
+    shift_s = recording.wall_offset_s - 1e-9 * origin_ns + offset_s
+    found = []
+    for device in recording.devices:
+        curve = EnergyCurve.of(recording.samples[device.name])
+        if device.counted:
+            found.append(Counter(device, replace(curve, time_s=curve.time_s + shift_s)))
+    return tuple(found)
+
+
+def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, float] | None = None) -> Shares:
+    """Account what counters saw while the events ran (one pass).
+
+    Args:
+        events: What ran when.
+        counters: What the sensors saw, on the clock of the events; none to account seconds alone.
+        window_s: Start and end of what is accounted; None for the window of the events.
+
+    Raises:
+        InputError: A counter has no reading in the window.
+    """
+    window_s = window_s or events.window_s
+    for counter in counters:
+        _refuse_apart(counter, window_s)
+    by_place: dict[int, list[Share]] = {}
+    idle: list[Share] = []
+    unknown_s = 0.0
+    for device in dict.fromkeys([*events.devices, *(counter.runs for counter in counters)]):
+        mine = events.on(device)
+        read = [counter for counter in counters if counter.runs == device]
+        found = sweep(events.start_s[mine], events.end_s[mine], [counter.curve for counter in read], window_s)
+        table = np.vstack([found.time_s, found.energy_j, found.unknown_s])
+        present, column = np.unique(events.place[mine], return_inverse=True)
+        sums = np.array([np.bincount(column, values, len(present)) for values in table])
+        for place, values in zip(present.tolist(), sums.T, strict=True):
+            by_place.setdefault(place, []).append(_share(device, read, values))
+        idle.append(_share(device, read, np.concatenate([[found.idle_s], found.idle_j, found.idle_unknown_s])))
+        unknown_s += float(found.unknown_s.sum() + found.idle_unknown_s.sum())
+    calls = np.bincount(events.place, minlength=len(events.places))
+    rows = tuple(
+        _row(events.places[place], Share.total(shares), float(calls[place])) for place, shares in by_place.items()
+    )
+    notes = (f"nobody knows the power of {unknown_s:.3g} s of what is accounted",) if unknown_s > _NEGLIGIBLE_S else ()
+    return Shares(rows, Share.total(idle), notes)
+
+
+def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
+    """Account the joules of undisturbed iterations by the seconds of profiled ones (two passes).
+
+    Profiling makes everything take longer, mostly between operators: they keep their seconds, unless they fill more
+    than an undisturbed iteration. Where the undisturbed loop was slower, all is scaled to that. What operators do not
+    fill belongs to nobody.
+
+    Args:
+        events: What ran in the profiled iterations.
+        iteration_s: Seconds of an undisturbed iteration.
+        used: What an undisturbed iteration used, by counter; empty to account seconds alone.
+    """
+    plain = swept(events, ())
+    counted = {device: [one for one in used if one.runs == device] for device in events.devices}
+    start_s, end_s = events.window_s
+    slower = max(1.0, iteration_s * events.iterations / (end_s - start_s)) if end_s > start_s else 1.0
+    busy_s = {
+        device: sum(row.share.on(device).time_s for row in plain.rows) / events.iterations * slower
+        for device in events.devices
+    }
+
+    def of_iteration(device: str, seconds: float) -> Share:
+        """The share of what takes so many seconds of an iteration."""
+        energy = {one.part: one.figure.scaled_by(seconds / iteration_s) for one in counted[device]}
+        return Share({device: Figure(seconds, "measured")}, energy or _no_joules(device))
+
+    def of_row(row: Row) -> Row:
+        seconds = {
+            device: figure.value / events.iterations * slower * min(1.0, iteration_s / busy_s[device])
+            for device, figure in row.share.time.items()
+            if busy_s[device]
+        }
+        share = Share.total([of_iteration(device, value) for device, value in seconds.items()])
+        return replace(row, share=share, calls=row.calls / events.iterations)
+
+    idle = [of_iteration(device, iteration_s - min(iteration_s, seconds)) for device, seconds in busy_s.items()]
+    elsewhere = [Share({}, {one.part: one.figure}) for one in used if one.runs not in counted]
+    return Shares(tuple(map(of_row, plain.rows)), Share.total([*idle, *elsewhere]))
+
+
+def _share(device: str, counters: Sequence[Counter], values: FloatArray) -> Share:
+    """Seconds, joules by counter and seconds of unknown power by counter as a share."""
+    joules, unknown_s = values[1 : 1 + len(counters)].tolist(), values[1 + len(counters) :].tolist()
+    energy = {
+        (counter.device.name, counter.device.component): _figure(counter.device, value, seconds <= _NEGLIGIBLE_S)
+        for counter, value, seconds in zip(counters, joules, unknown_s, strict=True)
+    }
+    return Share({device: Figure(float(values[0]), "measured")}, energy or _no_joules(device))
+
+
+def _no_joules(device: str) -> dict[tuple[str, str], Figure]:
+    """The energy of a device without a counter: unknown, not zero."""
+    return {(device, "total"): Figure.of(None, "missing")}
+
+
+def _figure(device: DeviceInfo, joules: float, known: bool) -> Figure:
+    if known:
+        return Figure(max(0.0, joules), cast(Source, device.method))
+    return Figure(joules, cast(Source, device.method), 1) if joules > 0 else Figure.of(None, "missing")
+
+
+def _row(place: Place, share: Share, calls: float) -> Row:
+    path = NO_MODULE if place.path is None else place.path
+    return Row(path, share, place.operation, place.phase, calls)
+
+
+def _refuse_apart(counter: Counter, window_s: tuple[float, float]) -> None:
+    time_s = counter.curve.time_s
+    if not len(time_s):
+        raise InputError(
+            "the recording has no readings of a device", given=counter.device.name, hint="record again, for longer"
+        )
+    if time_s[0] >= window_s[1] or time_s[-1] <= window_s[0]:
+        raise InputError(
+            "the recording and the trace do not overlap in time",
+            given=f"{counter.device.name} was read from {time_s[0]:.3f} s to {time_s[-1]:.3f} s of a trace that lasts "
+            f"from {window_s[0]:.3f} s to {window_s[1]:.3f} s",
+            hint="give the recording that was made while the trace was; where their clocks differ, say by how much "
+            "(--clock-offset)",
+        )

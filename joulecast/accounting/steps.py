@@ -1,0 +1,168 @@
+"""Iterations of a model: its inputs, and one forward, or forward and backward, as a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
+
+from ..errors import ExtractionError, InputError, unknown_name
+from ..extraction.models.transformers_models import is_transformer, named_inputs
+from ..extraction.optimizers import refuse_optimizer
+from ..operations.inputs import Input, Inputs, shape_text
+from ..operations.operation import MODES
+
+_OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    "sgd": torch.optim.SGD,
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+}
+_SMALL_RATE = 1e-6
+"""Learning rate of steps that nobody wants to learn from."""
+
+
+@dataclass
+class Steps:
+    """Iterations of a model, each the same work.
+
+    Args:
+        module: The model; it is in the mode that it is run in while this is entered, and as before afterwards.
+        args: Its positional inputs.
+        kwargs: Its inputs by name.
+        training: Whether a backward follows each forward.
+        optimizer: Steps after each backward; None for none.
+        title: Model, shapes and mode, for people.
+    """
+
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    training: bool
+    optimizer: torch.optim.Optimizer | None
+    title: str
+    _gradients: dict[Any, torch.Tensor] = field(default_factory=dict)
+
+    def __enter__(self) -> Steps:
+        self._modes = {part: part.training for part in self.module.modules()}
+        self.module.train(self.training)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for part, training in self._modes.items():
+            part.training = training
+        if self.training:
+            self.module.zero_grad(set_to_none=True)
+
+    def run(self) -> None:
+        """One iteration.
+
+        Raises:
+            ExtractionError: The model raises on these inputs, or nothing that it returns needs a gradient.
+        """
+        gradients: AbstractContextManager[Any] = nullcontext() if self.training else torch.no_grad()
+        try:
+            with gradients:
+                result = self.module(*self.args, **self.kwargs)
+                if self.training:
+                    self._backward(result)
+        except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise ExtractionError(
+                f"the model raises {type(error).__name__} when it runs",
+                given=str(error).strip().splitlines()[0] if str(error).strip() else None,
+                hint="run it once on these inputs yourself",
+            ) from error
+
+    def _backward(self, result: Any) -> None:
+        outputs = [t for t in tree_leaves(_plain(result)) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if not outputs:
+            raise InputError(
+                "nothing that this model returns needs a gradient",
+                given=type(self.module).__name__,
+                hint="account for inference, or let its parameters require gradients",
+            )
+        torch.autograd.backward(outputs, [self._gradient(output) for output in outputs])
+        if self.optimizer is None:
+            self.module.zero_grad(set_to_none=True)
+        else:
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+
+    def _gradient(self, output: torch.Tensor) -> torch.Tensor:
+        """Ones, made once: they belong to no module."""
+        key = output.shape, output.dtype, output.device
+        if key not in self._gradients:
+            self._gradients[key] = torch.ones_like(output)
+        return self._gradients[key]
+
+
+def steps_of(
+    module: torch.nn.Module, inputs: Any, mode: str, device: torch.device | None, optimizer: str | None
+) -> Steps:
+    """Prepare iterations of a model.
+
+    Args:
+        module: Moved to the device, if one is given.
+        inputs: A tensor, several, or several by name; or shapes, for which random numbers are drawn.
+        mode: inference or training.
+        device: None for where the module is.
+        optimizer: sgd, adam or adamw, which steps at a tiny rate after each backward; None for none.
+
+    Raises:
+        UnknownNameError: No such mode or optimizer.
+        InputError: What is given are no inputs, or this is no module.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise InputError("this is not a module", given=type(module).__name__, allowed="a torch.nn.Module")
+    if mode not in MODES:
+        raise unknown_name("mode", mode, MODES)
+    refuse_optimizer(optimizer, mode)
+    if device is not None:
+        module.to(device)
+    place = device or next((p.device for p in module.parameters()), torch.device("cpu"))
+    args, kwargs = _tensors(module, inputs, place)
+    shapes = Inputs(tuple(map(Input.of, args)), tuple((name, Input.of(value)) for name, value in kwargs.items()))
+    stepper = None if optimizer is None else _OPTIMIZERS[optimizer](module.parameters(), lr=_SMALL_RATE)
+    title = f"{type(module).__name__} {shape_text(shapes.shape)}, {mode}, on {place}"
+    return Steps(module, args, kwargs, mode == "training", stepper, title)
+
+
+def _tensors(
+    module: torch.nn.Module, inputs: Any, device: torch.device
+) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
+    """Positional inputs and those by name."""
+    if isinstance(inputs, torch.Tensor):
+        inputs = (inputs,)
+    values = list(inputs.values()) if isinstance(inputs, Mapping) else inputs
+    if isinstance(values, Sequence) and values and all(isinstance(value, torch.Tensor) for value in values):
+        moved = tree_map(
+            lambda tensor: tensor.to(device), dict(inputs) if isinstance(inputs, Mapping) else list(inputs)
+        )
+        return ((), moved) if isinstance(moved, dict) else (tuple(moved), {})
+    shapes = Inputs.of(inputs)
+    if is_transformer(module):
+        shapes = named_inputs(module, shapes)
+    generator = torch.Generator().manual_seed(0)
+    rows = min((part.num_embeddings for part in module.modules() if isinstance(part, torch.nn.Embedding)), default=2)
+
+    def drawn(item: Input, name: str = "") -> torch.Tensor:
+        floating = next((p.dtype for p in module.parameters() if p.is_floating_point()), torch.float32)
+        known = item.dtype or getattr(module, "input_dtype", None)
+        dtype = getattr(torch, known) if known else floating
+        if name.endswith("_mask"):
+            return torch.ones(item.shape, dtype=dtype, device=device)
+        if dtype.is_floating_point:
+            return torch.randn(item.shape, generator=generator).to(device, dtype)
+        return torch.randint(0, rows, item.shape, generator=generator).to(device, dtype)
+
+    return tuple(map(drawn, shapes.positional)), {name: drawn(item, name) for name, item in shapes.named}
+
+
+def _plain(result: Any) -> Any:
+    """What a model returns as lists and dictionaries; outputs of transformers are dictionaries of their own class."""
+    return dict(result) if isinstance(result, Mapping) else result

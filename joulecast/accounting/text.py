@@ -1,0 +1,67 @@
+"""An energy tree as a table with joules, seconds and power, for the command line and for pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..energy import EnergyTree, Node, Share
+from ..units import si
+
+COLUMNS = ("energy", "of energy", "time", "of time", "power")
+"""What each part of the table has, beside its name."""
+
+
+def parts_table(
+    tree: EnergyTree, duration_s: float, depth: int = 0, least_share: float = 0.0
+) -> Iterator[tuple[int, str, list[str]]]:
+    """Parts of a tree with their level, name and columns, parents first; what is unattributed stands last.
+
+    Args:
+        tree: What ran.
+        duration_s: Seconds that all of it took, of which shares of time are.
+        depth: Levels to show; 0 for all.
+        least_share: Parts below this share of the joules, or of the seconds without any, are left out.
+    """
+    measured = tree.total.source != "missing"
+    whole_j, whole_s = tree.total.energy_j or 1.0, duration_s or 1.0
+
+    def columns(share: Share) -> list[str]:
+        known = share.source != "missing"
+        return [
+            energy_text(share),
+            f"{100 * share.energy_j / whole_j:.1f} %" if known else "-",
+            si(share.time_s, "s"),
+            f"{100 * share.time_s / whole_s:.1f} %",
+            si(share.energy_j / share.time_s, "W") if known and share.time_s else "-",
+        ]
+
+    def below(node: Node, level: int) -> Iterator[tuple[int, str, list[str]]]:
+        share = node.total.energy_j / whole_j if measured else node.total.time_s / whole_s
+        if level and share < least_share:
+            return
+        yield level, node.name, columns(node.total)
+        if not depth or level < depth:
+            for child in node.children:
+                yield from below(child, level + 1)
+
+    yield from below(tree.root, 0)
+    yield 0, "unattributed", columns(tree.unattributed)
+
+
+def table_text(tree: EnergyTree, duration_s: float, depth: int = 0, least_share: float = 0.0) -> str:
+    """The table of parts as text, names indented below their parents; see `parts_table`."""
+    rows = list(parts_table(tree, duration_s, depth, least_share))
+    widths = [max(len(name), *(len(cells[i]) for _, _, cells in rows)) for i, name in enumerate(COLUMNS)]
+
+    def line(cells: Sequence[str], name: str) -> str:
+        return "  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)) + f"  {name}"
+
+    lines = [line(cells, "  " * level + name) for level, name, cells in rows]
+    return "\n".join([line(COLUMNS, "part"), *lines])
+
+
+def energy_text(share: Share) -> str:
+    """Joules for people; ">" where parts are unknown, a dash where all are."""
+    if share.source == "missing":
+        return "-"
+    return f"{'> ' if share.unknown else ''}{si(share.energy_j, 'J')}"

@@ -1,0 +1,98 @@
+"""`joulecast generate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..units import si
+from .arguments import AsJson, Clock, Predictor, table
+
+if TYPE_CHECKING:
+    from ..generation.prediction import GenerationPrediction
+
+_LEVEL = 0.9
+
+
+def generate(
+    model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
+    gpu: Annotated[str, typer.Option(help='GPU from the catalogue, such as "H100 SXM"; "2x H100 SXM" are two.')],
+    batch: Annotated[int, typer.Option(help="Sequences at a time, on all GPUs together.")] = 1,
+    prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 512,
+    output: Annotated[int, typer.Option(help="Tokens that are written for each prompt.")] = 512,
+    precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8 or nvfp4.")] = "bf16",
+    cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
+    engine: Annotated[str, typer.Option(help="vllm, sglang, tensorrt_llm or transformers.")] = "vllm",
+    batching: Annotated[str | None, typer.Option(help="continuous or static. Default: what the engine does.")] = None,
+    tensor_parallel: Annotated[int, typer.Option(help="GPUs that share each layer.")] = 1,
+    expert_parallel: Annotated[int, typer.Option(help="GPUs that whole experts are shared out to.")] = 1,
+    clock: Clock = None,
+    power_limit: Annotated[float | None, typer.Option(help="Power cap of a board in watts.")] = None,
+    predictor: Predictor = None,
+    tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules in a step of decoding.")] = False,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Predict what text costs that an engine writes with a language model: seconds, watts and joules per token."""
+    from ..api import predict_generation
+
+    known = Path(model)
+    found = predict_generation(
+        known if known.suffix == ".json" else model,
+        gpu,
+        batch=batch,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        precision=precision,
+        cache_precision=cache_precision,
+        engine=engine,
+        batching=batching,
+        tensor_parallel=tensor_parallel,
+        expert_parallel=expert_parallel,
+        clock=clock,
+        power_limit_w=power_limit,
+        predictor=predictor,
+    )
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=1))
+    elif tree:
+        typer.echo(found.decode.tree().summarized().to_text(depth))
+    else:
+        typer.echo(_text(found))
+
+
+def _text(found: GenerationPrediction) -> str:
+    interval = found.interval(_LEVEL)
+    rows = []
+    for what, name, unit in (
+        ("time to first token", "time_to_first_token_s", "s"),
+        ("time per output token", "time_per_output_token_s", "s"),
+        ("power", "power_w", "W"),
+        ("energy per token", "energy_per_token_j", "J"),
+    ):
+        low_high = getattr(interval, name) if interval else None
+        about = f"{si(low_high[0], unit)} to {si(low_high[1], unit)}" if low_high else ""
+        rows.append([what, si(getattr(found, name), unit), about])
+    rows.append(["energy per request", si(found.energy_per_request_j, "J"), ""])
+    rows.append(["tokens per second", f"{found.tokens_per_s:,.0f}", ""])
+    boards = f"{found.gpus} x {found.gpu}" if found.gpus > 1 else found.gpu
+    memory = found.memory
+    parts = [
+        f"{found.model}, {found.precision}, {found.prompt_tokens} + {found.output_tokens} tokens, batch {found.batch} "
+        f"({found.batching}), by {found.engine} on {boards}",
+        "",
+        table(["", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""], rows, frozenset({1})),
+        "",
+        f"memory of a GPU: {si(memory.weights_bytes, 'B')} of weights, {si(memory.cache_bytes, 'B')} of cache, "
+        f"{si(memory.activations_bytes, 'B')} besides; {si(memory.usable_bytes, 'B')} to use, for a batch of up to "
+        f"{found.largest_batch}",
+        f"a step that only decodes: {si(found.decode.time_s, 's')}, {si(found.decode.power_w, 'W')}; one that reads "
+        f"prompts only: {si(found.prefill.time_s, 's')}, {si(found.prefill.power_w, 'W')}; waiting for the engine: "
+        f"{si(found.overhead_s, 's')} a step",
+        "",
+        *(f"note: {note}" for note in found.notes),
+    ]
+    return "\n".join(parts)

@@ -1,0 +1,73 @@
+"""Make the file of collectives: `python -m joulecast.generation.collective_table FOLDER` (needs pyarrow).
+
+FOLDER is aiconfigurator2026 of the measurements: kernels of LLM engines and NCCL, from
+github.com/ai-dynamo/aiconfigurator (Apache-2.0, commit 095f58a). Of each engine its newest version counts. Messages are
+counted in elements of 16 bits.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import statistics
+import sys
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .collectives import FILE, NCCL
+from .parallel import GROUPS
+
+_SOURCE = "github.com/ai-dynamo/aiconfigurator, commit 095f58a, collectives.parquet (Apache-2.0)"
+_KERNELS: Mapping[str, str] = {
+    "vLLM_custom_graph": "vllm",
+    "SGLang_CustomAllReduce_graph": "sglang",
+    "TRTLLM": "tensorrt_llm",
+    "NCCL": NCCL,
+}
+"""Kernel as the table names it -> implementation. Eager calls wait for their host, and are left out."""
+
+_KINDS = ("all_reduce", "all_gather")
+_HALF = ("half", "bfloat16")
+
+
+def _version(stack: str) -> tuple[tuple[int, ...], str]:
+    numbers = "".join(letter if letter.isdigit() else " " for letter in stack).split()
+    return tuple(map(int, numbers)), stack
+
+
+def table(path: Path) -> dict[str, Any]:
+    """The curves of a table of collectives, with where they come from."""
+    import pyarrow.parquet as parquet
+
+    found: dict[Any, dict[str, dict[int, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    for row in parquet.read_table(path).to_pylist():
+        implementation = _KERNELS.get(row["kernel"])
+        wanted = row["collective"] in _KINDS and row["precision"] in _HALF and row["gpus"] in GROUPS
+        if implementation and wanted and row["time_us"] > 0:
+            key = row["gpu"], implementation, row["collective"], row["gpus"]
+            found[key][row["stack"]][row["message_size"]].append(row["time_us"])
+    curves = []
+    for key, stacks in sorted(found.items()):
+        points = sorted(stacks[max(stacks, key=_version)].items())
+        # (a larger message takes no less, whatever single measurements say)
+        seconds, longest = [], 0.0
+        for _, times_us in points:
+            longest = max(longest, statistics.median(times_us))
+            seconds.append(round(longest * 1e-6, 10))
+        names = dict(zip(("gpu", "implementation", "kind", "gpus"), key, strict=True))
+        curves.append({**names, "elements": [elements for elements, _ in points], "seconds": seconds})
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {"source": _SOURCE, "sha256": digest, "curves": curves}
+
+
+def main(folder: str) -> None:
+    """Write the file from a folder of measurements."""
+    text = json.dumps(table(Path(folder) / "collectives.parquet"), separators=(",", ":"))
+    Path(__file__).with_name(FILE).write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

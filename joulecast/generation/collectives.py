@@ -1,0 +1,129 @@
+"""Seconds and joules of collectives between the GPUs of a node.
+
+Times of the engines' own collectives and of NCCL's were measured on six GPUs (aiconfigurator2026, collective_table.py).
+Between the measured sizes they are interpolated in logarithms. A GPU that was not measured takes the times of the one
+with the same kind of link whose bandwidth is nearest; what they take beyond the shortest of them scales with bandwidth.
+
+Nobody measured their energy. A byte that is sent is read, written and added, which is three passes of the memory, and
+crosses the link, for which 5 pJ per bit are assumed. That is little beside the static power of boards that wait for
+each other.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..errors import InputError
+from ..hardware import GPU, find_gpu
+from ..operations.operation import Operation
+from ..operations.precisions import ELEMENT_BYTES
+from ..operations.rules import size
+from ..predictors.physics.energy import PRIOR_ENERGY
+
+FILE = "collectives.json.gz"
+KINDS = frozenset({"all_reduce", "all_gather"})
+NCCL = "pytorch"
+"""Implementation of collectives that engines leave to the library."""
+
+_LINK_J_PER_BYTE = 40e-12
+_MEMORY_PASSES = 3
+_HALF_BYTES = 2.0  # Messages were measured in elements of 16 bits.
+
+
+class Curve(NamedTuple):
+    """Times of a collective on a GPU by message size.
+
+    Args:
+        elements: Elements of 16 bits of the larger side, ascending.
+        seconds: Seconds of each.
+    """
+
+    elements: Sequence[float]
+    seconds: Sequence[float]
+
+    def at(self, elements: float) -> float:
+        """Seconds at a size; beyond the largest one they grow with it."""
+        if elements <= self.elements[0]:
+            return self.seconds[0]
+        place = min(bisect_right(self.elements, elements), len(self.elements) - 1)
+        x = [math.log(self.elements[each]) for each in (place - 1, place)]
+        y = [math.log(self.seconds[each]) for each in (place - 1, place)]
+        slope = (y[1] - y[0]) / (x[1] - x[0])
+        if elements > self.elements[-1]:
+            return self.seconds[-1] * elements / self.elements[-1]
+        return math.exp(y[0] + slope * (math.log(elements) - x[0]))
+
+
+@cache
+def curves() -> Mapping[tuple[str, str, str, int], Curve]:
+    """GPU, implementation, kind and number of GPUs -> the curve that was measured."""
+    content = json.loads(gzip.decompress(files(__package__).joinpath(FILE).read_bytes()))
+    return {
+        (row["gpu"], row["implementation"], row["kind"], row["gpus"]): Curve(row["elements"], row["seconds"])
+        for row in content["curves"]
+    }
+
+
+def collective_s(operation: Operation, gpu: GPU) -> float:
+    """Seconds that a collective takes.
+
+    Args:
+        operation: A collective in 16 bits.
+        gpu: Each of the GPUs of the group.
+
+    Raises:
+        InputError: No group of this size was measured.
+    """
+    count, kind = operation.attributes["gpus"], operation.kind
+    bytes_sent = size(operation.input_shapes[0]) * ELEMENT_BYTES[operation.precision]
+    elements = max(1.0, bytes_sent / _HALF_BYTES * (count if kind == "all_gather" else 1))
+    like = _measured_like(gpu, operation.attributes["link"], kind, count)
+    if like is None:
+        raise InputError(
+            "no collective of so many GPUs was measured",
+            given=f"{kind} over {count} GPUs",
+            allowed=", ".join(map(str, sorted({n for _, _, of, n in curves() if of == kind}))) or "none",
+        )
+    by_library = curves()[like.name, NCCL, kind, count]
+    curve = curves().get((like.name, operation.attributes["implementation"], kind, count), by_library)
+    least_s = curve.seconds[0]
+    return least_s + (curve.at(elements) - least_s) * _bandwidth(like) / _bandwidth(gpu)
+
+
+def collective_j(operation: Operation) -> float:
+    """Joules above static power that a collective takes on each of its GPUs."""
+    moved = size(operation.output_shape) * ELEMENT_BYTES[operation.precision]
+    return moved * (_LINK_J_PER_BYTE + _MEMORY_PASSES * PRIOR_ENERGY.hbm_j_per_byte)
+
+
+def collective_costs(operations: Sequence[Operation], gpu: GPU) -> tuple[FloatArray, FloatArray]:
+    """Seconds, and joules above static power, of each operation; NaN for what is no collective."""
+    found = [
+        (collective_s(each, gpu), collective_j(each)) if each.kind in KINDS else (math.nan, math.nan)
+        for each in operations
+    ]
+    seconds, joules = np.array(found, dtype=float).reshape(-1, 2).T
+    return seconds, joules
+
+
+def _bandwidth(gpu: GPU) -> float:
+    return gpu.link_bandwidth or gpu.pcie_bandwidth or find_gpu("L40S").pcie_bandwidth or 1.0
+
+
+@cache
+def _measured_like(gpu: GPU, link: str, kind: str, count: int) -> GPU | None:
+    names = sorted({name for name, library, *rest in curves() if library == NCCL and rest == [kind, count]})
+    alike = [each for each in map(find_gpu, names) if bool(each.link_bandwidth) == (link == "nvlink")]
+    if gpu in alike:
+        return gpu
+    return min(alike, key=lambda each: abs(math.log(_bandwidth(each) / _bandwidth(gpu))), default=None)

@@ -1,0 +1,191 @@
+"""How a decoder is divided over the GPUs of a node, and which GPUs a name means.
+
+Tensor parallelism (Shoeybi et al., Megatron-LM, arXiv 1909.08053) gives each GPU some heads and features of every
+layer; after each block all GPUs add up their results. Expert parallelism gives each GPU whole experts instead. Replicas
+share nothing: each serves a part of the batch.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import InputError
+from ..hardware import GPU, find_gpu
+from .decoder import (
+    Activation,
+    Attention,
+    Decoder,
+    Experts,
+    LatentAttention,
+    Logits,
+    Norm,
+    Part,
+    Projection,
+)
+
+GROUPS = (1, 2, 4, 8)
+"""GPUs that may share a model: those whose collectives were measured, within a node."""
+
+_COUNTED = re.compile(r"\s*(\d{1,4})\s*[xX]\s+(.+)")
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """How a model is divided.
+
+    Args:
+        tensor: GPUs that share each layer.
+        expert: GPUs that experts are shared out to; 1 where tensor parallelism divides them.
+        replicas: Copies of the model, each on GPUs of its own.
+        link: What connects the GPUs of a copy: "nvlink" or "pcie".
+    """
+
+    tensor: int = 1
+    expert: int = 1
+    replicas: int = 1
+    link: str = "nvlink"
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs."""
+        return self.tensor * self.replicas
+
+
+ALONE = Parallel()
+"""One GPU with all of a model."""
+
+
+def find_gpus(name: str | Path | GPU | None) -> tuple[int, GPU]:
+    """Find GPUs by a name with a number: "2x H100 SXM" are two.
+
+    Args:
+        name: A number, "x" and a name or alias from the catalogue; or what `find_gpu` takes, for one GPU.
+
+    Returns:
+        How many, and which.
+
+    Raises:
+        UnknownNameError, InputError: See `find_gpu`; or the number is zero.
+    """
+    counted = _COUNTED.fullmatch(name) if isinstance(name, str) else None
+    if counted is None:
+        return 1, find_gpu(name)
+    if not int(counted[1]):
+        raise InputError("there has to be a GPU", given=repr(name), allowed='such as "2x H100 SXM"')
+    return int(counted[1]), find_gpu(counted[2])
+
+
+def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:
+    """How GPUs are used: as many replicas as there are groups of them.
+
+    Args:
+        count: GPUs; 1 stands for as many as one replica needs.
+        gpu: The kind of GPU.
+        tensor: GPUs that share each layer.
+        expert: GPUs that experts are shared out to.
+
+    Raises:
+        InputError: These do not go together.
+    """
+    if tensor not in GROUPS or isinstance(tensor, bool):
+        raise InputError(
+            "a model is shared by a number of GPUs whose collectives were measured",
+            given=f"tensor_parallel={tensor!r}",
+            allowed=", ".join(map(str, GROUPS)),
+            hint='for more GPUs, count replicas: gpu="16x H100 SXM", tensor_parallel=8',
+        )
+    if expert not in (1, tensor) or isinstance(expert, bool):
+        raise InputError(
+            "experts are shared out to the GPUs that share the other layers",
+            given=f"expert_parallel={expert!r}, tensor_parallel={tensor}",
+            allowed=f"1 or {tensor}",
+            hint=f"give tensor_parallel={expert!r} as well" if expert in GROUPS else None,
+        )
+    if count != 1 and count % tensor:
+        raise InputError(
+            "these GPUs do not make whole replicas",
+            given=f"{count} GPUs, tensor_parallel={tensor}",
+            allowed=f"a multiple of {tensor}",
+        )
+    replicas = max(1, count // tensor)
+    return Parallel(tensor, expert, replicas, "nvlink" if gpu.link_bandwidth else "pcie")
+
+
+def share(decoder: Decoder, parallel: Parallel) -> Decoder:
+    """The parts of a decoder that one GPU of a replica has.
+
+    Raises:
+        InputError: Heads, features or experts do not divide.
+    """
+    if parallel.tensor == 1:
+        return decoder
+    _refuse_indivisible(decoder, parallel)
+    # Where there are fewer heads of keys than GPUs, several GPUs have the same ones.
+    repeated = {
+        _qkv(part): _qkv(_shared(part, parallel)) for part, _ in decoder.attentions if isinstance(part, Attention)
+    }
+
+    def of(part: Part) -> Part:
+        if isinstance(part, Projection) and part.outputs in repeated and part.division == "columns":
+            return replace(part, outputs=repeated[part.outputs])
+        return _shared(part, parallel)
+
+    return replace(decoder, parts=tuple((of(part), modules) for part, modules in decoder.parts))
+
+
+def _qkv(part: Part) -> int:
+    """Features of queries, keys and values together."""
+    return part.heads * part.key_size + part.cached_elements if isinstance(part, Attention) else 0
+
+
+def _shared(part: Part, parallel: Parallel) -> Part:
+    count = parallel.tensor
+    match part:
+        case Projection(division="columns"):
+            return replace(part, outputs=part.outputs // count)
+        case Projection(division="rows"):
+            return replace(part, inputs=part.inputs // count)
+        case Logits():
+            return replace(part, vocabulary=math.ceil(part.vocabulary / count))
+        case Norm(divided=True):
+            return replace(part, rows=math.ceil(part.rows / count))
+        case Attention():
+            return replace(part, heads=part.heads // count, cached_heads=max(1, part.cached_heads // count))
+        case LatentAttention():
+            return replace(part, heads=part.heads // count)
+        case Activation():
+            return replace(part, size=part.size // count)
+        case Experts():
+            by_expert = parallel.expert > 1
+            return replace(part, tensor_parallel=1 if by_expert else count, expert_parallel=parallel.expert)
+    return part
+
+
+def _refuse_indivisible(decoder: Decoder, parallel: Parallel) -> None:
+    count = parallel.tensor
+    for part, _ in decoder:
+        match part:
+            case Attention() | LatentAttention():
+                cached = part.cached_heads if isinstance(part, Attention) else 1
+                _refuse(decoder, "heads of queries", part.heads, count)
+                if cached % count and count % cached:
+                    _refuse(decoder, "heads of keys", cached, count)
+            case Activation():
+                _refuse(decoder, "features of a feed-forward block", part.size, count)
+            case Experts() if parallel.expert > 1:
+                _refuse(decoder, "experts", part.experts, count)
+            case Experts():
+                _refuse(decoder, "features of an expert", part.intermediate, count)
+
+
+def _refuse(decoder: Decoder, what: str, whole: int, count: int) -> None:
+    if whole % count:
+        fitting = [each for each in GROUPS if whole % each == 0]
+        raise InputError(
+            f"the {what} of {decoder.name} do not divide over the GPUs",
+            given=f"{whole} {what} over {count} GPUs",
+            allowed=f"tensor_parallel of {', '.join(map(str, fitting))}",
+        )

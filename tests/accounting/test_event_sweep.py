@@ -1,0 +1,187 @@
+"""The sweep: every joule is accounted once, by arithmetic that is written out here."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from joulecast.accounting import sweep
+from joulecast.accounting.nesting import innermost
+from joulecast.errors import InputError
+from joulecast.metering.energy_curve import EnergyCurve
+
+EXACT = 1e-9
+
+
+def curve_of(*points: tuple[float, float]) -> EnergyCurve:
+    """Joules over time through points (second, joules)."""
+    time_s, energy_j = (np.array(column, dtype=float) for column in zip(*points, strict=True))
+    return EnergyCurve(time_s, energy_j, np.zeros(len(time_s)))
+
+
+TEN_WATTS = curve_of((0, 0), (10, 100))
+
+
+def swept(events, curve=TEN_WATTS, window_s=(0.0, 10.0)):
+    starts, ends = np.array(events, dtype=float).reshape(-1, 2).T
+    return sweep(starts, ends, [curve], window_s)
+
+
+def test_events_one_after_the_other_get_power_times_length():
+    found = swept([(0, 2), (2, 5)])
+    assert found.energy_j[0] == pytest.approx([20, 30], abs=EXACT)
+    assert found.idle_j[0] == pytest.approx(50, abs=EXACT)
+    assert found.idle_s == pytest.approx(5, abs=EXACT)
+
+
+def test_concurrent_events_share_equally():
+    # 0-2 one event, 2-4 two, 4-6 three, 6-8 two, 8-10 one
+    found = swept([(0, 6), (2, 8), (4, 10)])
+    assert found.energy_j[0] == pytest.approx([20 + 10 + 20 / 3, 10 + 20 / 3 + 10, 20 / 3 + 10 + 20], abs=EXACT)
+    assert found.time_s.sum() == pytest.approx(10, abs=EXACT)
+
+
+def test_nested_events_share_equally_unless_they_are_cut_into_innermost_pieces():
+    assert swept([(0, 10), (4, 6)]).energy_j[0] == pytest.approx([90, 10], abs=EXACT)
+    starts, ends, owner = innermost(np.array([0.0, 4.0]), np.array([10.0, 6.0]), np.zeros(2, dtype=int))
+    assert list(zip(starts, ends, owner, strict=True)) == [(0, 4, 0), (4, 6, 1), (6, 10, 0)]
+
+
+def test_order_does_not_matter():
+    events = [(5, 9), (1, 4), (3, 6), (0, 1)]
+    forward, backward = swept(events).energy_j[0], swept(events[::-1]).energy_j[0]
+    assert forward == pytest.approx(backward[::-1], abs=EXACT)
+
+
+def test_events_of_one_name_that_run_side_by_side_are_not_merged():
+    """SMARAGDINE's code gives two concurrent events of a name the share of one."""
+    both, other = swept([(0, 10), (0, 10), (0, 10)]).energy_j[0][:2].sum(), 100 / 3
+    assert both == pytest.approx(2 * other, abs=EXACT)
+
+
+def test_an_event_that_ended_is_not_charged_for_the_next_slice():
+    """SMARAGDINE's code does so; power that rises after the end shows it."""
+    found = swept([(0, 5)], curve_of((0, 0), (5, 5), (10, 1005)))
+    assert found.energy_j[0] == pytest.approx([5], abs=EXACT)
+    assert found.idle_j[0] == pytest.approx(1000, abs=EXACT)
+
+
+def test_without_events_all_is_unattributed():
+    found = sweep(np.empty(0), np.empty(0), [TEN_WATTS], (2.0, 7.0))
+    assert found.energy_j.shape == (1, 0)
+    assert (found.idle_s, found.idle_j[0]) == (5.0, pytest.approx(50, abs=EXACT))
+
+
+def test_events_of_no_length_get_nothing():
+    assert swept([(3, 3), (3, 4)]).energy_j[0] == pytest.approx([0, 10], abs=EXACT)
+
+
+def test_what_lies_outside_of_the_window_counts_for_nothing():
+    found = swept([(-5, 3), (8, 20), (30, 40)])
+    assert found.energy_j[0] == pytest.approx([30, 20, 0], abs=EXACT)
+
+
+def test_before_the_first_and_after_the_last_reading_power_is_unknown_and_not_zero():
+    found = swept([(0, 4), (8, 10)], curve_of((1, 0), (9, 80)))
+    assert found.energy_j[0] == pytest.approx([30, 10], abs=EXACT)
+    assert found.unknown_s[0] == pytest.approx([1, 1], abs=EXACT)
+
+
+def test_no_curve_leaves_time_alone():
+    found = sweep(np.array([0.0, 1.0]), np.array([2.0, 3.0]))
+    assert found.time_s == pytest.approx([1.5, 1.5], abs=EXACT)
+    assert found.energy_j.shape == (0, 2)
+
+
+def test_an_event_that_ends_before_it_starts_is_refused():
+    with pytest.raises(InputError, match="ends before it starts"):
+        swept([(4, 3)])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_joule_is_accounted_once(seed):
+    rng = np.random.default_rng(seed)
+    starts = rng.uniform(-1, 11, 2000)
+    ends = starts + rng.exponential(0.01, 2000) * rng.integers(0, 2, 2000)
+    times = np.sort(rng.uniform(0, 10, 300))
+    curve = EnergyCurve(times, np.concatenate([[0], np.cumsum(rng.uniform(0, 300, 299))]), np.zeros(300))
+    found = sweep(starts, ends, [curve], (0.0, 10.0))
+    assert found.energy_j.sum() + found.idle_j.sum() == pytest.approx(curve.energy_j[-1], rel=EXACT)
+    assert found.time_s.sum() + found.idle_s == pytest.approx(10, rel=EXACT)
+    outside_s = times[0] + 10 - times[-1]
+    assert found.unknown_s.sum() + found.idle_unknown_s.sum() == pytest.approx(outside_s, rel=EXACT)
+
+
+def test_a_slow_sweep_written_out_finds_the_same():
+    """Slice by slice, as the paper's algorithm goes, but adding."""
+    rng = np.random.default_rng(7)
+    starts = rng.uniform(0, 9, 40)
+    ends = starts + rng.uniform(0, 3, 40)
+    curve = curve_of((0, 0), (2, 10), (7, 500), (12, 501))
+    edges = sorted({*starts, *ends, *curve.time_s})
+    expected = np.zeros(40)
+    for left, right in pairwise(edges):
+        joules = np.interp(right, curve.time_s, curve.energy_j) - np.interp(left, curve.time_s, curve.energy_j)
+        active = [i for i in range(40) if starts[i] <= left and right <= ends[i]]
+        for i in active:
+            expected[i] += joules / len(active)
+    assert sweep(starts, ends, [curve]).energy_j[0] == pytest.approx(expected, abs=EXACT)
+
+
+def test_a_million_events_take_seconds_and_less_than_a_gigabyte():
+    rng = np.random.default_rng(0)
+    starts = rng.uniform(0, 1000, 1_000_000)
+    ends = starts + rng.exponential(1e-3, 1_000_000)
+    times = np.arange(0, 1000, 0.01)
+    curve = EnergyCurve(times, np.cumsum(rng.uniform(0, 3, len(times))), np.zeros(len(times)))
+    tracemalloc.start()
+    before_s = time.process_time()
+    found = sweep(starts, ends, [curve], (0.0, 990.0))
+    took_s = time.process_time() - before_s
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    within = np.interp(990.0, times, curve.energy_j) - curve.energy_j[0]
+    assert found.energy_j.sum() + found.idle_j.sum() == pytest.approx(within, rel=EXACT)
+    assert took_s < 3
+    assert peak < 1e9
+
+
+def test_innermost_pieces_cover_what_nested_events_cover():
+    rng = np.random.default_rng(3)
+    starts, ends, lanes = [], [], []
+    for lane in range(3):
+        for _ in range(20):
+            left = rng.uniform(0, 100)
+            right = left + rng.uniform(0.5, 1.0)
+            for _ in range(4):  # each inside the one before
+                starts.append(left)
+                ends.append(right)
+                lanes.append(lane)
+                left, right = left + 0.1 * (right - left), right - 0.3 * (right - left)
+    starts, ends, lanes = np.array(starts), np.array(ends), np.array(lanes)
+    piece_starts, piece_ends, owner = innermost(starts, ends, lanes)
+    for lane in range(3):
+        mine = np.flatnonzero(lanes == lane)
+        points = np.linspace(0, 101, 5000)
+        covered = np.array([((starts[mine] <= p) & (p < ends[mine])).any() for p in points])
+        pieces = lanes[owner] == lane
+        held = np.array([((piece_starts[pieces] <= p) & (p < piece_ends[pieces])).sum() for p in points])
+        assert (held == covered).all()
+
+
+def test_innermost_of_events_that_begin_or_end_together():
+    starts, ends, owner = innermost(np.array([0.0, 0.0, 2.0]), np.array([3.0, 1.0, 3.0]), np.zeros(3, dtype=int))
+    assert list(zip(starts, ends, owner, strict=True)) == [(0, 1, 1), (1, 2, 0), (2, 3, 2)]
+
+
+def test_threads_do_not_nest_in_each_other():
+    starts, ends, owner = innermost(np.array([0.0, 1.0]), np.array([3.0, 2.0]), np.array([0, 1]))
+    assert sorted(zip(owner, starts, ends, strict=True)) == [(0, 0, 3), (1, 1, 2)]
+
+
+def test_innermost_of_nothing():
+    assert [len(column) for column in innermost(np.array([1.0]), np.array([1.0]), np.array([0]))] == [0, 0, 0]

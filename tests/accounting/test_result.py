@@ -1,0 +1,168 @@
+"""Accountings: sums by module and operator, power, comparison with predictions, the model share, pictures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast.accounting import Events, Place
+from joulecast.accounting import account as account_module
+from joulecast.accounting.passes import one_pass
+from joulecast.energy import EnergyTree, Figure, Row, Share
+from joulecast.errors import InputError
+from joulecast.metering.recording import DeviceInfo, Recording
+from joulecast.metering.samples import Samples
+
+PACKAGE = DeviceInfo("cpu0", "package")
+WINDOW_S = 10.0
+
+
+def place(path, phase="forward", operation="aten::mm"):
+    return Place(path, phase, operation)
+
+
+def accounting(power_w=50.0, idle_w=None):
+    """Two equal layers of 1 s, a head of 2 s, a backward of 4 s, a loss of 1 s, 1 s of nothing."""
+    rows = [
+        (0, 1, place("layer.0.linear"), "cpu"),
+        (1, 2, place("layer.1.linear"), "cpu"),
+        (2, 4, place("head"), "cpu"),
+        (4, 5, place(None, operation="aten::loss"), "cpu"),
+        (5, 9, place("head", "backward", "MmBackward0"), "cpu"),
+    ]
+    events = Events.of(rows, windows=[(0, WINDOW_S)])
+    time_s = np.arange(-1, 12, 0.01)
+    device = DeviceInfo("cpu0", "package", idle_w=idle_w)
+    samples = {"cpu0": Samples.of(time_s, energy_j=power_w * (time_s + 1))}
+    return one_pass("model", events, Recording("here", "", -1, 12, (device,), samples))
+
+
+def predicted(*rows):
+    """A prediction's tree: phase, path, static and dynamic joules."""
+    return EnergyTree.of(
+        "prediction",
+        [
+            Row(
+                path,
+                Share({"gpu": Figure(1.0, "modelled")}, {
+                    ("gpu", "static"): Figure(static_j, "modelled"),
+                    ("gpu", "dynamic"): Figure(dynamic_j, "modelled"),
+                }),
+                "linear",
+                phase,
+            )
+            for phase, path, static_j, dynamic_j in rows
+        ],
+    )  # fmt: skip
+
+
+def test_layers_of_a_kind_are_added_up():
+    found = accounting().summarized().at("layer.*.linear", "forward")
+    assert found.total.energy_j == pytest.approx(100, rel=1e-6)
+
+
+def test_operators_are_added_up_wherever_they_ran():
+    flat = {(node.phase, node.name): node.total.energy_j for node in accounting().flat().root.walk()}
+    assert flat["forward", "aten::mm"] == pytest.approx(200, rel=1e-6)
+    assert flat["backward", "MmBackward0"] == pytest.approx(200, rel=1e-6)
+
+
+@pytest.mark.parametrize("view", ["tree", "summarized", "flat"])
+def test_every_view_has_every_joule(view):
+    made = accounting()
+    assert getattr(made, view)().total.energy_j == pytest.approx(made.energy_j, rel=1e-12)
+    assert made.energy_j == pytest.approx(50 * WINDOW_S, rel=1e-6)
+
+
+def test_power_is_joules_over_seconds():
+    made = accounting(power_w=70.0)
+    assert {round(power.power_w, 3) for power in made.power() if power.path} == {70.0}
+    summarized = {power.path: power.time_s for power in made.power(summarized=True) if power.phase == "forward"}
+    assert summarized["layer.*.linear"] == pytest.approx(2)
+    assert {power.name for power in made.operator_power()} == {"aten::mm", "aten::loss", "MmBackward0"}
+
+
+def test_top_lists_the_largest_first():
+    assert [(node.path, node.phase) for node in accounting().top(2)] == [("head", "backward"), ("head", "forward")]
+    with pytest.raises(InputError, match="positive"):
+        accounting().top(0)
+
+
+def test_stages_are_the_phases_that_ran():
+    stages = accounting().stages()
+    assert list(stages) == ["forward", "backward"]
+    assert stages["backward"].energy_j == pytest.approx(200, rel=1e-6)
+
+
+def test_predicted_and_accounted_modules_side_by_side():
+    # accounted: head forward 100 J, backward 200 J, layers 50 J each
+    found = accounting().compare(
+        predicted(("forward", "head", 10, 80), ("backward", "head", 30, 250), ("forward", "layer.0.linear", 5, 45))
+    )
+    gaps = {(gap.phase, gap.path): (gap.energy_j, gap.other_energy_j) for gap in found.gaps}
+    assert gaps["forward", "head"] == (90, pytest.approx(100, rel=1e-6))
+    assert gaps["backward", "head"] == (280, pytest.approx(200, rel=1e-6))
+    assert found.largest(1)[0].phase == "backward"
+    assert [key[:2] for key in found.only_second] == [("forward", "layer.1.linear")]
+    xs, ys = np.array([90, 280, 50]), np.array([100, 200, 50])
+    assert found.pearson == pytest.approx(np.corrcoef(xs, ys)[0, 1], rel=1e-6)
+
+
+def test_an_accounting_agrees_with_itself():
+    assert accounting().compare(accounting(power_w=75.0)).pearson == pytest.approx(1)
+
+
+def test_the_model_share_gives_dynamic_joules_by_prediction_and_static_ones_by_time():
+    # 50 W for 9 s of operators: 450 J; 20 W static: 180 J, by time 20 J a second; 270 J dynamic.
+    # Predicted dynamic: head 30 + 60, layer.0 10: 100 J over 2 + 4 + 1 s, so 100/7 W in the mean for what has none,
+    # which is layer.1 and the loss with 1 s each: all weights together 100 + 200/7 = 900/7.
+    made = accounting().by_model(
+        predicted(("forward", "head", 9, 30), ("backward", "head", 9, 60), ("forward", "layer.0.linear", 9, 10)), 20.0
+    )
+    rows = {(row.phase, row.path): row.share.energy for row in made.rows}
+    dynamic = {key: energy["cpu0", "dynamic"].value for key, energy in rows.items()}
+    assert dynamic["forward", "head"] == pytest.approx(270 * 30 / (900 / 7), rel=1e-6)
+    assert dynamic["backward", "head"] == pytest.approx(270 * 60 / (900 / 7), rel=1e-6)
+    assert dynamic["forward", "layer.1.linear"] == pytest.approx(270 * (100 / 7) / (900 / 7), rel=1e-6)
+    assert rows["backward", "head"]["cpu0", "static"].value == pytest.approx(80, rel=1e-6)
+    assert made.energy_j == pytest.approx(accounting().energy_j, rel=1e-9)
+    assert made.sharing == "model"
+
+
+def test_the_model_share_takes_the_idle_power_of_the_catalogue():
+    tree = predicted(("forward", "head", 0, 1))
+    known = accounting(idle_w=20.0).by_model(tree)
+    given = accounting().by_model(tree, {"cpu0": 20.0})
+    assert known.tree().to_json()["rows"] == given.tree().to_json()["rows"]
+    with pytest.raises(InputError, match="draws in any case is not known"):
+        accounting().by_model(tree)
+
+
+def test_a_prediction_of_another_model_shares_nothing():
+    with pytest.raises(InputError, match="knows nothing of what ran"):
+        accounting().by_model(predicted(("forward", "other", 0, 1)), 20.0)
+
+
+def test_text_has_shares_of_joules_and_of_seconds():
+    text = accounting().to_text(depth=2)
+    head = next(line for line in text.splitlines() if line.endswith(" head"))
+    assert head.split() == ["100", "J", "20.0", "%", "2", "s", "20.0", "%", "50", "W", "head"]
+    assert text.splitlines()[-1].endswith("unattributed")
+    assert "head" not in accounting().to_text(least_share=0.9)
+
+
+def test_pictures(tmp_path):
+    pytest.importorskip("matplotlib")
+    assert account_module.SHOWN_BY
+    accounting().save(tmp_path)
+    assert {path.name for path in tmp_path.glob("*.png")} == {"stages.png", "modules.png", "top.png", "power.png"}
+    page = accounting().save(tmp_path / "page.html").read_text()
+    assert page.count("<svg") == 4
+    assert "http" not in page
+    assert "layer.*" in page
+    with pytest.raises(InputError, match=r"\.html"):
+        accounting().save(tmp_path / "page.pdf")
+
+
+def test_jupyter_shows_a_table():
+    assert "head" in accounting()._repr_html_()

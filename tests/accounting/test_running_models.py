@@ -1,0 +1,329 @@
+"""Real models on the CPU: whose modules get the time of operators, in forward and backward."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from joulecast.accounting.account import Account, account, account_trace  # noqa: E402
+from joulecast.accounting.module_ranges import named_modules  # noqa: E402
+from joulecast.errors import ExtractionError, InputError, UnknownNameError  # noqa: E402
+
+QUICK = {"loop_s": 0.01, "profiled_iterations": 2, "sensors": ("cpu",)}
+MOST = 0.99
+
+
+class Recurrent(nn.Module):
+    """An LSTM with a classifier."""
+
+    input_dtype = "float32"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.classifier = nn.LSTM(32, 64, 2, batch_first=True), nn.Linear(64, 10)
+
+    def forward(self, x):
+        return self.classifier(self.lstm(x)[0][:, -1])
+
+
+class Swish(torch.autograd.Function):
+    """An operator of the user's own, in Python."""
+
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        return x * x.sigmoid()
+
+    @staticmethod
+    def backward(context, gradient):
+        (x,) = context.saved_tensors
+        s = x.sigmoid()
+        return gradient * (s + x * s * (1 - s))
+
+
+class Custom(nn.Module):
+    """What makes accounting hard: own operators and parameters, weight norm, checkpoints, one module called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(64, 64) / 8)
+        self.twice = nn.Linear(64, 64)
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Linear(64, 64))
+        self.layer = nn.TransformerEncoderLayer(64, 4, 64, batch_first=True)
+
+    def forward(self, x):
+        x = Swish.apply(x @ self.weight)
+        x = self.twice(x) + checkpoint(self.twice, x, use_reentrant=False)
+        return self.layer(self.normed(x))
+
+
+def resnet50():
+    from joulecast.extraction.models.torchvision_models import build
+
+    return build("resnet50", weights=True), (1, 3, 64, 64)
+
+
+def transformer(class_name, config_name, **sizes):
+    from joulecast.extraction.models.transformers_models import import_transformers
+
+    pytest.importorskip("transformers")
+    library = import_transformers()
+    config = getattr(library, config_name)(
+        hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=4, vocab_size=100, **sizes
+    )
+    return getattr(library, class_name)(config), (2, 32)
+
+
+MODELS = {
+    "ResNet-50": resnet50,
+    "BERT": lambda: transformer("BertModel", "BertConfig"),
+    "Llama": lambda: transformer("LlamaForCausalLM", "LlamaConfig", num_key_value_heads=2),
+    "LSTM": lambda: (Recurrent(), (4, 20, 32)),
+    "custom": lambda: (Custom(), (4, 16, 64)),
+}
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """The accounting of a training iteration of each model, made once."""
+    made = {}
+
+    def of(name):
+        if name not in made:
+            torch.manual_seed(0)
+            model, shape = MODELS[name]()
+            made[name] = model, account(model, shape, mode="training", **QUICK)
+        return made[name]
+
+    return of
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_nearly_all_time_of_operators_belongs_to_a_module(name, trained):
+    model, training = trained(name)
+    assert training.module_share["forward"] >= MOST
+    assert training.module_share["backward"] >= MOST
+    inference = account(model, MODELS[name]()[1], **QUICK)
+    assert inference.module_share["forward"] >= MOST
+    assert set(inference.stages()) == {"forward"}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_paths_are_those_of_the_model_and_layers_have_both_phases(name, trained):
+    model, training = trained(name)
+    known = {path for path, _ in model.named_modules()}
+    # (gradients of two outputs are added up by autograd itself, in no node)
+    assert {row.path for row in training.rows} <= known | {"(no module)"}
+    of_forward, of_backward = ({r.path for r in training.rows if r.phase == p} for p in ("forward", "backward"))
+    with_parameters = {
+        path for path, part in model.named_modules() if isinstance(part, nn.Linear | nn.Conv2d | nn.LSTM | nn.Embedding)
+    }
+    called = of_forward & with_parameters
+    assert called
+    unused = {"pooler.dense"}  # BERT's pooler has a gradient only where its output is used; here it is
+    assert called - of_backward <= unused
+
+
+def test_accumulated_gradients_go_to_the_module_of_their_parameter():
+    """Against the parameters themselves: hooks tell the order in which their gradients arrive."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Sequential(nn.ReLU(), nn.Linear(8, 8, bias=False)), nn.LSTM(8, 8))
+    owner = {id(p): path for path, part in model.named_modules() for p in part.parameters(recurse=False)}
+    arrived = []
+    hooks = [p.register_post_accumulate_grad_hook(lambda p: arrived.append(owner[id(p)])) for p in model.parameters()]
+    found = account(model, (4, 5, 8), mode="training", loop_s=0.001, profiled_iterations=1, sensors=("cpu",))
+    for hook in hooks:
+        hook.remove()
+    last = arrived[-len(list(model.parameters())) :]
+    events = found.events
+    order = events.start_s.argsort()
+    places = [events.places[i] for i in events.place[order]]
+    assert [place.path for place in places if place.operation == "AccumulateGrad"] == last
+
+
+def test_the_model_is_left_as_it_was():
+    model = nn.Sequential(nn.Linear(8, 8), nn.Dropout())
+    model[1].eval()
+    plain_call = nn.Module.__call__
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    account(model, (2, 8), mode="training", **QUICK)
+    assert nn.Module.__call__ is plain_call
+    assert (model.training, model[1].training) == (True, False)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
+
+
+def test_hooks_of_the_user_belong_to_the_module_that_has_them():
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
+    model[1].register_forward_pre_hook(lambda module, given: (torch.cumsum(given[0], 0),))
+    model[0].register_forward_hook(lambda module, given, result: torch.flip(result, (0,)))
+    found = account(model, (4, 8), **QUICK)
+    by_operation = {row.operation: row.path for row in found.rows}
+    assert by_operation["aten::cumsum"] == "1"
+    assert by_operation["aten::flip"] == "0"
+
+
+def test_an_optimizer_has_a_phase_of_its_own():
+    found = account(nn.Linear(16, 16), (4, 16), mode="training", optimizer="adamw", **QUICK)
+    assert {"forward", "backward", "optimizer"} == set(found.stages())
+
+
+def test_a_model_that_changes_is_told():
+    class Growing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.calls = nn.Linear(8, 8), 0
+
+        def forward(self, x):
+            self.calls += 1
+            for _ in range(self.calls):
+                x = self.layer(x)
+            return x
+
+    found = account(Growing(), (4, 8), **QUICK)
+    assert any("changes from iteration to iteration" in note for note in found.notes)
+
+
+def test_parts_of_a_compiled_model_are_told_to_be_one():
+    class Compiled(nn.Module):
+        """What torch.compile gives, without a compiler: a wrapper whose parts are not called by themselves."""
+
+        def __init__(self, module) -> None:
+            super().__init__()
+            self._orig_mod, self.dynamo_ctx = module, None
+
+        def forward(self, x):
+            with torch.profiler.record_function("Torch-Compiled Region: 0/0"):
+                return self._orig_mod.forward(x)
+
+    found = account(
+        nn.Sequential(Compiled(nn.Sequential(nn.Linear(8, 8), nn.ReLU())), nn.Linear(8, 8)), (4, 8), **QUICK
+    )
+    assert {row.path for row in found.rows} == {"0", "1"}
+    assert any("fused kernels" in note for note in found.notes)
+
+
+def test_steps_of_the_user_in_one_pass():
+    model = nn.Sequential(nn.Linear(32, 32), nn.ReLU())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with Account(model, sensors=("cpu",)) as running:
+        for _ in range(3):
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(torch.randn(8, 32)), torch.zeros(8, 32)).backward()
+            optimizer.step()
+    found = running.result()
+    assert found.iterations == 3
+    assert {"forward", "backward", "optimizer"} == set(found.stages())
+    assert "aten::mse_loss" in {row.operation for row in found.rows if row.path == "(no module)"}
+    assert found.tree().at("0", "backward").total.time_s > 0
+
+
+def test_an_error_of_the_user_is_his_own():
+    running = Account(nn.Linear(4, 4), sensors=("cpu",))
+    with pytest.raises(ZeroDivisionError), running:
+        1 / 0  # noqa: B018
+    with pytest.raises(InputError, match="nothing is accounted yet"):
+        running.result()
+    assert nn.Module.__call__.__name__ == "_wrapped_call_impl"
+
+
+def test_one_profiler_at_a_time():
+    with torch.profiler.profile(), pytest.raises(InputError, match="one thing at a time"):
+        account(nn.Linear(4, 4), (2, 4), **QUICK)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"module": "resnet50"}, InputError, "not a module"),
+        ({"mode": "trainig"}, UnknownNameError, "did you mean training"),
+        ({"device": "cuda:9"}, InputError, "not there|no such GPU"),
+        ({"inputs": (2, 5)}, ExtractionError, "mat1 and mat2"),
+        ({"inputs": "2,4"}, InputError, "not an input|input"),
+        ({"optimizer": "lion", "mode": "training"}, UnknownNameError, "optimizer"),
+        ({"loop_s": 0}, InputError, "loop"),
+        ({"profiled_iterations": 0}, InputError, "at least 1"),
+        ({"sensors": ("gpu7",)}, UnknownNameError, "device"),
+    ],
+)
+def test_bad_input_is_one_clear_error(given, error, words):
+    arguments = {"module": nn.Linear(4, 4), "inputs": (2, 4), **QUICK, **given}
+    with pytest.raises(error, match=words):
+        account(**arguments)
+
+
+def test_a_model_without_gradients_cannot_be_accounted_in_training():
+    with pytest.raises(InputError, match="needs a gradient"):
+        account(nn.Linear(4, 4).requires_grad_(False), (2, 4), mode="training", **QUICK)
+
+
+@pytest.fixture
+def step():
+    model = nn.Sequential(nn.Linear(16, 16), nn.Sequential(nn.ReLU(), nn.Linear(16, 4)))
+    return model, lambda: model(torch.randn(4, 16)).sum().backward()
+
+
+def exported(path, step, *, named, **options):
+    model, run = step
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options) as profile:
+        if named:
+            with named_modules(model):
+                run()
+        else:
+            run()
+    profile.export_chrome_trace(str(path))
+    return account_trace(path)
+
+
+def test_an_exported_trace_gives_what_the_profile_gave(tmp_path, step):
+    found = exported(tmp_path / "trace.json", step, named=True)
+    assert {"0", "1.0", "1.1"} <= {row.path for row in found.rows if row.phase == "backward"}
+    assert found.iterations == 1
+
+
+def test_a_packed_trace_without_modules_has_operators_and_says_so(tmp_path, step):
+    found = exported(tmp_path / "trace.json.gz", step, named=False)
+    assert {row.path for row in found.rows} == {"(no module)"}
+    assert any("does not say which module" in note for note in found.notes)
+
+
+def test_python_frames_of_the_profiler_name_modules_too(tmp_path, step):
+    found = exported(tmp_path / "trace.json", step, named=False, with_stack=True)
+    assert any(row.path.endswith("Linear_1") and row.phase == "backward" for row in found.rows)
+    assert any("Python frames" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "no JSON",
+        "[]",
+        '{"traceEvents": 3}',
+        '{"traceEvents": []}',
+        '{"traceEvents": [{"ph": "X", "ts": "x"}]}',
+        '{"traceEvents": [{"ph": "X", "name": "a", "ts": 1, "dur": 1, "cat": "cpu_op", "args": 3}]}',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_no_trace_is_refused(tmp_path, content):
+    (tmp_path / "trace.json").write_text(content)
+    with pytest.raises(InputError, match="no trace of torch"):
+        account_trace(tmp_path / "trace.json")
+
+
+def test_a_trace_that_is_not_there_is_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        account_trace(tmp_path / "none.json")
+
+
+def test_an_accounting_is_json(trained):
+    _, found = trained("LSTM")
+    told = json.loads(json.dumps(found.to_json()))
+    assert told["energy_j"] is None or told["energy_j"] > 0
+    assert told["passes"] == 2

@@ -1,0 +1,137 @@
+"""Joules of counters among events: units, clocks, devices, and what nobody knows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from joulecast.accounting import Events, Place
+from joulecast.accounting.passes import one_pass
+from joulecast.accounting.shares import Used, counters_of, spread, swept
+from joulecast.energy import EnergyTree
+from joulecast.errors import InputError
+from joulecast.metering.recording import DeviceInfo, Recording
+from joulecast.metering.samples import Samples
+
+A, B = Place("a", "forward", "aten::mm"), Place("b", "backward", "MmBackward0")
+PACKAGE, MEMORY, GPU = (
+    DeviceInfo("cpu0", "package"),
+    DeviceInfo("ram", "dram", method="modelled"),
+    DeviceInfo("gpu0", "board"),
+)
+
+
+def recording(*, wall_offset_s=0.0, power_w=((PACKAGE, 50.0),), start_s=-1.0, end_s=21.0):
+    """Steady power of each device, as counters that update every 10 ms of the machine's monotonic clock."""
+    time_s = np.arange(start_s, end_s, 0.01)
+    samples = {device.name: Samples.of(time_s, energy_j=1000 + watts * (time_s - start_s)) for device, watts in power_w}
+    return Recording(
+        "here", "", start_s, end_s, tuple(device for device, _ in power_w), samples, wall_offset_s=wall_offset_s
+    )
+
+
+EVENTS = Events.of([(0, 4, A, "cpu"), (4, 6, B, "cpu")], windows=[(0, 5), (5, 10)])
+
+
+def by_place(shares):
+    return {(row.path, row.operation): row.share for row in shares.rows}
+
+
+def test_one_pass_gives_what_the_counter_saw():
+    shares = swept(EVENTS, counters_of(recording(), 0))
+    found = by_place(shares)
+    assert found["a", "aten::mm"].energy["cpu0", "package"].value == pytest.approx(200, rel=1e-6)
+    assert found["b", "MmBackward0"].energy["cpu0", "package"].value == pytest.approx(100, rel=1e-6)
+    assert shares.unattributed.energy_j == pytest.approx(200, rel=1e-6)
+    assert shares.unattributed.time_s == pytest.approx(4)
+    assert shares.notes == ()
+
+
+def test_the_clocks_of_profiler_and_sampler_are_brought_together():
+    """The trace counts from the wall-clock time of its origin; samples count from the start of the machine."""
+    started_s, boot_s = 1_790_000_000.0, 1_789_990_000.0
+    shifted = recording(wall_offset_s=boot_s, start_s=9_999.0, end_s=10_021.0)
+    counters = counters_of(shifted, int(started_s * 1e9))
+    assert by_place(swept(EVENTS, counters))["a", "aten::mm"].energy_j == pytest.approx(200, rel=1e-6)
+
+
+@pytest.mark.parametrize("ahead_s", [-0.5, 0.25])
+def test_a_known_offset_of_the_clocks_is_taken_off(ahead_s):
+    """Power jumps at 4 s of the trace's clock; its clock is ahead of the recording's."""
+    time_s = np.arange(-2, 22, 0.01)
+    joules = np.where(time_s < 4 - ahead_s, 10 * (time_s + 2), 10 * (6 - ahead_s) + 100 * (time_s - 4 + ahead_s))
+    shifted = Recording("here", "", -2, 22, (PACKAGE,), {"cpu0": Samples.of(time_s, energy_j=joules)})
+    found = by_place(swept(EVENTS, counters_of(shifted, 0, ahead_s)))
+    assert found["a", "aten::mm"].energy_j == pytest.approx(40, rel=0.03)
+    assert found["b", "MmBackward0"].energy_j == pytest.approx(200, rel=0.03)
+
+
+def test_a_gpu_pays_for_its_kernels_and_all_other_counters_for_the_host():
+    events = Events.of([(0, 4, A, "cpu"), (1, 9, A, "gpu0")], windows=[(0, 10)])
+    power_w = [(PACKAGE, 50.0), (MEMORY, 5.0), (GPU, 300.0)]
+    share = by_place(swept(events, counters_of(recording(power_w=power_w), 0)))["a", "aten::mm"]
+    assert share.energy["cpu0", "package"].value == pytest.approx(200, rel=1e-6)
+    assert share.energy["ram", "dram"].value == pytest.approx(20, rel=1e-6)
+    assert share.energy["gpu0", "board"].value == pytest.approx(2400, rel=1e-6)
+    assert share.energy["ram", "dram"].source == "modelled"
+
+
+def test_a_gpu_without_kernels_is_unattributed():
+    shares = swept(EVENTS, counters_of(recording(power_w=[(GPU, 30.0)]), 0))
+    assert shares.unattributed.energy["gpu0", "board"].value == pytest.approx(300, rel=1e-6)
+    assert by_place(shares)["a", "aten::mm"].source == "missing"
+
+
+def test_a_recording_that_does_not_overlap_is_refused():
+    with pytest.raises(InputError, match="do not overlap") as error:
+        one_pass("model", EVENTS, recording(start_s=100, end_s=130))
+    assert "clock" in error.value.hint
+
+
+def test_a_recording_that_ends_early_leaves_unknown_joules():
+    found = one_pass("model", EVENTS, recording(end_s=5))
+    assert any("nobody knows the power" in note for note in found.notes)
+    assert found.tree().at("b", "backward").total.unknown == 1
+    assert found.energy_j == pytest.approx(250, rel=0.01)
+
+
+def test_without_a_counter_there_are_seconds_and_the_answer_says_so():
+    found = one_pass("model", EVENTS, None)
+    assert not found.measured
+    assert found.energy_j is None
+    assert "no energy counter" in found.notes[0]
+    assert found.tree().at("a", "forward").total.time_s == 4
+    assert "joules not measured" in str(found)
+    assert [node.name for node in found.top(1)] == ["aten::mm"]
+    with pytest.raises(InputError, match="no joules were measured"):
+        found.compare(EnergyTree.of("prediction", []))
+
+
+def test_two_passes_spread_the_joules_of_an_undisturbed_iteration():
+    # profiled: 3 busy seconds of 5 in each of two iterations; undisturbed: 4 s and 80 J, so that 1 s is idle
+    shares = spread(EVENTS, 4.0, [Used(PACKAGE, 80.0)])
+    found = by_place(shares)
+    assert found["a", "aten::mm"].energy_j == pytest.approx(40)
+    assert found["a", "aten::mm"].time_s == pytest.approx(2)
+    assert found["b", "MmBackward0"].energy_j == pytest.approx(20)
+    assert shares.unattributed.energy_j == pytest.approx(20)
+
+
+def test_operators_that_a_profiler_slowed_down_fill_the_iteration_at_most():
+    shares = spread(EVENTS, 1.5, [Used(PACKAGE, 60.0)])
+    assert sum(row.share.energy_j for row in shares.rows) == pytest.approx(60)
+    assert shares.unattributed.energy_j == pytest.approx(0, abs=1e-12)
+
+
+def test_two_passes_account_every_joule():
+    events = Events.of([(0, 4, A, "cpu"), (1, 3, B, "gpu0"), (4.5, 5, B, "cpu")], windows=[(0, 5)])
+    used = [Used(PACKAGE, 80.0), Used(MEMORY, 8.0), Used(GPU, 500.0), Used(DeviceInfo("gpu1", "board"), 30.0)]
+    shares = spread(events, 4.8, used)
+    total = sum(row.share.energy_j for row in shares.rows) + shares.unattributed.energy_j
+    assert total == pytest.approx(618, rel=1e-12)
+    assert shares.unattributed.energy["gpu1", "board"].value == 30
+
+
+def test_an_incomplete_counter_stays_incomplete():
+    shares = spread(EVENTS, 4.0, [Used(PACKAGE, 80.0, known=False)])
+    assert all(row.share.unknown == 1 for row in shares.rows)

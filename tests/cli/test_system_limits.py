@@ -1,0 +1,91 @@
+"""What the system refuses is told in our words: full disks, folders that cannot be made, limits on memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from joulecast.memory_limit import limited_memory
+from joulecast.zoo.places.sources import push
+
+resource = pytest.importorskip("resource", reason="limits of POSIX")
+PREDICT = ("predict", "resnet18", "1,3,64,64", "--gpu", "A30")
+
+
+@pytest.fixture
+def joulecast(tmp_path):
+    """Runs a command under limits, {resource.RLIMIT_...: most}, with a cache of its own; returns how it ended."""
+
+    def run(*arguments, limits=(), output=subprocess.PIPE, cache=tmp_path / "cache"):
+        def limit():
+            for each, most in dict(limits).items():
+                resource.setrlimit(each, (most, most))
+
+        return subprocess.run(
+            [sys.executable, "-m", "joulecast.cli", *map(str, arguments)],
+            stdout=output,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=limit,
+            check=False,
+            cwd=tmp_path,
+            # (unbuffered, Python itself cuts output off where a disk is full, and tells nobody)
+            env={**os.environ, "JOULECAST_CACHE": str(cache), "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": ""},
+        )
+
+    return run
+
+
+def refused(ended, code, *says):
+    assert ended.returncode == code, ended.stderr
+    assert ended.stderr.startswith("error: ")
+    assert "Traceback" not in ended.stderr
+    assert all(text in ended.stderr for text in says), ended.stderr
+
+
+@pytest.fixture
+def pull(small_entry, tmp_path):
+    push(small_entry, "a30/forest-inference", str(tmp_path / "source"))
+    return "zoo", "pull", tmp_path / "source", "a30/forest-inference", "--replace"
+
+
+def test_a_full_disk_under_the_zoo(joulecast, pull, tmp_path):
+    refused(joulecast(*pull, limits={resource.RLIMIT_FSIZE: 1000}), 5, "cache of predictors cannot be written", "make")
+    assert list((tmp_path / "cache" / "zoo" / "objects").iterdir()) == []
+
+
+def test_a_cache_that_cannot_be_made(joulecast, pull, tmp_path):
+    (tmp_path / "file").write_text("")
+    refused(joulecast(*pull, cache=tmp_path / "file"), 5, "cache of predictors cannot be written", "$JOULECAST_CACHE")
+    assert joulecast(*PREDICT, cache=tmp_path / "file").returncode == 0
+
+
+def test_an_entry_is_pulled_under_a_limit_on_memory_that_it_fits_in(joulecast, pull):
+    ended = joulecast(*pull, limits={resource.RLIMIT_AS: 4 << 30})
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_memory_is_limited_for_a_while():
+    with limited_memory(32 << 20), pytest.raises(MemoryError):
+        bytearray(512 << 20)
+    assert len(bytearray(512 << 20)) == 512 << 20
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_output_that_nobody_takes(joulecast):
+    with Path("/dev/full").open("w") as full:
+        refused(joulecast(*PREDICT, output=full), 1, "cannot be read or written", "No space left")
+
+
+def test_a_file_that_does_not_fit(joulecast, tmp_path):
+    with (tmp_path / "network.json").open("w") as file:
+        refused(
+            joulecast("extract", "resnet18", "1,3,64,64", "--json", output=file, limits={resource.RLIMIT_FSIZE: 1000}),
+            1,
+            "cannot be read or written",
+            "too large",
+        )

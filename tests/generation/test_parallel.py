@@ -1,0 +1,150 @@
+"""Models over several GPUs: shares by arithmetic, collectives against their measurements, laws of energy."""
+
+from __future__ import annotations
+
+import pytest
+
+from joulecast import Operation, predict_generation
+from joulecast.errors import InputError
+from joulecast.generation.collectives import collective_j, collective_s, curves
+from joulecast.generation.decoder import Attention, Experts, Projection
+from joulecast.generation.engines import ENGINES
+from joulecast.generation.known import known_decoder
+from joulecast.generation.parallel import Parallel, find_gpus, find_parallel, share
+from joulecast.generation.steps import Precisions, StepTokens, step_network
+from joulecast.hardware import find_gpu
+
+H100 = find_gpu("H100 SXM")
+
+
+def serve(model="llama3_8b", gpu="H100 SXM", batch=32, **options):
+    return predict_generation(model, gpu, batch=batch, prompt_tokens=300, output_tokens=200, **options)
+
+
+def test_shares_add_up_to_the_model():
+    llama = known_decoder("llama3_1_70b")
+    one = share(llama, Parallel(tensor=8))
+    # Everything but the norms (161 of 8192) and the table of words that go in is divided.
+    whole = 161 * 8192 + 128256 * 8192
+    assert 8 * (one.parameters - whole) == llama.parameters - whole
+    assert [part for part, _ in one if isinstance(part, Attention)] == [Attention(8, 1, 128, 128)]
+
+
+def test_heads_of_keys_are_repeated_where_there_are_fewer_than_gpus():
+    one = share(known_decoder("qwen3_30b_a3b"), Parallel(tensor=8))
+    (attention,) = [part for part, _ in one if isinstance(part, Attention)]
+    assert (attention.heads, attention.cached_heads) == (4, 1)  # of 32 and 4
+    # Queries of four heads, the key and the value of one, each of 128.
+    assert {p.outputs for p, _ in one if isinstance(p, Projection) and p.division == "columns"} == {6 * 128}
+
+
+def test_experts_are_divided_or_shared_out():
+    mixtral = known_decoder("mixtral_8x7b")
+    for parallel, parts in ((Parallel(tensor=4), (4, 1)), (Parallel(tensor=4, expert=4), (1, 4))):
+        (experts,) = [part for part, _ in share(mixtral, parallel) if isinstance(part, Experts)]
+        assert (experts.tensor_parallel, experts.expert_parallel) == parts
+        assert experts.parameters == 3 * 8 * 4096 * 14336 // 4
+
+
+def test_each_block_adds_up_its_result_once():
+    parallel = Parallel(tensor=4)
+    step = step_network(
+        share(known_decoder("llama3_8b"), parallel),
+        StepTokens(decoding=16, cached=400, sampled=16),
+        ENGINES["vllm"],
+        Precisions("bf16"),
+        parallel,
+    )
+    found = {e.operation.kind: (e.count, e.operation.input_shapes[0]) for e in step if e.operation.kind[:4] == "all_"}
+    # Attention and feed-forward of 32 layers, and the words that go in; each GPU has a quarter of those that come out.
+    assert found == {"all_reduce": (65, (16, 4096)), "all_gather": (1, (16, 128256 // 4))}
+
+
+@pytest.mark.parametrize(
+    ("elements", "gpus", "engine", "microseconds"),
+    [
+        # Rows of the measurements: H100, vLLM 0.24 and 0.19, and NCCL 2.29.
+        (128, 2, "vllm", 4.3),
+        (1048576, 4, "vllm", 18.5),
+        (536870912, 8, "vllm", 4014),
+        (1048576, 8, "pytorch", 38.5),
+    ],
+)
+def test_collectives_take_what_was_measured(elements, gpus, engine, microseconds):
+    operation = Operation("all_reduce", [(elements,)], {"gpus": gpus, "implementation": engine}, precision="bf16")
+    assert collective_s(operation, H100) == pytest.approx(microseconds * 1e-6, rel=0.05)
+
+
+def test_no_collective_beats_its_link_and_larger_ones_take_longer():
+    for (name, _, kind, gpus), curve in curves().items():
+        assert list(curve.seconds) == sorted(curve.seconds)
+        link = find_gpu(name).link_bandwidth or find_gpu(name).pcie_bandwidth
+        # Each GPU sends its part at least once; a switch may add up.
+        least_s = 2 * curve.elements[-1] * (1 / gpus if kind == "all_gather" else 1) / link
+        assert curve.seconds[-1] > 0.9 * least_s
+        assert curve.at(2 * curve.elements[-1]) == pytest.approx(2 * curve.seconds[-1])
+
+
+def test_gpus_without_measurements_take_those_of_the_nearest_link():
+    def seconds(gpu, link="nvlink"):
+        attributes = {"gpus": 4, "link": link, "implementation": "vllm"}
+        return collective_s(Operation("all_reduce", [(2**24,)], attributes, precision="bf16"), find_gpu(gpu))
+
+    assert seconds("B300") == pytest.approx(seconds("B200"), rel=0.3)
+    assert seconds("L4", "pcie") > 20 * seconds("H100 SXM")
+    assert collective_j(Operation("all_reduce", [(2**24,)], {"gpus": 4}, precision="bf16")) > 0
+
+
+def test_more_gpus_are_quicker_and_cost_more():
+    found = [serve(tensor_parallel=count) for count in (1, 2, 4, 8)]
+    seconds = [each.time_per_output_token_s for each in found]
+    assert seconds == sorted(seconds, reverse=True)
+    # They wait for each other and for the engine, and each draws its static power meanwhile.
+    joules = [each.energy_per_token_j for each in found]
+    assert joules == sorted(joules)
+    assert seconds[0] < 8 * seconds[-1]
+    for count, each in zip((1, 2, 4, 8), found, strict=True):
+        assert each.gpus == count
+        assert each.power_w < count * H100.power_limit_w
+
+
+def test_replicas_share_the_batch():
+    one, four = serve(batch=16), serve(gpu="4x H100 SXM", batch=64)
+    assert four.gpus == 4
+    assert four.tokens_per_s == pytest.approx(4 * one.tokens_per_s)
+    assert four.energy_per_token_j == pytest.approx(one.energy_per_token_j)
+    # Two of four have nothing to do, and draw what a board draws that waits.
+    idle = serve(gpu="4x H100 SXM", batch=2)
+    alone = serve(batch=1)
+    assert idle.power_w > 2 * alone.power_w + 2 * 70
+    assert idle.time_per_output_token_s == pytest.approx(alone.time_per_output_token_s)
+
+
+def test_large_models_fit_on_several():
+    found = serve("llama3_1_70b", "4x H100 SXM", tensor_parallel=4)
+    assert found.memory.weights_bytes == pytest.approx(2 * 70.6e9 / 4, rel=0.05)
+    assert serve("deepseek_v3", "H200", tensor_parallel=8, expert_parallel=8, precision="fp8").memory.fits
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "options", "message"),
+    [
+        ("llama3_8b", "H100 SXM", {"tensor_parallel": 3}, "collectives were measured"),
+        ("llama3_8b", "3x H100 SXM", {"tensor_parallel": 2}, "whole replicas"),
+        ("llama3_8b", "0x H100 SXM", {}, "has to be a GPU"),
+        ("qwen2_7b", "H100 SXM", {"tensor_parallel": 8}, "do not divide"),
+        ("mixtral_8x7b", "H200", {"tensor_parallel": 4, "expert_parallel": 2}, "experts are shared"),
+        ("llama3_8b", "H100 SXM", {"tensor_parallel": 2, "engine": "transformers"}, "on one GPU"),
+    ],
+)
+def test_what_does_not_divide_is_refused(model, gpu, options, message):
+    with pytest.raises(InputError, match=message):
+        serve(model, gpu, **options)
+
+
+def test_names_of_several_gpus():
+    assert find_gpus("2x H100 SXM") == (2, H100)
+    assert find_gpus("16 X h100-sxm") == (16, H100)
+    assert find_gpus(H100) == (1, H100)
+    assert find_parallel(16, H100, 8, 1) == Parallel(8, 1, 2)
+    assert find_parallel(1, find_gpu("L40S"), 2, 1).link == "pcie"
