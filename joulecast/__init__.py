@@ -1,9 +1,20 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
 from .accounting.account import account
-from .api import best, explain, extract, predict, predict_generation, predict_many, predict_operations, sweep
+from .api import (
+    best,
+    best_generation,
+    explain,
+    extract,
+    predict,
+    predict_generation,
+    predict_many,
+    predict_operations,
+    sweep,
+)
 from .client import Client
 from .errors import JoulecastError
+from .generation.choices import GenerationChoices
 from .generation.prediction import GenerationPrediction
 from .metering.meter import measure
 from .operations.network import Network
@@ -18,6 +29,7 @@ __all__ = [
     "Choice",
     "Client",
     "Explanation",
+    "GenerationChoices",
     "GenerationPrediction",
     "JoulecastError",
     "Network",
@@ -26,6 +38,7 @@ __all__ = [
     "Sweep",
     "account",
     "best",
+    "best_generation",
     "explain",
     "extract",
     "measure",

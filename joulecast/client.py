@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from .asking import choices, gpu_name, run, subject
 from .errors import ERRORS_BY_PROBLEM, PROBLEM_PREFIX, InputError, JoulecastError, ServiceError
+from .generation.prediction import GenerationPrediction
 from .hardware import GPU, find_gpu
-from .hardware.host import Host, find_host, hosts
-from .operations.inputs import Inputs, InputShape, shape_to_json
+from .hardware.host import Host
+from .operations.inputs import InputShape
 from .operations.network import Network
 from .operations.operation import Operation, checked_operations
 from .predictors.explanation import Explanation
@@ -85,17 +87,58 @@ class Client:
             JoulecastError: What `joulecast.predict` would raise; or ServiceError.
         """
         question = {
-            **_subject(model, input_shape, mode, cache_length, assume, model_options),
+            **subject(model, input_shape, mode, cache_length, assume, model_options),
             "precision": precision,
-            "gpu": _gpu_name(find_gpu(None) if gpu is None else gpu),
+            "gpu": gpu_name(find_gpu(None) if gpu is None else gpu),
             "clock_mhz": clock,
             "power_limit_w": power_limit_w,
             "predictor": predictor,
             "composition": composition,
             "strict": strict,
-            **_run(execution, host),
+            **run(execution, host),
         }
         return self._ask("predict", question, Prediction)
+
+    def predict_generation(
+        self,
+        model: str,
+        gpu: str | GPU,
+        *,
+        batch: int,
+        prompt_tokens: int,
+        output_tokens: int,
+        precision: str = "bf16",
+        engine: str = "vllm",
+        tensor_parallel: int = 1,
+        expert_parallel: int = 1,
+        batching: str | None = None,
+        clock: float | None = None,
+        power_limit_w: float | None = None,
+        cache_precision: str | None = None,
+        predictor: str | None = None,
+    ) -> GenerationPrediction:
+        """See `joulecast.predict_generation`, for models that are known by name.
+
+        Raises:
+            JoulecastError: What `joulecast.predict_generation` would raise; or ServiceError.
+        """
+        question = {
+            "model": model,
+            "gpu": gpu_name(gpu),
+            "batch": batch,
+            "prompt_tokens": prompt_tokens,
+            "output_tokens": output_tokens,
+            "precision": precision,
+            "engine": engine,
+            "tensor_parallel": tensor_parallel,
+            "expert_parallel": expert_parallel,
+            "batching": batching,
+            "clock_mhz": clock,
+            "power_limit_w": power_limit_w,
+            "cache_precision": cache_precision,
+            "predictor": predictor,
+        }
+        return self._ask("generate", question, GenerationPrediction)
 
     def predict_operations(
         self,
@@ -116,7 +159,7 @@ class Client:
             raise InputError("operations to predict share one mode", given="no operations")
         question = {
             "operations": listed,
-            "gpu": _gpu_name(gpu),
+            "gpu": gpu_name(gpu),
             "clock_mhz": clock,
             "power_limit_w": power_limit_w,
             "predictor": predictor,
@@ -133,7 +176,7 @@ class Client:
         """
         question = {
             "operation": checked_operations([operation])[0].to_json(),
-            "gpu": _gpu_name(gpu),
+            "gpu": gpu_name(gpu),
             "clock_mhz": clock,
             "predictor": predictor,
         }
@@ -156,8 +199,8 @@ class Client:
         Raises:
             JoulecastError: What `joulecast.extract` would raise; or ServiceError.
         """
-        subject = _subject(model, input_shape, mode, cache_length, assume, model_options)
-        return self._ask("extract", {**subject, "precision": precision, "optimizer": optimizer}, Network)
+        about = subject(model, input_shape, mode, cache_length, assume, model_options)
+        return self._ask("extract", {**about, "precision": precision, "optimizer": optimizer}, Network)
 
     def best(
         self,
@@ -189,12 +232,12 @@ class Client:
             JoulecastError: What `joulecast.best` would raise; or ServiceError.
         """
         question = {
-            **_subject(model, input_shape, mode, cache_length, assume, model_options),
+            **subject(model, input_shape, mode, cache_length, assume, model_options),
             "objective": objective,
-            **_choices(gpus, clocks, precision, batch_sizes),
+            **choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
             "predictor": predictor,
-            **_run(execution, host),
+            **run(execution, host),
             "max_time_s": max_time_s,
             "max_power_w": max_power_w,
             "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
@@ -231,12 +274,12 @@ class Client:
             JoulecastError: What `joulecast.sweep` would raise; or ServiceError.
         """
         question = {
-            **_subject(model, input_shape, mode, cache_length, assume, model_options),
+            **subject(model, input_shape, mode, cache_length, assume, model_options),
             "objective": objective,
-            **_choices(gpus, clocks, precision, batch_sizes),
+            **choices(gpus, clocks, precision, batch_sizes),
             "power_limit_w": power_limit_w,
             "predictor": predictor,
-            **_run(execution, host),
+            **run(execution, host),
             "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
@@ -321,63 +364,3 @@ def _refusal(status: int, body: bytes) -> JoulecastError:
         return ServiceError("the service refuses", status=status, given=f"{status}: {body[:200]!r}")
     known = ERRORS_BY_PROBLEM.get(kind)
     return ServiceError(what, status=status, **parts) if known is None else known(what, **parts)
-
-
-def _gpu_name(gpu: str | GPU) -> str:
-    if isinstance(gpu, str):
-        return gpu
-    return gpu.name
-
-
-def _run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:
-    """How a job is run. A profile is read here, and its factor is sent."""
-    found = find_host(host)
-    return {"execution": execution, "host": found.name if found.name in hosts() else found.factor}
-
-
-def _choices(
-    gpus: str | GPU | Iterable[str | GPU] | None,
-    clocks: float | Iterable[float] | None,
-    precision: str | Sequence[str],
-    batch_sizes: Iterable[int] | None,
-) -> dict[str, Any]:
-    """What is to be compared, as lists."""
-    return {
-        "gpus": None if gpus is None else [_gpu_name(g) for g in ([gpus] if isinstance(gpus, str | GPU) else gpus)],
-        "clocks_mhz": None if clocks is None else list(clocks) if isinstance(clocks, Iterable) else [clocks],
-        "precision": precision if isinstance(precision, str) else list(precision),
-        "batch_sizes": None if batch_sizes is None else list(batch_sizes),
-    }
-
-
-def _subject(
-    model: Any,
-    input_shape: Any,
-    mode: str,
-    cache_length: int | None,
-    assume: Assume | None,
-    model_options: Mapping[str, object] | None,
-) -> dict[str, Any]:
-    """A model as a question has it; what needs torch to look into stays here."""
-    if isinstance(model, str):
-        shape = shape_to_json(Inputs.of(input_shape).shape) if input_shape is not None else None
-        return {
-            "model": model,
-            "input_shape": shape,
-            "mode": mode,
-            "cache_length": cache_length,
-            "assume": dict(assume) if assume else None,
-            "model_options": dict(model_options) if model_options else None,
-        }
-    if not isinstance(model, Network):
-        if not isinstance(model, Sequence):
-            raise InputError(
-                "a service cannot be sent this model",
-                given=type(model).__name__,
-                allowed="a name, a Network, a list of (Operation, count)",
-                hint="joulecast.extract(model, input_shape) makes a Network of it",
-            )
-        model = Network.of(model)
-    content = model.to_json()
-    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
-    return {**described, "mode": mode}

@@ -14,6 +14,8 @@ from typing import Any, cast
 import numpy as np
 
 from .errors import InputError, JoulecastError
+from .generation.memory import GenerationMemory
+from .generation.prediction import GenerationPrediction
 from .hardware.gpu import GPU, IdleCurve, VoltageCurve
 from .operations.dropped import Dropped, DroppedWork
 from .operations.network import Entry, Network
@@ -21,7 +23,8 @@ from .operations.operation import Operation
 from .predictors.explanation import Contribution, Explanation, Neighbour
 from .predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
 from .predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
-from .predictors.networks.prediction import Interval, OperationCost, Prediction
+from .predictors.networks.operation_cost import OperationCost
+from .predictors.networks.prediction import Interval, Prediction
 from .predictors.networks.uncovered import Coverage, Uncovered
 from .predictors.operation_predictions import OperationPredictions
 from .queries import Choice, Choices, LeftOut, Sweep
@@ -41,6 +44,8 @@ _CLASSES: Mapping[str, type[Any]] = {
         Entry,
         Explanation,
         GPU,
+        GenerationMemory,
+        GenerationPrediction,
         IdleCurve,
         Interval,
         LeftOut,

@@ -3,9 +3,9 @@
     STORE=... USERS=... ARTIFACTS=... python backup.py save /backups/2026-11-21
     STORE=... USERS=... ARTIFACTS=... python backup.py restore /backups/2026-11-21     # into empty places
 
-The variables are those of serve.sh. The server may run while it is saved: databases are saved first, and files are
-written before the rows that refer to them, so every row that is saved has its files. Restore with the server stopped.
-PostgreSQL needs pg_dump and pg_restore of its version or newer; S3 needs boto3.
+The variables are those of serve.sh, $PGPASSWORD among them. The server may run while it is saved: databases are saved
+first, and files are written before the rows that refer to them, so every row that is saved has its files.
+Restore with the server stopped. PostgreSQL needs pg_dump and pg_restore of its version or newer; S3 needs boto3.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def restore_database(saved: Path, uri: str) -> None:
 
 
 def _postgresql(uri: str) -> str:
+    if urlsplit(uri).password is not None:
+        sys.exit("the address of a database holds a password, and the list of processes shows it: set $PGPASSWORD")
     return "postgresql://" + uri.split("://", 1)[1]
 
 

@@ -1,6 +1,7 @@
 r"""Move the runs and models of one MLflow store to another: from SQLite, where all begin, to a server's PostgreSQL.
 
-    python migrate.py sqlite:////home/me/mlflow.db postgresql+psycopg2://mlflow:PASSWORD@HOST/mlflow \
+    export PGPASSWORD=...     # not in the address, which the list of processes shows
+    python migrate.py sqlite:////home/me/mlflow.db postgresql+psycopg2://mlflow@HOST/mlflow \
         --artifacts /home/me/mlartifacts --to /srv/mlflow/artifacts
 
 Stop whatever writes to either. The target must be empty. Rows are copied table by table in one transaction and counted;
@@ -101,6 +102,8 @@ def main() -> None:
     parser.add_argument("--to", type=Path, help="artifacts folder of the new server (its --artifacts-destination)")
     given = parser.parse_args()
     for uri in (given.source, given.target):
+        if sqlalchemy.make_url(uri).password is not None:
+            sys.exit("the address of a database holds a password: set $PGPASSWORD, and leave it out")
         # Both get the tables of this MLflow, made or brought up to date.
         subprocess.run([sys.executable, "-m", "mlflow", "db", "upgrade", uri], check=True)
     source, target = (sqlalchemy.create_engine(uri) for uri in (given.source, given.target))

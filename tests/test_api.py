@@ -243,7 +243,8 @@ def test_a_predictor_may_be_a_path():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"), [({"predictor": 3}, "not the name of a predictor"), ({"gpu": ["A30"]}, "names no GPU")]
+    ("arguments", "says"),
+    [({"predictor": 3}, "not the name of a predictor"), ({"gpu": ["A30"]}, "not the name of a GPU")],
 )
 def test_what_is_no_name_is_told(arguments, says):
     with pytest.raises(InputError, match=says):

@@ -95,7 +95,8 @@ def test_example_programs_run(program, capsys):
     if "torch" in program.read_text():
         pytest.importorskip("torch")
     runpy.run_path(str(program), run_name="__main__")
-    assert any(unit in capsys.readouterr().out for unit in (" J", " mJ"))
+    printed = capsys.readouterr().out
+    assert any(unit in printed for unit in (" J", " mJ"))
 
 
 TEXTS = [

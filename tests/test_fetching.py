@@ -12,7 +12,8 @@ from urllib.request import Request
 import pytest
 
 import joulecast
-from joulecast.errors import ServiceError, ZooError
+from joulecast.deadlines import within
+from joulecast.errors import ServiceError, TrackingError, ZooError
 from joulecast.fetching import fetch
 from joulecast.zoo.places.source_http import TOKEN, HttpSource
 
@@ -152,3 +153,33 @@ def test_answers_that_are_none(served, body):
     # The connection of a server that sends more than was asked for may break before all of it is read.
     with pytest.raises(ServiceError, match=r"not an answer of a joulecast service|does not answer"):
         joulecast.Client(service.url).predict("resnet18", (1, 3, 64, 64), "A30")
+
+
+def test_a_deadline_for_what_others_do():
+    assert within(30, lambda: 7) == 7
+    with pytest.raises(KeyError, match="its own"):
+        within(30, lambda: {}["its own"])
+    with pytest.raises(TimeoutError, match=r"within 0\.1 s"):
+        within(0.1, threading.Event().wait)
+
+
+def test_a_dripping_s3_has_a_deadline(served, monkeypatch):
+    pytest.importorskip("boto3")
+    from joulecast.zoo.places import source_s3
+
+    server = served(after(OK + b"\r\nContent-Length: 900\r\n\r\n", endless(b"x", 0.1)))
+    for name, value in (("ENDPOINT_URL", server.url), ("ACCESS_KEY_ID", "me"), ("SECRET_ACCESS_KEY", "mine")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr(source_s3, "_SECONDS", 0.5)
+    with pytest.raises(ZooError, match=r"no whole answer within 0\.5 s"):
+        source_s3.S3Source("s3://bucket").read("index.json", 10_000)
+
+
+def test_a_dripping_registry_has_a_deadline(served, monkeypatch):
+    pytest.importorskip("mlflow")
+    from joulecast.zoo.mlflow import registry
+
+    server = served(after(OK + b"\r\nContent-Length: 900\r\n\r\n", endless(b"x", 0.1)))
+    monkeypatch.setattr(registry, "_SECONDS", 0.5)
+    with pytest.raises(TrackingError, match=r"no whole answer within 0\.5 s"):
+        registry.registry_folder("models:/mine@champion", server.url)

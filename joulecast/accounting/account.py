@@ -7,16 +7,18 @@ loop of some seconds tells how many joules an iteration takes; a few profiled it
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import InputError, MissingDependencyError
+from ..metering.meter import Meter
 from ..metering.recording import read_recording
 from . import page
 from .attribution import attributed
 from .chrome_trace import read_chrome_trace
-from .passes import Recorder, one_pass, two_passes
+from .passes import one_pass, recording_of, two_passes
 from .result import Accounting
 
 if TYPE_CHECKING:
@@ -55,35 +57,28 @@ class Account:
         interval_s: float = _INTERVAL_S,
         title: str | None = None,
     ) -> None:
-        torch = _torch()
+        torch = needs_torch()
         self._module = _checked(module)
         self._title = title or type(module).__name__
         self._on_gpu = any(p.is_cuda for p in module.parameters()) and torch.cuda.is_available()
-        self._recorder = Recorder(sensors, interval_s)
+        self._meter = Meter(sensors, interval_s=interval_s)
         self._result: Accounting | None = None
 
     def __enter__(self) -> Self:
         from .profiling import profiled
 
-        self._recorder.__enter__()
-        try:
-            self._profiling = profiled(self._module, on_gpu=self._on_gpu)
-            self._profile = self._profiling.__enter__()
-        except BaseException:
-            self._recorder.__exit__(None, None, None)
-            raise
+        with ExitStack() as entered:
+            entered.enter_context(self._meter)
+            self._profile = entered.enter_context(profiled(self._module, on_gpu=self._on_gpu))
+            self._entered = entered.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self._profiling.__exit__(kind, error, trace)
-        finally:
-            self._recorder.__exit__(kind, error, trace)
+        self._entered.__exit__(kind, error, trace)
         if error is None:
-            events = attributed(self._profile.trace)
-            self._result = one_pass(self._title, events, self._recorder.recording)
+            self._result = one_pass(self._title, attributed(self._profile.trace), recording_of(self._meter))
 
     def result(self) -> Accounting:
         """What the steps cost.
@@ -152,7 +147,7 @@ def account(
     """
     if inputs is None:
         return Account(module, sensors=sensors)
-    _torch()
+    needs_torch()
     from ..profiling.devices import find_device
     from .steps import steps_of
 
@@ -184,7 +179,12 @@ def account_trace(trace: str | Path, recording: str | Path | None = None, *, clo
     return one_pass(Path(trace).name, events, read, clock_offset_s)
 
 
-def _torch() -> Any:
+def needs_torch() -> Any:
+    """Torch.
+
+    Raises:
+        MissingDependencyError: It is not installed.
+    """
     try:
         import torch
     except ImportError as error:
@@ -194,7 +194,7 @@ def _torch() -> Any:
 
 def _checked(module: Any) -> Any:
     """The module, if it is one."""
-    if not isinstance(module, _torch().nn.Module):
+    if not isinstance(module, needs_torch().nn.Module):
         raise InputError(
             "this is not a module",
             given=type(module).__name__,

@@ -93,32 +93,34 @@ def module_share(events: Events, phase: Phase | None = None) -> float | None:
 
 def _enter(event: TraceEvent, stack: list[_Frame], found: _Found) -> None:
     """Note what an event says, and open it."""
-    outer = stack[-1] if stack else _Frame(event.end_s, None, "forward", None)
     if event.kind == "iteration":
         found.windows.append((event.start_s, event.end_s))
         return
-    if event.kind == "module":
-        if event.name == "" and outer.phase == "forward":
-            found.root_calls.append((event.start_s, event.end_s))
-        stack.append(_Frame(event.end_s, event.name, outer.phase, None))
-        return
-    if event.kind == "optimizer":
-        stack.append(_Frame(event.end_s, "", "optimizer", None))
-        return
-    path, phase = outer.path, outer.phase
-    if event.kind == "node":
-        path, phase = _path_of_node(event, found), "backward"
-        found.last_node[event.lane] = path
-    operation = outer.operation if outer.operation and event.kind != "node" else event.name
-    place = Place(path, phase, operation.removeprefix("torch::autograd::"))
-    if event.sequence >= 0 and event.kind == "operator":
-        # Of several operators with a number the one that starts last makes the node: it is the innermost.
-        found.by_sequence[event.numbering, event.sequence] = path
+    outer = stack[-1] if stack else _Frame(event.end_s, None, "forward", None)
+    frame = _frame(event, outer, found)
+    stack.append(frame)
+    place = Place(frame.path, frame.phase, frame.operation or "")
     if event.launch:
         found.by_launch[event.launch] = place
-    if outer.operation is None or event.kind == "node":
+    if event.kind == "module" and event.name == "" and outer.phase == "forward":
+        found.root_calls.append((event.start_s, event.end_s))
+    if event.kind == "operator" and event.sequence >= 0:
+        # Of several operators with a number the one that starts last makes the node: it is the innermost.
+        found.by_sequence[event.numbering, event.sequence] = frame.path
+    if event.kind == "node" or (event.kind == "operator" and outer.operation is None):
         found.rows.append((event.start_s, event.end_s, place, event.lane))
-    stack.append(_Frame(event.end_s, path, phase, operation))
+
+
+def _frame(event: TraceEvent, outer: _Frame, found: _Found) -> _Frame:
+    """What holds inside an event, given what holds around it."""
+    if event.kind == "module":
+        return _Frame(event.end_s, event.name, outer.phase, None)
+    if event.kind == "optimizer":
+        return _Frame(event.end_s, "", "optimizer", None)
+    if event.kind == "node":
+        path = found.last_node[event.lane] = _path_of_node(event, found)
+        return _Frame(event.end_s, path, "backward", event.name.removeprefix("torch::autograd::"))
+    return _Frame(event.end_s, outer.path, outer.phase, outer.operation or event.name)
 
 
 def _path_of_node(event: TraceEvent, found: _Found) -> str | None:
@@ -142,16 +144,15 @@ def _host_rows(found: _Found) -> list[tuple[float, float, Place, str]]:
 
 
 def _kernel_rows(trace: Trace, found: _Found) -> list[tuple[float, float, Place, str]]:
-    return [
-        (
-            event.start_s,
-            event.end_s,
-            found.by_launch.get(event.launch, Place(None, "forward", event.name)),
-            event.device,
-        )
-        for event in trace.events
-        if event.kind == "kernel"
-    ]
+    """Kernels with the place of their launch; those that no operator launches, such as Triton's, name themselves."""
+    nowhere = Place(None, "forward", "")
+    rows = []
+    for event in trace.events:
+        if event.kind == "kernel":
+            place = found.by_launch.get(event.launch, nowhere)
+            named = place if place.operation else place._replace(operation=event.name)
+            rows.append((event.start_s, event.end_s, named, event.device))
+    return rows
 
 
 def _from_calls(calls: list[tuple[float, float]], end_s: float) -> list[tuple[float, float]]:

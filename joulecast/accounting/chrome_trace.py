@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import zlib
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import replace
@@ -73,6 +74,8 @@ def _event(row: Mapping[str, Any], origin_us: float, with_frames: bool) -> Trace
     category, name, given = row.get("cat"), str(row["name"]), row.get("args") or {}
     start_s = 1e-6 * (float(row["ts"]) - origin_us)
     times = start_s, start_s + 1e-6 * float(row["dur"])
+    if not all(map(math.isfinite, times)):
+        raise ValueError(f"{name} starts or ends at no time")
     lane = (row.get("pid"), row.get("tid"))
     launch = int(given.get("External id") or 0)
     if category in _GPU_CATEGORIES:
@@ -97,7 +100,7 @@ def _event(row: Mapping[str, Any], origin_us: float, with_frames: bool) -> Trace
         # (the file calls the thread of a forward by two numbers, so that numbers count within the process)
         numbering=row.get("pid"),
         # (a call of the driver has the number of the operator around it)
-        launch=launch if category == "cpu_op" else 0,
+        launch=launch if category in ("cpu_op", "user_annotation") else 0,
     )
 
 

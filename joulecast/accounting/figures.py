@@ -165,8 +165,10 @@ def _bars(
     places = np.arange(len(names))
     axis.barh(places, [value / scale for value in values], color=colours, height=0.7)
     for place, value in zip(places, values, strict=True):
-        text = f" {value / scale:.3g} {shown_unit}, {100 * value / (whole or 1.0):.1f} %"
-        axis.text(value / scale, place, text, va="center", fontsize=8, color=INK)
+        text = f"{value / scale:.3g} {shown_unit}, {100 * value / (whole or 1.0):.1f} %"
+        axis.annotate(
+            text, (value / scale, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
+        )
     axis.set_yticks(places, names)
     axis.invert_yaxis()
     axis.set_xlim(0, 1.25 * (max(values, default=0.0) or scale) / scale)

@@ -13,9 +13,8 @@ import numpy as np
 from ..arrays import FloatArray
 from ..energy import EnergyTree, Figure, Row, Share
 from ..errors import InputError
+from ..predictors.networks.energy_rows import DYNAMIC, STATIC
 from .shares import NO_MODULE
-
-STATIC, DYNAMIC = "static", "dynamic"
 
 Key = tuple[str, str]
 """Phase and module path."""
@@ -49,44 +48,51 @@ def tree_by_module(tree: EnergyTree, component: str | None = None) -> dict[Key, 
 
 
 def model_shares(
-    rows: Sequence[Row], predicted_j: Mapping[Key, float], static_w: Mapping[tuple[str, str], float]
-) -> tuple[Row, ...]:
-    """Share the joules of all rows anew, counter by counter; their sum stays as it was.
+    rows: Sequence[Row],
+    unattributed: Share,
+    predicted_j: Mapping[Key, float],
+    static_w: Mapping[tuple[str, str], float],
+) -> tuple[tuple[Row, ...], Share]:
+    """Share the joules of all rows and of none anew, counter by counter; their sum stays as it was.
 
-    A module that was not predicted draws as much as the others do in the mean. Inside a module, time shares.
+    Time without operators gets static joules alone. A module that was not predicted draws as much as the others do in
+    the mean. Inside a module, time shares.
 
     Args:
         rows: Seconds and joules by place, shared by time.
+        unattributed: Those of no place.
         predicted_j: Dynamic joules by phase and module.
         static_w: Power that is drawn in any case, by device and component of each counter.
+
+    Returns:
+        The rows with static and dynamic joules, and what no place has.
 
     Raises:
         InputError: Nothing that ran was predicted.
     """
-    shares: list[list[Share]] = [[Share(row.share.time)] for row in rows]
-    for part in dict.fromkeys(part for row in rows for part in row.share.energy):
-        seconds = np.array([_seconds(row, part[0]) for row in rows])
-        figures = [row.share.energy.get(part) for row in rows]
+    everything = [*(row.share for row in rows), unattributed]
+    energies: list[dict[tuple[str, str], Figure]] = [{} for _ in everything]
+    for part in static_w:
+        figures = [share.energy.get(part) for share in everything]
+        seconds = np.array([_seconds(share, part[0]) for share in everything])
         total_j = sum(figure.value for figure in figures if figure)
-        static_j = min(total_j, static_w[part] * float(seconds.sum()))
-        weights = _weights(rows, seconds, predicted_j)
-        unknown = sum(figure.unknown for figure in figures if figure)
-        for i in range(len(rows)):
-            of_time = float(seconds[i] / seconds.sum()) if seconds.sum() else 0.0
-            energy = {
-                (part[0], STATIC): Figure(static_j * of_time, "modelled"),
-                (part[0], DYNAMIC): Figure((total_j - static_j) * float(weights[i]), "modelled", min(1, unknown)),
-            }
-            shares[i].append(Share({}, energy))
-    return tuple(
-        Row(row.path, Share.total(parts), row.operation, row.phase, row.calls)
-        for row, parts in zip(rows, shares, strict=True)
+        static_j = seconds * min(static_w[part], total_j / seconds.sum() if seconds.sum() else 0.0)
+        dynamic_j = (total_j - static_j.sum()) * _weights(rows, seconds[:-1], predicted_j)
+        unknown = min(1, sum(figure.unknown for figure in figures if figure))
+        for i, energy in enumerate(energies):
+            energy[part[0], STATIC] = Figure(float(static_j[i]), "modelled")
+            if i < len(rows):
+                energy[part[0], DYNAMIC] = Figure(max(0.0, float(dynamic_j[i])), "modelled", unknown)
+    shared = tuple(
+        Row(row.path, Share(row.share.time, energy), row.operation, row.phase, row.calls)
+        for row, energy in zip(rows, energies, strict=False)
     )
+    return shared, Share(unattributed.time, energies[-1])
 
 
-def _seconds(row: Row, counter: str) -> float:
-    """Seconds of a row on the device that a counter counts for."""
-    time = row.share.time
+def _seconds(share: Share, counter: str) -> float:
+    """Seconds on the device that a counter counts for."""
+    time = share.time
     return time[counter].value if counter in time else sum(f.value for d, f in time.items() if not d.startswith("gpu"))
 
 

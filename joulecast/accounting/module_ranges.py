@@ -7,18 +7,17 @@ profile.export_chrome_trace("trace.json")  # `joulecast account --trace trace.js
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
 from .trace import ITERATION, MODULE_PREFIX
 
 if TYPE_CHECKING:
     import torch
 
-_ONE_AT_A_TIME = threading.Lock()
+_CALL = "_compiled_call_impl"
+"""What PyTorch calls instead of a module's own call where it is set, as `Module.compile` does."""
 
 
 @contextmanager
@@ -31,32 +30,32 @@ def named_modules(model: torch.nn.Module) -> Iterator[None]:
     name of the first.
 
     Args:
-        model: Any module; it is not changed.
-
-    Raises:
-        InputError: Another model's modules are being named.
+        model: Any module; it is as before afterwards.
     """
     import torch
 
-    names = {id(part): f"{MODULE_PREFIX}{path}" for path, part in marked_modules(model)}
-    record_function = torch.profiler.record_function
-    plain_call = torch.nn.Module.__call__
+    def named_call(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def named(*args: Any, **kwargs: Any) -> Any:
+            with torch.profiler.record_function(name):
+                return call(*args, **kwargs)
 
-    def named_call(self: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
-        name = names.get(id(self))
-        if name is None:
-            return plain_call(self, *args, **kwargs)
-        with record_function(name):
-            return plain_call(self, *args, **kwargs)
+        return named
 
-    if not _ONE_AT_A_TIME.acquire(blocking=False):
-        raise InputError("modules of another model are being named", hint="account for one model after the other")
-    torch.nn.Module.__call__ = named_call  # type: ignore[method-assign]
+    replaced: list[tuple[dict[str, Any], Any]] = []
     try:
+        for path, part in marked_modules(model):
+            # The dictionary itself: a compiled module passes attributes on to what it was made of.
+            attributes = part.__dict__
+            before = attributes.get(_CALL)
+            replaced.append((attributes, before))
+            attributes[_CALL] = named_call(f"{MODULE_PREFIX}{path}", before or part._call_impl)
         yield
     finally:
-        torch.nn.Module.__call__ = plain_call  # type: ignore[method-assign]
-        _ONE_AT_A_TIME.release()
+        for attributes, before in reversed(replaced):
+            if before is None:
+                del attributes[_CALL]
+            else:
+                attributes[_CALL] = before
 
 
 @contextmanager
@@ -83,4 +82,4 @@ def marked_modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
 
 def is_compiled(module: torch.nn.Module) -> bool:
     """Whether torch.compile made this module, or compiled it in place."""
-    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+    return hasattr(module, "_orig_mod") or getattr(module, _CALL, None) is not None

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Collection
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from ..metering.meter import INTERVAL_S, Meter
-from ..metering.recording import Recording, read_recording
+from ..metering.meter import Meter
+from ..metering.recording import Recording
 from .attribution import attributed, module_share
 from .events import Events
 from .resolution import resolution
@@ -22,6 +19,7 @@ if TYPE_CHECKING:
 
 _WARM_UP = 2
 _LEAST_LOOPS = 3
+_AHEAD = 10  # Iterations that the host may be ahead of a GPU: it would queue minutes of work in a loop of seconds.
 _NO_COUNTER = "no energy counter could be read, so that there are seconds and no joules"
 
 
@@ -56,28 +54,23 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     Raises:
         ExtractionError: The model raises an error.
     """
-    from .module_ranges import iteration
-    from .profiling import profiled
-
-    on_gpu = any(p.is_cuda for p in steps.module.parameters())
+    on_gpu = runs_on_gpu(steps)
     for _ in range(_WARM_UP):
         steps.run()
-    recorder = Recorder(sensors, INTERVAL_S)
-    with recorder:
-        _wait(on_gpu)
-        start_s, count = time.monotonic(), 0
-        while count < _LEAST_LOOPS or time.monotonic() - start_s < loop_s:
-            steps.run()
-            _wait(on_gpu)
-            count += 1
-        end_s = time.monotonic()
-        with profiled(steps.module, on_gpu=on_gpu) as profile:
-            for _ in range(profiled_iterations):
-                with iteration():
-                    steps.run()
-                    _wait(on_gpu)
-    events = attributed(profile.trace)
-    recording = recorder.recording
+    meter, count = Meter(sensors), 0
+    with meter:
+        wait_for_gpu(on_gpu)
+        with meter.window("loop"):
+            start_s = time.monotonic()
+            while count < _LEAST_LOOPS or time.monotonic() - start_s < loop_s:
+                steps.run()
+                count += 1
+                if count % _AHEAD == 0:
+                    wait_for_gpu(on_gpu)
+            wait_for_gpu(on_gpu)
+            end_s = time.monotonic()
+        events = profiled_events(steps, profiled_iterations)
+    recording = recording_of(meter)
     iteration_s = (end_s - start_s) / count
     counters = () if recording is None else counters_of(recording, events.origin_ns)
     used = [] if recording is None else _used(recording, counters, start_s, end_s, count, events.origin_ns)
@@ -85,6 +78,38 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     found = spread(events, iteration_s, used)
     overhead = profiled_s / iteration_s - 1
     return _accounting(steps.title, found, events, recording, counters, iteration_s, 2, iteration_s, overhead)
+
+
+def profiled_events(steps: Steps, iterations: int) -> Events:
+    """What runs in some iterations under the profiler.
+
+    One more runs before them, since the profiler is slow at first, and compiled modules may be compiled again for it.
+
+    Args:
+        steps: Iterations of the model.
+        iterations: How many are looked at.
+
+    Raises:
+        ExtractionError: The model raises an error.
+    """
+    from .module_ranges import iteration
+    from .profiling import profiled
+
+    on_gpu = runs_on_gpu(steps)
+    with profiled(steps.module, on_gpu=on_gpu) as profile:
+        steps.run()
+        wait_for_gpu(on_gpu)
+        for _ in range(iterations):
+            with iteration():
+                steps.run()
+                wait_for_gpu(on_gpu)
+    events = attributed(profile.trace)
+    return events.between(*events.window_s)
+
+
+def runs_on_gpu(steps: Steps) -> bool:
+    """Whether a model lies on a GPU."""
+    return any(parameter.is_cuda for parameter in steps.module.parameters())
 
 
 def _used(
@@ -132,41 +157,12 @@ def _accounting(
     )
 
 
-class Recorder:
-    """Records the sensors of this machine while it is entered.
-
-    Args:
-        sensors: What is measured; None for all that have a counter.
-        interval_s: Seconds between two samples.
-    """
-
-    def __init__(self, sensors: Collection[str] | None, interval_s: float) -> None:
-        self._settings = sensors, interval_s
-        self.recording: Recording | None = None
-        """What was recorded; None where another process of a parallel job measures this machine."""
-
-    def __enter__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="joulecast-")
-        self._out = Path(self._folder.name) / "recording.jsonl"
-        sensors, interval_s = self._settings
-        self._meter = Meter(sensors, interval_s=interval_s, out=self._out)
-        try:
-            self._meter.__enter__()
-        except BaseException:
-            self._folder.cleanup()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        try:
-            self._meter.__exit__(kind, error, trace)
-            self.recording = read_recording(self._out) if self._meter.measures else None
-        finally:
-            self._folder.cleanup()
+def recording_of(meter: Meter) -> Recording | None:
+    """What a meter recorded; None where another process of a parallel job measures this machine."""
+    return meter.result().recordings[0] if meter.measures else None
 
 
-def _wait(on_gpu: bool) -> None:
+def wait_for_gpu(on_gpu: bool) -> None:
     """Wait until the GPU has done what it was asked for."""
     if on_gpu:
         import torch

@@ -30,7 +30,7 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
         on_gpu: Whether to follow kernels of GPUs as well.
 
     Raises:
-        InputError: Another profiler is running, or another model's modules are being named.
+        InputError: Another profiler is running.
     """
     import torch
 

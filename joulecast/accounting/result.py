@@ -12,10 +12,14 @@ from ..energy import EnergyTree, Node, Row, Share, TreeComparison
 from ..energy.comparison import comparison
 from ..energy.tree import PHASES, Phase
 from ..errors import InputError
+from ..hardware import GPU, find_gpu
+from ..hardware.ncu import read_counters
 from ..metering.recording import Recording
+from ..predictors.networks.energy_rows import DYNAMIC
 from ..rendering.notebook import document, drawn_into, notes, table
 from ..units import si
 from .events import Events
+from .memory_levels import MeasuredLevels, measured_levels
 from .model_share import by_module, model_shares, tree_by_module
 from .resolution import Resolution
 from .text import energy_text, table_text
@@ -159,7 +163,7 @@ class Accounting:
     def by_model(
         self, prediction: Prediction | EnergyTree, static_power_w: float | Mapping[str, float] | None = None
     ) -> Accounting:
-        """The same joules shared by a model: dynamic ones by prediction, static ones by time.
+        """The same joules shared by a model: dynamic ones by prediction, static ones by time, also without operators.
 
         Args:
             prediction: A prediction of the same model in the same mode, or its tree.
@@ -170,7 +174,7 @@ class Accounting:
             InputError: No joules were measured; nobody knows the static power; or the prediction is of another model.
         """
         self._refuse_without_joules("nothing to share")
-        parts = dict.fromkeys(part for row in self.rows for part in row.share.energy)
+        parts = [part for part, figure in self.total.energy.items() if figure.source != "missing"]
         given = static_power_w if isinstance(static_power_w, Mapping) else {}
         everywhere = static_power_w if isinstance(static_power_w, int | float) else None
         static_w = {}
@@ -184,8 +188,42 @@ class Accounting:
                     hint="measure it while nothing runs (joulecast measure -- sleep 10), and give static_power_w=...",
                 )
             static_w[part] = float(found)
-        rows = model_shares(self.rows, tree_by_module(_tree_of(prediction), "dynamic"), static_w)
-        return replace(self, rows=rows, sharing="model")
+        predicted_j = tree_by_module(_tree_of(prediction), DYNAMIC)
+        rows, unattributed = model_shares(self.rows, self.unattributed, predicted_j, static_w)
+        return replace(self, rows=rows, unattributed=unattributed, sharing="model")
+
+    def by_memory_level(
+        self,
+        ncu: str | Path,
+        gpu: str | GPU,
+        *,
+        clock_mhz: float | None = None,
+        iterations: float = 1,
+        static_power_w: float | None = None,
+    ) -> MeasuredLevels:
+        """The measured joules by memory level, with counters that `ncu --csv` wrote for the same program.
+
+        Args:
+            ncu: The file; see `joulecast.hardware.ncu`.
+            gpu: The GPU that the program ran on.
+            clock_mhz: The graphics clock that it held; None for the GPU's default.
+            iterations: How many iterations the counters are of.
+            static_power_w: Power that the GPU draws in any case; None for the idle power of the catalogue.
+
+        Raises:
+            InputError: No joules were measured, the file has no counters, or they are of other work.
+            UnknownNameError: There is no such GPU.
+        """
+        self._refuse_without_joules("nothing to divide by memory level")
+        found = find_gpu(gpu)
+        devices = [device for device in self.total.devices if device.rpartition("/")[2].startswith("gpu")]
+        joules = sum(self.total.on(device).energy_j for device in devices)
+        known_w = (
+            [static_power_w] * len(devices) if static_power_w is not None else map(self.counter_power_w.get, devices)
+        )
+        clock = float(found.boost_clock_mhz) if clock_mhz is None else clock_mhz
+        watts = sum(found_w or 0.0 for found_w in known_w)
+        return measured_levels(joules, watts * self.duration_s, read_counters(ncu), found, clock, iterations)
 
     def _refuse_without_joules(self, what: str) -> None:
         if not self.measured:
@@ -210,7 +248,8 @@ class Accounting:
         if self.passes == 2:
             text = f"Joules from an undisturbed loop, shares from {self.iterations} profiled iterations"
             if self.overhead is not None:
-                text += f", which took {100 * self.overhead:+.0f} % longer"
+                than = "longer than" if self.overhead >= 0 else "less than"
+                text += f", which took {100 * abs(self.overhead):.0f} % {than} undisturbed ones"
         else:
             text = "Joules and events were taken at once"
         if not self.measured:

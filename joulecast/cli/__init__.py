@@ -13,6 +13,7 @@ import typer
 from .. import __version__
 from ..errors import JoulecastError
 from . import (
+    account,
     best,
     catalogue,
     collect,
@@ -53,6 +54,7 @@ app.command("serve")(serve.serve)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(measure.app, name="measure")
+app.add_typer(account.app, name="account")
 
 
 def _print_version(wanted: bool) -> None:

@@ -20,6 +20,10 @@ def train_kernels(
             help="Learn device times of this family only; repeat it for several. Other families stay unchanged."
         ),
     ] = None,
+    networks_only: Annotated[
+        bool,
+        typer.Option("--networks-only", help="Learn only how networks differ from loops. All families stay unchanged."),
+    ] = False,
 ) -> None:
     """Learn device times of kernels in half precision and below, and write the zoo entry that predictors use for them.
 
@@ -29,23 +33,30 @@ def train_kernels(
     Errors are measured on sizes, GPUs and generations that are left out. The entry itself is fitted on all data.
     """
     from ..datasets import load
+    from ..errors import InputError
     from ..predictors.kernels.families import FAMILIES
     from ..predictors.recipes.kernels import load_kernel_recipe
     from ..zoo.catalogue import ANY_GPU, KERNELS_ENTRY
     from ..zoo.entries.any_gpu_entry import load_any_gpu
     from ..zoo.entries.kernels_entry import load_kernels
     from ..zoo.entries.kernels_files import family_named
+    from ..zoo.kernels_training import learn_networks
     from ..zoo.kernels_training import train_kernels as train
     from .recipes import Loaded, all_networks
 
     settings = load_kernel_recipe(recipe)
     families = [family_named(name).name for name in family or FAMILIES]
-    kept = load_kernels(zoo / KERNELS_ENTRY) if family else None
+    kept = load_kernels(zoo / KERNELS_ENTRY) if family or networks_only else None
     loaded = [Loaded.of(folder, load(folder)) for folder in dataset]
     networks = all_networks(loaded)
     base = load_any_gpu(zoo / ANY_GPU) if networks else None
     data = [(each.folder, each.dataset) for each in loaded]
-    trained = train(data, settings, families, kept, networks, base)
+    if networks_only:
+        if kept is None or base is None:
+            raise InputError("no dataset holds a network", given=", ".join(map(str, dataset)))
+        trained = learn_networks(data, kept, networks, base)
+    else:
+        trained = train(data, settings, families, kept, networks, base)
     typer.echo(trained.save(zoo))
     for quantity, errors in (("time", trained.card.errors), ("power", trained.card.power_errors)):
         cells = [

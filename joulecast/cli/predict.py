@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,7 +31,9 @@ from .arguments import (
 from .models import Assumed, ModelOptions, assumed, model_and_options
 
 if TYPE_CHECKING:
-    from ..predictors.networks.prediction import OperationCost, Prediction
+    from ..predictors.networks.memory_levels import MemoryLevels
+    from ..predictors.networks.operation_cost import OperationCost
+    from ..predictors.networks.prediction import Prediction
 
 _LEVEL = 0.9
 
@@ -61,6 +64,12 @@ def predict(
     top: Top = 10,
     tree: Annotated[bool, typer.Option("--tree", help="Show the energy of modules instead of operations.")] = False,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
+    by_memory_level: Annotated[
+        bool, typer.Option("--by-memory-level", help="Show the energy of static power, memory levels and arithmetic.")
+    ] = False,
+    ncu: Annotated[
+        Path | None, typer.Option(help="Compare traffic with counters of one iteration that `ncu --csv` wrote.")
+    ] = None,
     as_json: AsJson = False,
     as_csv: AsCsv = False,
 ) -> None:
@@ -93,7 +102,16 @@ def predict(
         composition=composition,
         strict=strict,
     )
-    if as_json:
+    if by_memory_level or ncu is not None:
+        levels = prediction.by_memory_level(gpu)
+        typer.echo(
+            json.dumps(levels.to_json(), indent=1)
+            if as_json
+            else levels.to_csv()
+            if as_csv
+            else _levels_text(levels, ncu)
+        )
+    elif as_json:
         typer.echo(json.dumps(prediction.to_json(), indent=1))
     elif as_csv:
         typer.echo(prediction.to_csv(), nl=False)
@@ -101,6 +119,19 @@ def predict(
         typer.echo(prediction.tree().to_text(depth))
     else:
         typer.echo(_prediction_text(prediction, top))
+
+
+def _levels_text(levels: MemoryLevels, ncu: Path | None) -> str:
+    if ncu is None:
+        return str(levels)
+    from ..hardware.ncu import read_counters
+
+    rows = [
+        [level, si(predicted, "B"), si(counted, "B"), f"{predicted / counted:.2f}" if counted else "-"]
+        for level, (predicted, counted) in levels.compare_traffic(read_counters(ncu)).items()
+    ]
+    compared = table(["traffic", "predicted", "counted", "predicted / counted"], rows, frozenset({1, 2, 3}))
+    return f"{levels}\n\n{compared}"
 
 
 def _range_text(low_high: tuple[float, float] | None, unit: str) -> str:

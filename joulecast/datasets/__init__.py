@@ -1,4 +1,4 @@
-"""Measurements: their schema, their store, and importers for what others measured."""
+"""Measurements: their schema, their store, and importers for published measurements."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,14 +20,14 @@ IMPORTERS: Mapping[str, Callable[[Path], list[Dataset]]] = {
     "nicolai2025": import_nicolai2025,
     "vidur2024": import_vidur2024,
 }
-"""Source name -> function from the folder of its files to Datasets."""
+"""Name of a source -> function that reads the folder with its files as Datasets."""
 
 THINNED: Mapping[str, Callable[..., list[Dataset]]] = {
     "aiconfigurator2026": import_aiconfigurator2026,
     "miopen2024": import_miopen2024,
     "vidur2024": import_vidur2024,
 }
-"""Those of them that take a part of each table unless told otherwise by `rows` (None: all)."""
+"""Sources of which only a part of each table is read by default; `rows` sets how many rows (None: all)."""
 
 __all__ = [
     "IMPORTERS",

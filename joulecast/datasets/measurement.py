@@ -1,4 +1,4 @@
-"""Measurement and Dataset: what was measured on a GPU, how, and what of it can be used."""
+"""Measurement and Dataset: what was measured on a GPU, how, and which of it is usable."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..operations.rules import Shape
 
 SCHEMA_VERSION = 3
 
-_ENERGY_TOLERANCE = 0.01  # Relative; energy is a product of two means.
-_POWER_OVERSHOOT = 1.2  # Boards exceed their cap for a moment, never on average by more.
+_ENERGY_TOLERANCE = 0.01  # Relative tolerance, because energy is the product of two means.
+_POWER_OVERSHOOT = 1.2  # Boards exceed their cap for moments, but never by more than this on average.
 _REPORTED = 5
 
 
@@ -25,27 +25,27 @@ class Measurement:
     """An operation on one GPU at one clock setting.
 
     Args:
-        operation: What ran.
+        operation: The operation that ran.
         time_s: Seconds per iteration of the loop, wall clock.
         power_w: Mean board power over the loop; None where no sensor was read.
         energy_j: Joules per iteration; None without power.
-        device_time_s: Seconds that the GPU works, where it was measured without the host (CUDA graph replay).
+        device_time_s: Seconds that the GPU works, where that was measured without the host (CUDA graph replay).
         time_std_s, power_std_w, energy_std_j: Standard deviations of time, power and energy, where known.
         iterations: Length of the loop.
-        duration_s: How long the loop was measured.
+        duration_s: Seconds for which the loop was measured.
         clock_mhz: Mean graphics clock that was held, where known.
         temperature_c: Temperature of the chip at the end in degrees Celsius, where known.
-        engine: What called the operation and its version, such as "sglang 0.5.14"; empty for PyTorch alone.
+        engine: Program that called the operation, with its version, such as "sglang 0.5.14"; empty for PyTorch alone.
         kernel: Name of the kernel that ran, as the engine writes it, where known.
         sustained: Whether it ran for so long that the power cap held the clock (True), or in a burst (False); None
             where that is not known.
         campaign: The run of the measuring program that it comes from.
         method: How the loop was run; loops of different methods have different host costs.
-        started: When, as the source wrote it.
+        started: Date and time of the measurement, as the source wrote it.
         line: Line of the source file, for messages.
-        usable: The measurement is what it says.
-        power_usable: Whether its power and energy are usable, too.
-        remark: Why not, where not.
+        usable: Whether the measurement can be trusted.
+        power_usable: Whether its power and energy can be trusted as well.
+        remark: The reason where one of them cannot.
     """
 
     operation: Operation
@@ -79,12 +79,12 @@ class NetworkMeasurement:
     Args:
         network: Name of the model.
         input_shape: Shape of its input, batch first.
-        precision: Precision that was asked for ("default", "fp32", ...).
+        precision: Requested precision ("default", "fp32", ...).
         mode: inference or training.
         clock_mhz: Mean graphics clock that was held, where known.
-        operations: What the network consists of, where the source says so; None where its name says enough.
-        usable: The measurement is what it says.
-        remark: Why not, where not.
+        operations: Operations of the network, where the source lists them; None where its name identifies it.
+        usable: Whether the measurement can be trusted.
+        remark: The reason where it cannot.
     """
 
     network: str
@@ -110,16 +110,16 @@ class Card:
         gpu: Name in the hardware catalogue.
         clock_mhz: The clock that was set and, where the power cap allowed, held; None where the GPU chose.
         source: Publication or campaign that the measurements come from.
-        licence: Under which terms.
-        method: Measuring method -> how its loop ran.
+        licence: Terms under which they may be used.
+        method: Measuring method -> description of its loop.
         accumulates_gradients: Methods whose loop accumulates gradients over its iterations.
-        without_host: Methods whose times hold no launch: the host had handed over all work before the clock started.
-        sensor: What read the power.
+        without_host: Methods whose times include no launches, because the host issued all work before timing began.
+        sensor: Sensor that read the power, and how.
         software: Versions of torch, CUDA and driver, as far as known.
         measured: First and last day.
-        power_limit_w: The board's cap when it was measured; None for the catalogue's.
-        idle_power_w: What the idle board drew, with a context on it; None where it was not measured.
-        limits: What not to trust.
+        power_limit_w: The board's power cap during the measurements; None for the catalogue's.
+        idle_power_w: Power of the idle board with a CUDA context; None where it was not measured.
+        limits: Known flaws and limits of the data.
     """
 
     gpu: str
@@ -156,7 +156,7 @@ class Card:
             return cls(**values)
         except TypeError as error:
             raise DatasetError(
-                "a dataset card has other keys than these", given=", ".join(value), hint=str(error)
+                "a dataset card has missing or unknown keys", given=", ".join(value), hint=str(error)
             ) from error
 
 
@@ -165,7 +165,7 @@ class Dataset:
     """Measurements of one GPU and clock setting, with their provenance.
 
     Raises:
-        DatasetError: A measurement is impossible; the message names the lines.
+        DatasetError: Measurements are impossible; the message names their lines.
     """
 
     card: Card
@@ -176,11 +176,11 @@ class Dataset:
         refuse_impossible(self.card, [*self.measurements, *self.networks])
 
     def usable(self, mode: str) -> list[Measurement]:
-        """The measurements of a mode that are what they say."""
+        """The usable measurements of a mode."""
         return [m for m in self.measurements if m.usable and m.operation.mode == mode]
 
     def usable_networks(self, mode: str) -> list[NetworkMeasurement]:
-        """The measured networks of a mode that are what they say."""
+        """The usable measurements of networks in a mode."""
         return [m for m in self.networks if m.usable and m.mode == mode]
 
     def campaigns(self, mode: str) -> list[str]:
@@ -192,7 +192,7 @@ def _fault(time_s: float, power_w: float | None, energy_j: float | None, most_w:
     if not (math.isfinite(time_s) and time_s > 0):
         return f"time {time_s} s is not positive"
     if (power_w is None) != (energy_j is None):
-        return "power and energy are only known together"
+        return "power and energy must be given together"
     if power_w is None or energy_j is None:
         return None
     if not (math.isfinite(power_w) and 0 < power_w <= most_w):
@@ -204,11 +204,11 @@ def _fault(time_s: float, power_w: float | None, energy_j: float | None, most_w:
 
 
 def refuse_impossible(card: Card, rows: Sequence[Measurement | NetworkMeasurement]) -> None:
-    """Raise for measurements that cannot be, naming their lines.
+    """Raise an error for impossible measurements that names their lines.
 
     Raises:
         DatasetError: Time is not positive, power exceeds 1.2 x the cap, or energy is not power x time.
-        UnknownNameError: There is power, the card says no cap, and the GPU is not in the catalogue.
+        UnknownNameError: There is power, the card states no cap, and the GPU is not in the catalogue.
     """
     most_w = math.inf
     if any(row.power_w is not None for row in rows):

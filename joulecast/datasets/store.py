@@ -1,4 +1,4 @@
-"""Datasets at rest: Parquet with a fixed, versioned schema and a JSON card beside it."""
+"""Stores datasets as Parquet files with a fixed, versioned schema and a JSON card."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from ..whole_files import whole_file
 from .measurement import SCHEMA_VERSION, Card, Dataset, Measurement, NetworkMeasurement, refuse_lines
 from .parquet_limits import read_limited
 
-_READABLE = (2, SCHEMA_VERSION)  # 3 added engine, kernel and sustained; where they are missing, nothing is known.
+# Version 3 added engine, kernel and sustained. In older files these columns are missing and read as unknown.
+_READABLE = (2, SCHEMA_VERSION)
 _MOST_VALUES = 20_000_000
 _OPERATIONS, _NETWORKS, _CARD = "operations.parquet", "networks.parquet", "card.json"
 
@@ -83,7 +84,7 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
 
 
 def _columns(rows: Sequence[Measurement | NetworkMeasurement], schema: Any) -> dict[str, list[Any]]:
-    """The rows by column. Texts of operations are made once each, since repeats are common."""
+    """The rows by column. The text of an operation is made once, because operations repeat."""
     columns: dict[str, list[Any]] = {}
     for name in schema.names:
         if name == "operation":
@@ -110,7 +111,7 @@ def _digest(path: Path) -> str:
 def save(dataset: Dataset, folder: str | Path) -> Path:
     """Write a dataset into a folder: two Parquet files, then the card with their sha256.
 
-    The card is written last and moved into place, so a folder with a card is whole.
+    The card is written last and moved into place, so a folder that has a card is complete.
 
     Raises:
         DatasetError: It cannot be written there, or holds a value that no column takes.
@@ -146,13 +147,15 @@ def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any) -> l
     # Columns that may be empty were added later; older files lack them.
     later = [field.name for field in schema if field.nullable and field.name not in table.schema.names]
     if table.schema.names != [n for n in schema.names if n not in later] or table.num_rows != facts["rows"]:
-        raise DatasetError("a file of the dataset has another schema or length than its card says", given=str(path))
+        raise DatasetError(
+            "a file of the dataset does not have the schema or length that its card states", given=str(path)
+        )
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
 def _operation(value: str, known: dict[str, Operation]) -> Operation:
-    # Repeats are common, and building an Operation checks it.
+    # Operations repeat, and building one checks it, which takes time.
     if value not in known:
         known[value] = Operation.from_json(json.loads(value))
     return known[value]
@@ -162,7 +165,8 @@ def load(folder: str | Path) -> Dataset:
     """Read a dataset and check every file against its card.
 
     Raises:
-        DatasetError: No dataset, a changed or missing file, another schema version, impossible rows.
+        DatasetError: There is no dataset, a file is missing or was changed, the schema has another version, or rows are
+            impossible.
         MissingDependencyError: pyarrow is not installed.
     """
     with refusing_damage("a file of this dataset is damaged", Path(folder), DatasetError):
@@ -175,7 +179,7 @@ def _loaded(folder: Path) -> Dataset:
         version, files = card.pop("schema_version"), card.pop("files")
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, KeyError, AttributeError) as error:
         raise DatasetError(
-            "this folder holds no whole dataset",
+            "this folder holds no complete dataset",
             given=str(folder),
             allowed=f"a folder with {_CARD}, {_OPERATIONS} and {_NETWORKS}",
             hint="`joulecast datasets import` makes one",
@@ -230,5 +234,5 @@ def _built(
 
 
 def fingerprint(folder: str | Path) -> str:
-    """One sha256 for the whole dataset: that of its card, which holds those of its files."""
+    """The sha256 that identifies a dataset: that of its card, which contains those of its files."""
     return _digest(Path(folder) / _CARD)

@@ -41,7 +41,10 @@ def _is_lazy(module: torch.nn.Module) -> bool:
 
 
 def _is_for_integers_on_cpus(module: torch.nn.Module) -> bool:
-    return type(module).__module__.startswith(("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized."))
+    cls = type(module)
+    is_theirs = cls.__module__.startswith(("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized."))
+    # (these two stand in models that are still to be quantized)
+    return is_theirs and cls.__name__ not in ("FloatFunctional", "FXFloatFunctional")
 
 
 _REFUSED: Sequence[tuple[Callable[[torch.nn.Module], bool], str, str]] = (

@@ -17,10 +17,11 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
-from ..predictors.operation_predictions import OperationPredictions
 
 BASIS = "errors of kernels on sizes that were left out; of engines an assumption: their own time within a factor of two"
-_LEVEL = 0.9  # At which errors of kernels are looked up.
+KERNEL_LEVEL = 0.9
+"""Level at which errors of kernels are looked up."""
+
 _ENGINE_SIGMA = math.log(2.0)
 _STEP_SIGMA = 0.06
 
@@ -36,26 +37,20 @@ def normal_quantile(level: float) -> float:
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
-def step_sigmas(
-    predictions: OperationPredictions, counts: FloatArray, waiting_share: float
-) -> Mapping[str, float] | None:
-    """Standard deviations of the logarithms of a step's time, power and energy; None where no errors are known.
+def step_sigmas(halves: Mapping[str, FloatArray], seconds: FloatArray, waiting_share: float) -> Mapping[str, float]:
+    """Standard deviations of the logarithms of a step's time, power and energy.
 
     Args:
-        predictions: Its operations.
-        counts: Calls of each, shape (operations,).
-        waiting_share: Share of its time in which the GPU waits for the engine, or for a host that launches kernels.
+        halves: Quantity -> half widths of the logarithm of each operation's, at KERNEL_LEVEL, shape (operations,).
+        seconds: Of all calls of each operation, shape (operations,).
+        waiting_share: Share of the step's time in which the GPU waits for the engine, or for a host that launches.
     """
-    if predictions.spread is None:
-        return None
-    halves = predictions.spread.log_errors(predictions, _LEVEL)
-    device_s = np.nan_to_num(counts * predictions.device_time_s)
-    shares = (1 - waiting_share) * device_s / max(float(device_s.sum()), 1e-15)
+    shares = (1 - max(0.0, waiting_share)) * seconds / max(float(seconds.sum()), 1e-15)
     found = {}
     for quantity, half in halves.items():
-        of_kernels = float((shares * np.nan_to_num(half)).sum()) / normal_quantile(_LEVEL)
+        of_kernels = float((shares * np.nan_to_num(half)).sum()) / normal_quantile(KERNEL_LEVEL)
         # (what the board draws while it waits is known far better than for how long)
-        of_engine = waiting_share * _ENGINE_SIGMA if quantity == "time" else 0.0
+        of_engine = max(0.0, waiting_share) * _ENGINE_SIGMA if quantity == "time" else 0.0
         found[quantity] = math.hypot(of_kernels, of_engine, _STEP_SIGMA)
     return found
 

@@ -70,12 +70,24 @@ def find_gpus(name: str | Path | GPU | None) -> tuple[int, GPU]:
     Raises:
         UnknownNameError, InputError: See `find_gpu`; or the number is zero.
     """
-    counted = _COUNTED.fullmatch(name) if isinstance(name, str) else None
-    if counted is None:
+    if not isinstance(name, str):
         return 1, find_gpu(name)
+    count, single = split_count(name)
+    return count, find_gpu(single)
+
+
+def split_count(name: str) -> tuple[int, str]:
+    """The number and the name of "2x H100 SXM"; 1 where there is no number.
+
+    Raises:
+        InputError: The number is zero.
+    """
+    counted = _COUNTED.fullmatch(name)
+    if counted is None:
+        return 1, name
     if not int(counted[1]):
         raise InputError("there has to be a GPU", given=repr(name), allowed='such as "2x H100 SXM"')
-    return int(counted[1]), find_gpu(counted[2])
+    return int(counted[1]), counted[2]
 
 
 def find_parallel(count: int, gpu: GPU, tensor: int, expert: int) -> Parallel:

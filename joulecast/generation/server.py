@@ -1,10 +1,10 @@
-"""A language model on a GPU as an engine serves it, asked for one step after the other."""
+"""A language model on a GPU as an engine serves it: what its steps take."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,35 +16,29 @@ from ..hardware import GPU
 from ..operations.network import Network
 from ..predictors.networks.execution import EAGER, Execution
 from ..predictors.networks.network_predictor import NetworkPredictor
+from ..predictors.networks.over_clocks import over_clocks
 from ..predictors.networks.prediction import Prediction
-from ..predictors.networks.prepared import PreparedNetwork
-from ..predictors.operation_predictions import OperationPredictions
-from ..predictors.physics.clock import Work
 from ..predictors.physics.energy import static_power_w
-from ..predictors.physics.least_times import LeastTimes
 from ..single_operations import refuse_precisions
 from ..zoo import find_predictor
-from ..zoo.catalogue import find_kernels
-from .collectives import KINDS, collective_costs
-from .decoder import Decoder
-from .engines import Engine
-from .intervals import step_sigmas
-from .parallel import Parallel
-from .same_die import energy_factors
-from .steps import Precisions, StepTokens, step_network
+from .deployment import Deployment
+from .intervals import KERNEL_LEVEL, step_sigmas
+from .served import ServedStep, StepNetworks
+from .serving import Steps
+from .steps import StepTokens, step_network
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What steps take.
+    """What steps take, at each of some clocks.
 
     Args:
-        time_s: Seconds.
-        energy_j: Joules.
+        time_s: Seconds, shape (clocks,).
+        energy_j: Joules, shape (clocks,).
     """
 
-    time_s: float
-    energy_j: float
+    time_s: FloatArray
+    energy_j: FloatArray
 
     def times(self, count: float) -> Cost:
         """As much so many times."""
@@ -55,145 +49,144 @@ class Cost:
         return Cost(self.time_s + other.time_s, self.energy_j + other.energy_j)
 
 
-NOTHING = Cost(0.0, 0.0)
-
-
-class ServedStep(PreparedNetwork):
-    """A step on a GPU: kernels as they were measured, in CUDA graphs, and not as networks in eager PyTorch run them."""
-
-    @cached_property
-    def at_default(self) -> OperationPredictions:
-        """The operations as parts of this step, at the default clock."""
-        predictor, operations = self.knowledge.operations, self.network.operations
-        found = predictor.predict_for_network(operations, self.power_limit_w)
-        if self.knowledge.host.execution == EAGER:
-            return predictor.in_network(found, self.counts)
-        found = found.times(1.0, energy_factors(operations, predictor.gpu, find_kernels()))
-        return with_collectives(found, predictor.gpu)
-
-
-def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
-    """Predictions of a step, with those of its collectives, which no predictor of kernels covers."""
-    places = np.array([operation.kind in KINDS for operation in predictions.operations], dtype=bool)
-    if not places.any() or predictions.work is None:
-        return predictions
-    seconds, joules = collective_costs(predictions.operations, gpu)
-    still, clock = np.zeros(len(places)), float(gpu.boost_clock_mhz)
-    # (what waits for a link does not wait longer at another clock)
-    parts = LeastTimes(still, np.nan_to_num(seconds), still)
-    work = Work(gpu, np.full(len(places), clock), parts, still, still, np.nan_to_num(joules))
-
-    def known(theirs: FloatArray, mine: FloatArray | float) -> FloatArray:
-        return np.where(places, mine, theirs)
-
-    power_w = predictions.static_power_w + joules / seconds
-    return replace(
-        predictions,
-        time_s=known(predictions.time_s, seconds),
-        power_w=known(predictions.power_w, power_w),
-        energy_j=known(predictions.energy_j, power_w * seconds),
-        device_time_s=known(predictions.device_time_s, seconds),
-        dynamic_energy_j=known(predictions.dynamic_energy_j, joules),
-        host_time_s=known(predictions.host_time_s, 0.0),
-        held_clock_mhz=known(predictions.held_clock_mhz, clock),
-        source=tuple("modelled" if here else each for here, each in zip(places, predictions.source, strict=True)),
-        work=predictions.work.with_others(work, places),
-    )
-
-
 @dataclass(frozen=True)
 class Server:
-    """A model on a GPU.
+    """A model on a GPU, or its part of a model that several share.
 
     Args:
         model: The model as it was given.
-        decoder: Its parts, or those that are on one GPU.
+        deployment: What is served: all its GPUs do the same at the same time.
         predictor: Predicts steps on the GPU.
-        engine: What serves it.
-        precisions: What it is served in.
-        parallel: How it is divided over GPUs, all of which do the same at the same time.
-        clock: Graphics clock in MHz; None for the GPU's default.
         power_limit_w: Power cap of a board; None for its default.
     """
 
     model: Any
-    decoder: Decoder
+    deployment: Deployment
     predictor: NetworkPredictor
-    engine: Engine
-    precisions: Precisions
-    parallel: Parallel
-    clock: float | None = None
     power_limit_w: float | None = None
-    _known: dict[StepTokens, tuple[ServedStep, Prediction]] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[StepTokens, ServedStep] = field(default_factory=dict, repr=False, compare=False)
+    _costs: dict[tuple[StepTokens, tuple[float, ...]], Cost] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
-        cls,
-        model: Any,
-        decoder: Decoder,
-        gpu: GPU,
-        engine: Engine,
-        precisions: Precisions,
-        parallel: Parallel,
-        clock: float | None,
-        power_limit_w: float | None,
-        predictor: str | Path | None,
+        cls, model: Any, deployment: Deployment, power_limit_w: float | None, predictor: str | Path | None
     ) -> Server:
-        """A server with the predictor of its GPU.
+        """One of the GPUs of a deployment, with its predictor.
+
+        Args:
+            model: The model as it was given.
+            deployment: What is served.
+            power_limit_w: Power cap of a board; None for its default.
+            predictor: Name or folder of a predictor; None for the GPU's default.
 
         Raises:
             UnknownNameError, ZooError: There is no such predictor.
         """
-        execution = Execution("graph") if engine.fused else EAGER
-        found = find_predictor(gpu, "inference", predictor).under(execution)
-        return cls(model, decoder, found, engine, precisions, parallel, clock, power_limit_w)
+        execution = Execution("graph") if deployment.engine.fused else EAGER
+        found = find_predictor(deployment.gpu, "inference", predictor).under(execution)
+        return cls(model, deployment, found, power_limit_w)
 
     @property
     def gpu(self) -> GPU:
         """The GPU that it runs on."""
         return self.predictor.operations.gpu
 
-    def predict(self, tokens: StepTokens) -> Prediction:
-        """One step, without what it waits for the engine; see `_step` for errors."""
-        return self._step(tokens)[1]
+    def prepare(self, steps: Iterable[StepTokens]) -> None:
+        """Predict steps at the default clock, all at once.
 
-    def sigmas(self, tokens: StepTokens) -> Mapping[str, float] | None:
-        """How far a step may be off; see `step_sigmas`."""
-        step, prediction = self._step(tokens)
-        whole_s = prediction.time_s + self.engine.overhead_s(tokens.decoding + tokens.prompts)
-        return step_sigmas(step.at_default, step.counts, max(0.0, 1 - prediction.device_time_s / whole_s))
+        Raises:
+            InputError: The GPU lacks a precision or cannot be capped so.
+        """
+        asked = [tokens for tokens in dict.fromkeys(map(self.padded, steps)) if tokens not in self._known]
+        if asked:
+            self.take(StepNetworks({tokens: self.network(tokens) for tokens in asked}))
 
-    def _step(self, tokens: StepTokens) -> tuple[ServedStep, Prediction]:
+    def take(self, steps: StepNetworks) -> None:
+        """Predict steps whose operations are known, all at once.
+
+        Raises:
+            InputError: The GPU lacks a precision or cannot be capped so.
+        """
+        refuse_precisions(self.gpu, steps.together.operations)
+        cap_w = self.gpu.checked_power_limit_w(self.power_limit_w)
+        self._known.update(steps.on(self.predictor, cap_w))
+
+    def predict(self, tokens: StepTokens, clock: float | None) -> Prediction:
         """One step, without what it waits for the engine.
+
+        Args:
+            tokens: What it works on.
+            clock: Graphics clock in MHz; None for the GPU's default.
 
         Raises:
             InputError: The GPU lacks a precision, or cannot hold the clock or the cap.
             UncoveredError: Too much of the step cannot be predicted.
         """
-        if not tokens.prompts:
-            # (a CUDA graph computes as many sequences as were there when it was recorded)
-            padded = self.engine.padded(tokens.decoding)
-            tokens = StepTokens(padded, tokens.cached, sampled=padded)
-        if tokens not in self._known:
-            network = self._network(tokens)
-            refuse_precisions(self.gpu, network.operations)
-            cap_w = self.gpu.checked_power_limit_w(self.power_limit_w)
-            step = ServedStep(self.predictor, network, cap_w)
-            self._known[tokens] = step, step.at(self.clock)
-        return self._known[tokens]
+        return self._step(tokens).at(clock, composition="overlap")
 
-    def cost(self, tokens: StepTokens) -> Cost:
-        """One step with what it waits for the engine, in which the board draws what it draws without work."""
-        prediction = self.predict(tokens)
-        waiting_s = self.engine.overhead_s(tokens.decoding + tokens.prompts)
-        idle_w = float(static_power_w(self.gpu, prediction.held_clock_mhz))
-        return Cost(prediction.time_s + waiting_s, prediction.energy_j + idle_w * waiting_s)
+    def sigmas(self, tokens: StepTokens, prediction: Prediction) -> Mapping[str, float] | None:
+        """How far a step may be off; see `step_sigmas`.
 
-    def _network(self, tokens: StepTokens) -> Network:
-        if self.engine.fused:
-            return step_network(self.decoder, tokens, self.engine, self.precisions, self.parallel)
-        precision = self.precisions.weights
+        Args:
+            tokens: What it works on.
+            prediction: What `predict` says of it.
+        """
+        halves = self._step(tokens).half_widths(KERNEL_LEVEL)
+        whole_s = prediction.time_s + self._waiting_s(tokens)
+        seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])
+        return None if halves is None else step_sigmas(halves, seconds, 1 - prediction.device_time_s / whole_s)
+
+    def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> Cost:
+        """Steps with what they wait for the engine, in which the board draws what it draws without work.
+
+        Args:
+            steps: Steps, and how many there are of each.
+            clocks: Graphics clocks in MHz.
+
+        Raises:
+            InputError: The GPU lacks a precision, or cannot hold a clock or the cap.
+            UncoveredError: Too much of a step cannot be predicted.
+        """
+        nothing = Cost(np.zeros(len(clocks)), np.zeros(len(clocks)))
+        return reduce(Cost.plus, (self._cost(each.tokens, clocks).times(each.count) for each in steps), nothing)
+
+    def waiting_s(self, steps: Sequence[Steps]) -> float:
+        """Seconds that steps wait for the engine."""
+        return sum(each.count * self._waiting_s(each.tokens) for each in steps)
+
+    def network(self, tokens: StepTokens) -> Network:
+        """The operations of a step on one GPU."""
+        served = self.deployment
+        if served.engine.fused:
+            return step_network(served.decoder, tokens, served.engine, served.precisions, served.parallel)
+        precision = served.precisions.weights
         if tokens.decoding:
             past = tokens.cached - 1
             return network_of(self.model, (tokens.decoding, 1), precision=precision, cache_length=past)
         return network_of(self.model, (tokens.prompts, tokens.prompt_tokens), precision=precision)
+
+    def _cost(self, tokens: StepTokens, clocks: Sequence[float]) -> Cost:
+        key = tokens, tuple(clocks)
+        if key not in self._costs:
+            step = self._step(tokens)
+            totals = over_clocks(step, clocks)
+            if totals.missing:
+                totals.coverage.refuse_too_much(step.network.name)
+            waiting_s = self._waiting_s(tokens)
+            idle_w = np.asarray(static_power_w(self.gpu, totals.held_clocks_mhz))
+            self._costs[key] = Cost(totals.time_s + waiting_s, totals.energy_j + idle_w * waiting_s)
+        return self._costs[key]
+
+    def _waiting_s(self, tokens: StepTokens) -> float:
+        return self.deployment.engine.overhead_s(tokens.decoding + tokens.prompts)
+
+    def _step(self, tokens: StepTokens) -> ServedStep:
+        self.prepare([tokens])
+        return self._known[self.padded(tokens)]
+
+    def padded(self, tokens: StepTokens) -> StepTokens:
+        """The step as it is computed: a CUDA graph has as many sequences as were there when it was recorded."""
+        if tokens.prompts:
+            return tokens
+        padded = self.deployment.engine.padded(tokens.decoding)
+        return StepTokens(padded, tokens.cached, sampled=padded)

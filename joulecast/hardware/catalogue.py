@@ -43,7 +43,7 @@ def _words(name: str) -> frozenset[str]:
 
 
 def _versions(name: str) -> list[GPU]:
-    """The GPUs that go by all words of `name`: "A100" -> four of them, "A100 80GB" -> two."""
+    """The GPUs whose names contain all words of `name`: "A100" gives four of them, "A100 80GB" two."""
     asked = _words(name)
     return [gpu for gpu in gpus().values() if any(asked <= _words(alias) for alias in (gpu.name, *gpu.aliases))]
 
@@ -52,8 +52,8 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     """Find a GPU by name or alias, or read its description.
 
     Args:
-        name: A name or alias from the catalogue, where case, spaces and hyphens do not matter, or as many of its words
-            as only one GPU has; or the path of a TOML file that describes a GPU (docs/gpus.md).
+        name: A name or alias from the catalogue, or words of it that only one GPU has; case, spaces and hyphens do not
+            matter. Or the path of a TOML file that describes a GPU (docs/gpus.md).
 
     Raises:
         UnknownNameError: No GPU has that name, or several have.
@@ -64,7 +64,7 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     if name is None:
         raise InputError("a prediction needs a GPU", given="none", allowed='such as gpu="A30"', hint=_LISTED)
     if not isinstance(name, str | Path):
-        raise InputError("this names no GPU", given=repr(name)[:100], allowed='such as "A30"', hint=_LISTED)
+        raise InputError("this is not the name of a GPU", given=repr(name)[:100], allowed='such as "A30"', hint=_LISTED)
     if str(name).lower().endswith(".toml"):
         return read_gpu(name)
     found = _by_folded_name().get(_folded(str(name)))
@@ -74,9 +74,9 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     if len(versions) == 1:
         return versions[0]
     if versions:
-        # Bandwidth and power cap differ by up to a factor of two: not to be guessed.
+        # Their bandwidths and power caps differ by up to a factor of two, so none is chosen by guessing.
         raise UnknownNameError(
-            "several GPUs go by this name",
+            "several GPUs have this name",
             given=repr(name),
             allowed=", ".join(gpu.aliases[0] for gpu in versions),
             hint="name one of them",

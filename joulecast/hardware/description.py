@@ -1,4 +1,4 @@
-"""From TOML to a GPU: the catalogue's entries, and files in which users describe GPUs that it lacks."""
+"""Reads GPUs from TOML: the catalogue's entries, and files in which users describe other GPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..damage import refusing_damage
 from ..errors import InputError
 from ..operations.precisions import PRECISIONS
 from ..regular_files import MOST_BYTES, read_regular
-from .gpu import GPU, IdleCurve, VoltageCurve
+from .gpu import GPU, MEMORY_LEVELS, IdleCurve, VoltageCurve
 from .multiprocessors import multiprocessors
 
 _HINT = "docs/gpus.md describes every field, and has an example"
@@ -22,11 +22,11 @@ Reader = Callable[[object], object]
 
 
 class _ExpectedError(ValueError):
-    """A value is not what its field holds; the text says what it holds."""
+    """A value does not fit its field. The text says what the field expects."""
 
 
 def _number(low: float, high: float, unit: str) -> Callable[[object], float]:
-    # The bounds are wide; they catch a unit mistaken, such as 933 for 933 GB/s.
+    # The bounds are wide, but catch values in a wrong unit, such as 933 for 933 GB/s.
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise _ExpectedError(f"a number of {unit} between {low:g} and {high:g}")
@@ -106,9 +106,14 @@ def _idle_curve(value: object) -> IdleCurve:
     return IdleCurve(clocks, powers)
 
 
+def _access_energies(value: object) -> Mapping[str, float]:
+    energy = _number(1e-12, 1e-7, "joules per access to 32 bytes")
+    return {level: float(energy(joules)) for level, joules in _table(value, MEMORY_LEVELS).items()}
+
+
 def _voltage(value: object) -> VoltageCurve:
     names = ("flat_mv", "knee_mhz", "top_mhz", "top_mv", "bend")
-    number = _number(0.1, 1e5, "MHz, millivolts or, for bend, nothing")
+    number = _number(0.1, 1e5, "MHz, millivolts, or for bend a number without unit")
     curve = VoltageCurve(**{key: float(number(number_)) for key, number_ in _table(value, names).items()})
     if curve.knee_mhz >= curve.top_mhz or curve.flat_mv > curve.top_mv:
         raise _ExpectedError("knee_mhz below top_mhz, and flat_mv not above top_mv")
@@ -153,17 +158,18 @@ _READERS: dict[str, Reader] = {
     "tensor_precisions": _precisions,
     "idle_curve": _idle_curve,
     "voltage": _voltage,
+    "access_energy_j": _access_energies,
 }
 _REQUIRED = [field.name for field in fields(GPU) if field.default is MISSING and field.name != "aliases"]
 
 
 def described_gpu(row: Mapping[str, object], where: str) -> GPU:
-    """Make a GPU of a table of its figures.
+    """Make a GPU from a table of its figures.
 
     Args:
-        row: Field -> value, as in the catalogue. Without aliases the name is the only one; without l1_bytes and
-            shared_memory_bytes they are those of the compute capability, if it is known.
-        where: What to call the table in messages.
+        row: Field -> value, as in the catalogue. Without aliases, the GPU has only its name. Without l1_bytes and
+            shared_memory_bytes, these are taken from the compute capability, if it is known.
+        where: Name of the table in messages.
 
     Raises:
         InputError: A field is unknown, missing, of another type or out of range, or two contradict each other.
@@ -190,9 +196,12 @@ def described_gpu(row: Mapping[str, object], where: str) -> GPU:
             values[key] = _READERS[key](value)
         except _ExpectedError as error:
             raise InputError(
-                f"{key} in {where} cannot be right", given=repr(value), allowed=str(error), hint=_HINT
+                f"{key} in {where} is out of range or of the wrong type",
+                given=repr(value),
+                allowed=str(error),
+                hint=_HINT,
             ) from None
-    return GPU(**values)  # type: ignore[arg-type]  # each by its reader
+    return GPU(**values)  # type: ignore[arg-type]  # each value is checked by its reader
 
 
 def read_gpu(path: str | Path) -> GPU:
@@ -208,7 +217,7 @@ def read_gpu(path: str | Path) -> GPU:
         raise InputError(
             "cannot read this description of a GPU",
             given=f"{path}: {error.hint or error.what}",
-            allowed="the name of a GPU, or the path of a TOML file",
+            allowed="the name of a GPU, or the path of a TOML file that describes one",
             hint="`joulecast gpus` lists the catalogue; " + _HINT,
         ) from None
     try:
@@ -219,7 +228,10 @@ def read_gpu(path: str | Path) -> GPU:
         entries = data["gpu"]
         if not isinstance(entries, list) or len(entries) != 1 or not isinstance(entries[0], dict):
             raise InputError(
-                "a file describes one GPU", given=f"{path}: not one", allowed="one [[gpu]], or no head", hint=_HINT
+                "a file must describe exactly one GPU",
+                given=f"{path}: not one",
+                allowed="one [[gpu]], or no head",
+                hint=_HINT,
             )
         data = entries[0]
     with refusing_damage("a value in this description of a GPU has the wrong type", path):

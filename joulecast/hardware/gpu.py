@@ -1,4 +1,4 @@
-"""What is known of a GPU: its data sheet, and voltage and idle power by clock where someone measured them."""
+"""A GPU: the figures of its data sheet, and its voltage and idle power by clock where these were measured."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ..operations.precisions import QUANTIZED
 # AMD's LLVM targets -> compute capability of NVIDIA's GPUs of that time (MI100 and MI200: A100; MI300: H100).
 _AMD_GENERATIONS = {"gfx908": 8.0, "gfx90a": 8.0, "gfx942": 9.0}
 _OTHER_GENERATION = 8.0
-_LEAST_CAP = 0.1  # Of the default, where neither the range of caps nor idle power is known.
+MEMORY_LEVELS = ("shared", "l1", "l2", "dram")
+"""Where data is found, from the registers outwards."""
+
+_LEAST_CAP = 0.1  # Lowest power cap relative to the default, where neither the range of caps nor idle power is known.
 
 
 @dataclass(frozen=True)
@@ -31,24 +34,24 @@ class VoltageCurve:
     bend: float
 
     def at(self, clock_mhz: Any) -> Any:
-        """Millivolts at a clock, or at each of an array of them; beyond top_mhz the curve goes on."""
+        """Millivolts at a clock or at each clock of an array. Beyond top_mhz the curve is extrapolated."""
         beyond = (abs(clock_mhz - self.knee_mhz) + clock_mhz - self.knee_mhz) / 2 / (self.top_mhz - self.knee_mhz)
         return self.flat_mv + (self.top_mv - self.flat_mv) * beyond**self.bend
 
 
 @dataclass(frozen=True)
 class IdleCurve:
-    """Board power of a GPU that is held at a clock and has no work: straight lines between points.
+    """Board power of a GPU that is held at a clock and has no work, interpolated linearly between points.
 
-    This is static power as the clock model means it: a context is open and the memory clock is up. `GPU.idle_power_w`
-    is what the board falls to with no process on it.
+    This is the static power of the clock model: a CUDA context exists and the memory clock is up. `GPU.idle_power_w` is
+    the lower power of a board without any process.
     """
 
     clock_mhz: tuple[float, ...]
     power_w: tuple[float, ...]
 
     def at(self, clock_mhz: float) -> float:
-        """Watts at a clock; outside the points that of the nearest."""
+        """Watts at a clock; outside the points, the value of the nearest point."""
         right = bisect_right(self.clock_mhz, clock_mhz)
         if right in (0, len(self.clock_mhz)):
             return self.power_w[min(right, len(self.clock_mhz) - 1)]
@@ -68,7 +71,7 @@ class GPU:
         chip: The die, such as "GA100".
         compute_capability: Compute capability of CUDA ("8.0"), or AMD's LLVM target ("gfx90a").
         sms: Streaming multiprocessors; on AMD GPUs compute units.
-        boost_clock_mhz: The default clock: assumed where none is given, and the clock that the rates hold at.
+        boost_clock_mhz: The default clock, which is assumed where none is given and at which the rates are stated.
         min_clock_mhz: Lowest graphics clock that can be set.
         max_clock_mhz: Highest graphics clock that can be set.
         memory_bytes: Size of the device memory, as sold.
@@ -78,14 +81,14 @@ class GPU:
         peak_flops: Precision -> dense FLOP/s that PyTorch can get at boost_clock_mhz: on tensor cores where it uses
             them, accumulating in fp32. A precision that is missing is not supported.
         sources: Data sheets and other sources of the figures.
-        base_clock_mhz: Guaranteed under full load, says the maker.
-        clock_step_mhz: Distance of the clocks that can be set.
-        tensor_clock_mhz: The clock that the data sheet's tensor rates hold at, where it is not boost_clock_mhz.
+        base_clock_mhz: Clock that the maker guarantees under full load.
+        clock_step_mhz: Step between the clocks that can be set.
+        tensor_clock_mhz: The clock at which the data sheet states tensor rates, where it is not boost_clock_mhz.
         memory_type: Such as "HBM2e".
         memory_bus_bits: Width of the memory interface.
         memory_rate: Bits per second of one pin of it.
         infinity_cache_bytes: AMD's cache behind L2.
-        l1_bytes: L1 cache of one multiprocessor; on NVIDIA's GPUs from Volta on shared memory takes its part of it.
+        l1_bytes: L1 cache of one multiprocessor. On NVIDIA's GPUs from Volta on, shared memory is a part of it.
         shared_memory_bytes: The most shared memory of one multiprocessor.
         link_bandwidth: Bytes per second to the other GPUs of its node, in each direction, over all links together:
             NVLink, and on AMD GPUs Infinity Fabric.
@@ -95,9 +98,11 @@ class GPU:
             PyTorch; None for every precision of peak_flops but fp32.
         power_range_w: Lowest and highest power cap that can be set.
         idle_power_w: Board power with no process on it; one board's reading.
-        idle_curve: Board power without work by clock.
+        idle_curve: Board power without work, by clock.
+        access_energy_j: Memory level ("shared", "l1", "l2", "dram") -> joules of an access to 32 bytes there, with all
+            of its way to the registers; measured, or None.
         voltage: Supply voltage by clock.
-        process: How the die is made, such as "TSMC 7N".
+        process: Manufacturing process, such as "TSMC 7N".
         released: Year and month of the announcement, "2020-05".
     """
 
@@ -135,6 +140,7 @@ class GPU:
     voltage: VoltageCurve | None = None
     process: str | None = None
     released: str | None = None
+    access_energy_j: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         clocks = [self.min_clock_mhz, self.base_clock_mhz, self.boost_clock_mhz, self.max_clock_mhz]
@@ -159,18 +165,19 @@ class GPU:
 
     @property
     def slug(self) -> str:
-        """The name as a folder: "a30", "rtx-2080-ti"."""
+        """The name of the GPU's folders: "a30", "rtx-2080-ti"."""
         return self.aliases[0].lower().replace(" ", "-")
 
     @property
     def unquantized(self) -> tuple[str, ...]:
-        """The precisions of at least 16 bits that it has."""
+        """The supported precisions of at least 16 bits."""
         return tuple(precision for precision in self.peak_flops if precision not in QUANTIZED)
 
     def running_precision(self, precision: str) -> str:
         """The precision that an operation asking for `precision` really runs in here.
 
-        TF32 is a permission, so where the GPU has none, fp32 it is. Half precision is a type, so there is no way out.
+        TF32 is a permission: a GPU that lacks it runs fp32 instead. Half precision is a type of tensors, so a GPU that
+        lacks it cannot run the operation.
 
         Raises:
             InputError: The GPU does not support the precision.
@@ -224,7 +231,7 @@ class GPU:
                 f"{self.name} cannot hold this graphics clock",
                 given=f"{clock_mhz:.10g} MHz" if isinstance(clock_mhz, Real) else repr(clock_mhz),
                 allowed=f"{self.min_clock_mhz} to {self.max_clock_mhz} MHz",
-                hint=f"leave the clock out for the default, {self.boost_clock_mhz} MHz",
+                hint=f"omit the clock to use the default, {self.boost_clock_mhz} MHz",
             )
         return float(clock_mhz)
 
@@ -246,9 +253,9 @@ class GPU:
             or not (lowest <= power_limit_w <= highest)
         ):
             raise InputError(
-                f"{self.name} cannot be held to this power",
+                f"the power of {self.name} cannot be capped at this value",
                 given=f"{power_limit_w:.10g} W" if isinstance(power_limit_w, Real) else repr(power_limit_w),
                 allowed=f"{lowest:g} to {highest:g} W",
-                hint=f"leave the power limit out for the default, {self.power_limit_w:g} W",
+                hint=f"omit the power limit to use the default, {self.power_limit_w:g} W",
             )
         return float(power_limit_w)

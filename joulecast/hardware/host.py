@@ -26,10 +26,10 @@ class Host:
     """A machine that launches operations.
 
     Args:
-        name: How it is called.
-        factor: Seconds that it needs to launch an operation over those of the reference host; below 1 is faster.
+        name: Name of the host.
+        factor: Time to launch an operation relative to the reference host; below 1 is faster.
         source: Source of the factor.
-        note: What to keep in mind about it; empty where nothing speaks against it.
+        note: A warning about it; empty where there is none.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Host:
     def __post_init__(self) -> None:
         if not _FASTEST <= self.factor <= _SLOWEST:
             raise InputError(
-                "no host is that fast or slow",
+                "no known host is that fast or slow",
                 given=f"factor {self.factor!r}",
                 allowed=f"{_FASTEST:g} to {_SLOWEST:g} times as long as the reference host",
             )
@@ -48,25 +48,25 @@ class Host:
 
 @cache
 def hosts() -> Mapping[str, Host]:
-    """The hosts that are known by name."""
+    """The hosts that have a name."""
     text = Path(__file__).with_name("hosts.toml").read_text(encoding="utf-8")
     return {name: Host(name, float(row["factor"]), row["source"]) for name, row in tomllib.loads(text).items()}
 
 
 REFERENCE = hosts()["reference"]
-"""The host that predictors learned from; its factor is 1."""
+"""The host on which the training data were measured; its factor is 1."""
 
 
 def find_host(wanted: str | float | Path | Host | None) -> Host:
-    """The host that a user names.
+    """Find the host that a user names.
 
     Args:
         wanted: A name (`joulecast host --list`), a factor relative to the reference host, or the path of a profile that
             `joulecast host --out` wrote; None for the reference host.
 
     Raises:
-        UnknownNameError: No host of that name.
-        InputError: A factor out of range, or a file that is no profile.
+        UnknownNameError: There is no host of that name.
+        InputError: The factor is out of range, or the file is not a profile.
     """
     if wanted is None:
         return REFERENCE
@@ -93,9 +93,9 @@ def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
     """Write a profile that `find_host` reads.
 
     Args:
-        path: The file.
-        factor: Seconds of a launch over those of the reference host, see `Host`.
-        facts: What was measured, and on what.
+        path: The file to write.
+        factor: Time of a launch relative to the reference host, see `Host`.
+        facts: The measured times, and the machine that they were measured on.
 
     Raises:
         InputError: The file cannot be written.
@@ -108,7 +108,7 @@ def write_profile(path: Path, factor: float, facts: Mapping[str, Any]) -> None:
 
 
 def processor() -> str:
-    """The name of this machine's processor, as far as the system tells."""
+    """The name of this machine's processor, where the system states it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -135,7 +135,9 @@ def _profile(path: Path) -> Host:
         if isinstance(error, InputError):
             raise
         raise InputError(
-            "this is not a host profile", given=f"{path}: {error!r}"[:300], hint="`joulecast host --out FILE` makes one"
+            "this file is not a host profile",
+            given=f"{path}: {error!r}"[:300],
+            hint="`joulecast host --out FILE` makes one",
         ) from error
     here = processor()
     note = "" if name == here else f"the host profile comes from another machine: {name}, this is {here}"

@@ -13,8 +13,8 @@ class Multiprocessor(NamedTuple):
     """Memory of one multiprocessor; on AMD GPUs of a compute unit.
 
     Args:
-        l1_bytes: L1 cache; on NVIDIA's GPUs from Volta on with the shared memory, which takes its part of it.
-        shared_memory_bytes: The most that kernels may take as shared memory (AMD: local data share).
+        l1_bytes: L1 cache. On NVIDIA's GPUs from Volta on, it includes the shared memory, which is a part of it.
+        shared_memory_bytes: Most bytes that kernels may use as shared memory (AMD: local data share).
         source: Source of the figures.
     """
 

@@ -80,8 +80,6 @@ def _plain_value(value: Any) -> Any:
 
 def _one_spelling(name: str, value: Any) -> Any:
     """A kernel of (3, 3) is a kernel of 3; lists of dimensions and normalized shapes stay what they are."""
-    if name == "normalized_shape" and isinstance(value, int):
-        return (value,)
     if name in ("normalized_shape", "dim") or not isinstance(value, tuple) or len(set(value)) != 1:
         return value
     return value if isinstance(value[0], bool) else value[0]  # a flag has no dimensions
@@ -362,8 +360,12 @@ def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, A
     for name, attribute in row.attributes.items():
         default = attribute.default
         value = given[name] if name in given else default(shapes) if callable(default) else default
-        full[name] = _one_spelling(name, _plain_value(value))
-        if not attribute.values.holds(full[name]):
+        plain = _plain_value(value)
+        if name == "normalized_shape" and isinstance(plain, int):
+            plain = (plain,)
+        full[name] = _one_spelling(name, plain)
+        # Checked as it was given: a list of two widths is no spelling of one width.
+        if not attribute.values.holds(plain):
             raise InputError(
                 f"{name} of a {kind} is out of its range",
                 given=repr(value)[:100],

@@ -1,1 +1,1 @@
-"""Campaigns: operations are timed while power is logged, and the measurements become datasets."""
+"""Campaigns that time operations while power is logged, and turn the measurements into datasets."""

@@ -1,4 +1,4 @@
-"""`python -m joulecast.profiling`: collect with torch, numpy and nvidia-ml-py only, without the command line kit."""
+"""`python -m joulecast.profiling`: collect with torch, numpy and nvidia-ml-py only, without typer."""
 
 from __future__ import annotations
 

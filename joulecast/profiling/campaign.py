@@ -1,4 +1,4 @@
-"""Campaigns: what to collect, and the plan that follows from it."""
+"""Campaigns: what to measure, and the plan of single measurements that follows from it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from ..operations.operation import MODES, Operation, normalized_shape, real_prec
 from ..operations.rules import Shape
 from ..regular_files import MOST_BYTES, read_regular
 
-_OVERHEAD_S = 1.0  # Warm-up, instances and the check of proportionality, per measurement.
+# Extra time of a measurement: warm-up, making instances, and checking that time is proportional to iterations.
+_OVERHEAD_S = 1.0
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network whose operations are collected.
+    """A network whose operations are measured.
 
     Args:
         model: A torchvision classification model, or the path of a network saved as JSON.
@@ -34,19 +35,19 @@ class Subject:
 
 @dataclass(frozen=True)
 class Campaign:
-    """What to collect.
+    """What to measure, and how.
 
     Args:
-        subjects: Networks, whose unique operations are measured.
-        name: What to call it.
+        subjects: Networks whose unique operations are measured.
+        name: Name of the campaign.
         modes: inference, training or both.
-        precisions: As a user asks for them: default, fp32, tf32, fp16, bf16.
-        seconds: How long each measurement runs; power sensors need some.
-        repeats: How often each operation is measured.
-        seed: For the order and the inputs.
+        precisions: Requested precisions: default, fp32, tf32, fp16, bf16.
+        seconds: Seconds that each measurement runs. Power sensors need about a second.
+        repeats: Number of measurements of each operation.
+        seed: Seed for the order of measurements and for the inputs.
         clocks: Graphics clocks in MHz to lock, one after the other; None leaves the GPU's default.
-        whole_networks: Measure each named network as a whole, too; that is what predictions are checked against, and
-            from what the host cost inside a network is learned.
+        whole_networks: Whether to measure each named network as a whole, too. Predictions are compared with these, and
+            the host cost inside a network is learned from them.
         three_sigma: Drop power readings more than three standard deviations from their mean, as Nicolai (2025) does.
     """
 
@@ -77,12 +78,14 @@ class Campaign:
         if not self.modes or not self.precisions or not self.clocks:
             raise InputError(
                 "a campaign needs at least one mode, one precision and one clock",
-                hint='leave clocks out, or write "default", for the default clock',
+                hint='omit clocks, or write "default", for the default clock',
             )
         for clock in self.clocks:
             if clock is not None and not _is_integer(clock, least=1):
                 raise InputError(
-                    "a clock of a campaign is not a clock", given=repr(clock), allowed='MHz as an integer, or "default"'
+                    "a clock of a campaign is not a number of MHz",
+                    given=repr(clock),
+                    allowed='MHz as an integer, or "default"',
                 )
         if isinstance(self.seconds, bool) or not isinstance(self.seconds, int | float) or not 0 < self.seconds <= 600:
             raise InputError(
@@ -96,7 +99,7 @@ class Campaign:
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """The campaign as plain lists and dictionaries, to recognize its journal by."""
+        """The campaign as plain lists and dictionaries, by which its journal is recognized."""
         value = asdict(self)
         value["subjects"] = [
             {"model": s.model, "input_shapes": [list(shape) for shape in s.input_shapes]} for s in self.subjects
@@ -110,7 +113,7 @@ def _is_integer(value: object, least: int) -> bool:
 
 @dataclass(frozen=True)
 class Task:
-    """One measurement to make: an operation, at which clock, and which of its repeats it is."""
+    """One measurement to make: an operation, a clock, and the number of the repeat."""
 
     operation: Operation
     repeat: int
@@ -118,7 +121,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """What a journal recognizes it by."""
+        """The key by which a journal recognizes this measurement."""
         return f"{self.operation.digest}/{self.repeat}{_at(self.clock_mhz)}"
 
 
@@ -135,7 +138,7 @@ class NetworkTask:
 
     @property
     def key(self) -> str:
-        """What a journal recognizes it by."""
+        """The key by which a journal recognizes this measurement."""
         shape = "x".join(map(str, self.input_shape))
         return f"{self.model}/{shape}/{self.mode}/{self.precision}/{self.repeat}{_at(self.clock_mhz)}"
 
@@ -145,11 +148,11 @@ def _at(clock_mhz: int | None) -> str:
 
 
 def load_campaign(path: str | Path | None, options: Mapping[str, Any] | None = None) -> Campaign:
-    """Read a campaign from TOML, or put it together from options.
+    """Read a campaign from a TOML file, from options, or from both.
 
     Args:
-        path: The file; None where the options say everything.
-        options: Keys and values as in the file, which go before those of the file.
+        path: The file; None where the options are complete.
+        options: Keys and values as in the file. They override those of the file.
 
     Raises:
         InputError: The file cannot be read, or a value is out of range.
@@ -200,7 +203,7 @@ def _subject(row: Mapping[str, Any]) -> Subject:
 
 
 def operations_of(campaign: Campaign) -> list[Operation]:
-    """The unique operations of a campaign's networks, identities left out.
+    """The unique operations of a campaign's networks, without identities.
 
     Raises:
         JoulecastError: A network cannot be extracted.
@@ -218,13 +221,14 @@ def _operations(campaign: Campaign) -> Iterator[Operation]:
 
 
 def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTask]:
-    """What to measure, in random order, so that a drift of the machine does not look like an effect of size.
+    """The measurements to make, in random order, so that a drift of the machine does not look like an effect of size.
 
-    Everything comes once before anything comes again, clock by clock; whole networks are spread among the operations.
+    Clock by clock, everything is measured once before anything is repeated. Whole networks are spread evenly over the
+    plan.
 
     Args:
-        campaign: What to collect.
-        limit: Only so many operations; whole networks come on top.
+        campaign: What to measure.
+        limit: Most operations to measure; whole networks are added to these.
     """
     operations = operations_of(campaign)
     rng = random.Random(campaign.seed)  # noqa: S311 (an order, no secret)
@@ -241,7 +245,7 @@ def plan(campaign: Campaign, limit: int | None = None) -> list[Task | NetworkTas
 
 def _network_tasks(campaign: Campaign, repeat: int, clock: int | None) -> Iterator[NetworkTask]:
     for subject in campaign.subjects if campaign.whole_networks else ():
-        # A network saved as JSON is a list of operations; there is nothing to run.
+        # A network saved as JSON is a list of operations, and cannot be run as a whole.
         for shape in subject.input_shapes:
             for mode in campaign.modes:
                 for precision in campaign.precisions:
@@ -249,5 +253,5 @@ def _network_tasks(campaign: Campaign, repeat: int, clock: int | None) -> Iterat
 
 
 def duration_s(campaign: Campaign, tasks: int) -> float:
-    """About how long so many measurements take."""
+    """Estimate how many seconds the measurements take."""
     return tasks * (campaign.seconds + _OVERHEAD_S)

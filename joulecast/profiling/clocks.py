@@ -1,7 +1,7 @@
-"""Holding a GPU's graphics clock for a campaign, and giving it back whatever happens.
+"""Locks a GPU's graphics clock for a campaign, and resets it whatever happens.
 
-A locked clock outlives the process that locked it. So a marker is written before: a file that its process keeps locked.
-A marker that nobody holds is left from a crash, and the next campaign on that GPU resets the clock first.
+A locked clock outlives the process that locked it. So the process first writes a marker, a file that it keeps locked. A
+marker that no process holds was left by a crash, and the next campaign on that GPU resets the clock first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NEAREST = 5
 
 
 def state_folder() -> Path:
-    """$XDG_STATE_HOME/joulecast, by default ~/.local/state/joulecast: what must be remembered beyond a crash."""
+    """$XDG_STATE_HOME/joulecast, by default ~/.local/state/joulecast: the folder for state that survives a crash."""
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "joulecast"
 
 
@@ -28,7 +28,7 @@ class Clocks:
     """The graphics clock of a GPU, set through NVML or, where that fails, through `nvidia-smi`.
 
     Args:
-        index: Which GPU, as NVML and nvidia-smi count them.
+        index: Index of the GPU in NVML and nvidia-smi.
     """
 
     def __init__(self, index: int) -> None:
@@ -36,26 +36,27 @@ class Clocks:
         self._marker = state_folder() / f"locked-{self._identity()}"
 
     def check(self, clock_mhz: int) -> None:
-        """Make sure that the GPU knows a clock.
+        """Check that the GPU supports a clock.
 
         Raises:
-            ClockError: It does not; the nearest ones are named.
+            ClockError: It does not. The message names the nearest clocks.
         """
         supported = self._supported_mhz()
         if supported and clock_mhz not in supported:
             nearest = sorted(sorted(supported, key=lambda mhz: abs(mhz - clock_mhz))[:_NEAREST])
             raise ClockError(
-                "this GPU does not have this clock",
+                "this GPU does not support this clock",
                 given=f"{clock_mhz} MHz",
                 allowed=f"{min(supported)} to {max(supported)} MHz; nearest: {', '.join(map(str, nearest))}",
             )
 
     @contextmanager
     def locked(self, clock_mhz: int | None) -> Iterator[None]:
-        """Hold a clock; None leaves the GPU alone.
+        """Lock a clock; None leaves the GPU as it is.
 
         Raises:
-            ClockError: No permission, which names the command to run; or another campaign holds this GPU's clock.
+            ClockError: There is no permission, in which case the message names the command to run; or another campaign
+                holds this GPU's clock.
         """
         if clock_mhz is None:
             yield
@@ -70,13 +71,13 @@ class Clocks:
                 yield
             finally:
                 self._reset()
-                self._marker.unlink()  # not where the reset failed: the next campaign tries again
+                self._marker.unlink()  # The marker stays where the reset failed, so that the next campaign tries again.
 
     def restore(self) -> bool:
-        """Reset a clock that a crashed campaign left locked; say whether there was one.
+        """Reset a clock that a crashed campaign left locked, and return whether there was one.
 
         Raises:
-            ClockError: It cannot be reset; or another campaign holds this GPU's clock.
+            ClockError: The clock cannot be reset, or another campaign holds this GPU's clock.
         """
         if not self._marker.exists():
             return False
@@ -103,7 +104,7 @@ class Clocks:
             return nvidia_smi(f"--id={self._index}", "--query-gpu=uuid", "--format=csv,noheader")
 
     def _supported_mhz(self) -> list[int]:
-        """Empty where the GPU does not say."""
+        """Clocks that the GPU supports; empty where it does not tell."""
         try:
             with opened(self._index) as (nvml, handle):
                 memory_mhz = max(nvml.nvmlDeviceGetSupportedMemoryClocks(handle))
@@ -116,7 +117,7 @@ class Clocks:
             f"the clock cannot be locked at {clock_mhz} MHz",
             lambda nvml, handle: nvml.nvmlDeviceSetGpuLockedClocks(handle, clock_mhz, clock_mhz),
             f"--lock-gpu-clocks={clock_mhz},{clock_mhz}",
-            "then collect with a campaign without clocks: the clock that is really held is what is stored",
+            "then collect with a campaign without clocks; the clock that the GPU really holds is stored",
         )
 
     def _reset(self) -> None:

@@ -1,4 +1,4 @@
-"""Running a campaign: measure what its journal does not hold yet, and write each measurement into it."""
+"""Runs a campaign: makes the measurements that its journal does not have yet, and writes each into it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .journal import Journal
 from .runners import DTYPES, WholeNetwork
 from .timing import Timing, running, time_block, time_operation
 
-_NETWORK_INPUTS = 2  # A network is larger than any cache; two inputs keep it from seeing the same one twice in a row.
+_NETWORK_INPUTS = 2  # A network is larger than any cache. With two inputs it never sees the same one twice in a row.
 
 Progress = Callable[[int, Mapping[str, Any]], None]
 
@@ -35,7 +35,7 @@ def _time_network(task: NetworkTask, device: torch.device, *, seconds: float, se
 
 
 def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, sensor: Sensor) -> dict[str, Any]:
-    """Make one measurement; where it cannot run or does not fit, the record says why."""
+    """Make one measurement. Where the operation cannot run or does not fit into memory, the record says why."""
     seconds, seed = campaign.seconds, campaign.seed + task.repeat
     subject = {"operation": task.operation.to_json()} if isinstance(task, Task) else {"network": asdict(task)}
     record: dict[str, Any] = {
@@ -46,7 +46,7 @@ def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, 
         "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     }
     if device.type == "cuda":
-        torch.cuda.empty_cache()  # what the last measurement left in PyTorch's pool counts as taken
+        torch.cuda.empty_cache()  # Memory that the last measurement left in PyTorch's pool would count as used.
     try:
         if isinstance(task, Task):
             timing = time_operation(task.operation, device, seconds=seconds, seed=seed, **limits_of(device))
@@ -75,19 +75,19 @@ def collect(
     sensor: Sensor,
     progress: Progress = lambda done, record: None,
 ) -> None:
-    """Measure what the journal does not hold yet, each clock held for as long as the plan stays with it.
+    """Make all measurements that the journal does not have yet. A clock stays locked until the plan changes it.
 
     Args:
-        tasks: The plan.
-        campaign: Its settings.
-        device: The device that is measured on.
-        journal: Takes each record before the next measurement starts.
-        sensor: Entered.
-        progress: Called after each measurement with how many are done, and the record.
+        tasks: The measurements to make, in order.
+        campaign: The campaign that they belong to.
+        device: The device to measure on.
+        journal: Journal into which each record is written before the next measurement starts.
+        sensor: The power sensor, already entered as a context manager.
+        progress: Function that is called after each measurement with the number done and the record.
 
     Raises:
         ClockError: A clock cannot be locked.
-        JournalError, SensorError, DeviceError: What was finished is in the journal.
+        JournalError, SensorError, DeviceError: The campaign cannot go on. Finished measurements are in the journal.
     """
     known = {record["key"] for record in journal.records}
     left = [task for task in tasks if task.key not in known]

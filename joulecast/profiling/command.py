@@ -1,4 +1,4 @@
-"""The arguments of `joulecast collect`. They are read by argparse: collecting needs no command line kit."""
+"""The arguments of `joulecast collect`. They are parsed by argparse, so that collecting does not need typer."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ..errors import InputError
 from .campaign import load_campaign
 from .session import describe, run
 
-_DESCRIPTION = """Measure time and power of the operations of a campaign's networks; can be stopped and resumed at any
-time. The campaign is a TOML file, or put together from the options, which go before what the file says."""
+_DESCRIPTION = """Measure time and power of the operations in a campaign's networks. Can be stopped and resumed at any
+time. The campaign is read from a TOML file and from the options, which override the file."""
 
 
 def collect(arguments: Sequence[str], program: str = "joulecast collect") -> str:
-    """Run a campaign as the arguments say, and say in a few lines what came out.
+    """Run the campaign that the arguments describe, and print its result in a few lines.
 
     Raises:
-        JoulecastError: What was finished is in the journal.
-        SystemExit: Unknown arguments, or --help.
+        JoulecastError: The campaign cannot go on. Finished measurements are in the journal.
+        SystemExit: An argument is unknown, or --help was given.
     """
     a = _parser(program).parse_args(arguments)
     campaign = load_campaign(a.campaign, _options(a))
@@ -55,20 +55,24 @@ def _parser(program: str) -> argparse.ArgumentParser:
     add("campaign", type=Path, nargs="?", help="a campaign, such as profiling/small.toml")
     add("--out", type=Path, help="folder for the journal and the dataset")
     add("--device", default="cuda", help="cpu, cuda (default) or cuda:1")
-    add("--limit", type=_positive, help="only so many operations")
-    add("--resume", action="store_true", help="go on where the folder's journal ends")
-    add("--dry-run", action="store_true", help="print the plan and about how long it takes")
-    add("--no-power", action="store_true", help="measure times only")
-    what = parser.add_argument_group("what to collect")
+    add("--limit", type=_positive, help="most operations to measure")
+    add("--resume", action="store_true", help="continue the journal in the folder")
+    add("--dry-run", action="store_true", help="print the plan and an estimate of its duration")
+    add("--no-power", action="store_true", help="measure times only, without power")
+    what = parser.add_argument_group("the campaign")
     add = what.add_argument
     add("--network", nargs="+", action="append", metavar=("NAME", "SHAPE"), help="resnet18 1,3,224,224 32,3,224,224")
-    add("--mode", action="append", help="inference or training; may be repeated, as may --precision and --clock")
+    add(
+        "--mode",
+        action="append",
+        help="inference or training; repeat it for both; --precision and --clock can be repeated as well",
+    )
     add("--precision", action="append", help="default, fp32, tf32, fp16 or bf16")
     add("--clock", action="append", type=_clock, metavar="MHZ", help="graphics clock to lock, or default")
-    add("--seconds", type=float, help="length of each measurement")
-    add("--repeats", type=int, help="measurements of each operation")
-    add("--seed", type=int, help="for order and inputs")
-    add("--whole-networks", action="store_true", help="measure each network as a whole, too")
+    add("--seconds", type=float, help="duration of each measurement")
+    add("--repeats", type=int, help="number of measurements of each operation")
+    add("--seed", type=int, help="seed for the order and the inputs")
+    add("--whole-networks", action="store_true", help="also measure each network as a whole")
     add("--three-sigma", action="store_true", help="drop power readings beyond three standard deviations")
     return parser
 

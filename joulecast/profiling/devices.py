@@ -1,4 +1,4 @@
-"""The device that a campaign measures on: which one, what it is, how its power is read and its clock held."""
+"""The device that a campaign measures on: how it is found, described, loaded, and its power read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .clocks import Clocks
 
 _CPU_CACHE_BYTES = 32 * 2**20
 _CPU_MEMORY_BYTES = 2**30
-_LOAD_SIZE = {"cuda": 4096, "cpu": 512}  # Rows of the square matrices that load the device while its sensor is probed.
+_LOAD_SIZE = {"cuda": 4096, "cpu": 512}  # Size of the square matrices that load the device while its sensor is probed.
 
 
 def find_device(name: str) -> torch.device:
@@ -36,7 +36,7 @@ def find_device(name: str) -> torch.device:
         return device
     if device.type != "cuda" or not torch.cuda.is_available():
         raise InputError(
-            "this device is not there",
+            "this device is not available",
             given=name,
             allowed="cpu" + (", cuda" if torch.cuda.is_available() else ""),
             hint=None if torch.cuda.is_available() else "check `nvidia-smi`, and that torch is a CUDA build",
@@ -48,7 +48,7 @@ def find_device(name: str) -> torch.device:
 
 
 def name_of(device: torch.device) -> str:
-    """What the device calls itself."""
+    """The name of the device."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"CPU {platform.processor() or platform.machine()}"
@@ -88,23 +88,23 @@ def clocks_of(device: torch.device) -> Clocks:
         InputError: It is no GPU.
     """
     if device.type != "cuda":
-        raise InputError("the clock of this device cannot be locked", given=device.type, hint="leave out clocks")
+        raise InputError("the clock of this device cannot be locked", given=device.type, hint="omit clocks")
     return Clocks(_nvml_index(device))
 
 
 def _nvml_index(device: torch.device) -> int:
-    # CUDA_VISIBLE_DEVICES renumbers torch's GPUs, not NVML's; torch knows the way back.
+    # CUDA_VISIBLE_DEVICES renumbers torch's GPUs but not NVML's. torch can convert its numbers back.
     index: int = torch.cuda._get_nvml_device_index(device)
     return index
 
 
 def facts_of(device: torch.device, sensor: Sensor) -> dict[str, Any]:
-    """What a dataset's card should say of the machine."""
+    """Facts about the machine for a dataset's card."""
     return {**sensor.facts(), "torch": torch.__version__, "cuda": torch.version.cuda or "none"}
 
 
 def limits_of(device: torch.device) -> dict[str, int]:
-    """Bytes of cache that a block of instances must exceed, and of memory that it may take."""
+    """Bytes of cache that a block of instances must exceed, and bytes of memory that it may use."""
     if device.type != "cuda":
         return {"cache_bytes": _CPU_CACHE_BYTES, "memory_bytes": _CPU_MEMORY_BYTES}
     cache: int = getattr(torch.cuda.get_device_properties(device), "L2_cache_size", 64 * 2**20)
@@ -117,20 +117,20 @@ def load(device: torch.device, seconds: float) -> None:
     a = torch.randn(size, size, device=device)
     end_s = time.monotonic() + seconds
     while time.monotonic() < end_s:
-        # A few products at a time: what is queued runs on beyond the end.
+        # Only a few products are queued at a time, because queued work would run on beyond the end.
         for _ in range(4):
             torch.mm(a, a)
         synchronize(device)
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished all queued work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def refuse_broken(device: torch.device, reason: str) -> None:
-    """End the campaign where the device itself is broken, or every operation to come would be recorded as failed.
+    """End the campaign if the device itself is in an error state. Otherwise all further operations would fail as well.
 
     Raises:
         DeviceError: The GPU is in an error state, which only a new process can leave.
@@ -139,5 +139,7 @@ def refuse_broken(device: torch.device, reason: str) -> None:
         synchronize(device)
     except RuntimeError as error:
         raise DeviceError(
-            "the GPU is in an error state", given=reason, hint="what was finished is kept; go on with --resume"
+            "the GPU is in an error state",
+            given=reason,
+            hint="finished measurements are in the journal; go on with --resume",
         ) from error

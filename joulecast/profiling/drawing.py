@@ -1,4 +1,4 @@
-"""Inputs of operations that are measured: standard normal numbers, indices that exist, and masks."""
+"""Draws inputs for operations that are measured: standard normal numbers, valid indices, and masks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from ..operations.operation import Operation
 from .functions import scattered_rows
 
 POSITIVE_INPUTS = frozenset({"log", "sqrt", "rsqrt", "pow"})
-"""Kinds that make NaN of negative numbers, which draw another power."""
+"""Kinds that turn negative numbers into NaN, which would change their power."""
 
 MASKS: Mapping[str, int] = {"where": 0, "masked_fill": 1}
-"""Kind -> which of its inputs is a mask."""
+"""Kind -> index of its input that is a mask."""
 
 
 def _rows(operation: Operation) -> int:
@@ -35,19 +35,19 @@ INDICES: Mapping[str, tuple[int, Callable[[Operation], int]]] = {
     "scatter": (2, scattered_rows),
     "one_hot": (0, lambda operation: int(operation.attributes["num_classes"])),
 }
-"""Kind -> which of its inputs is an index, and how many values that may have."""
+"""Kind -> number of its input that holds indices, and a function that gives how many values these may have."""
 
 
 def draw_inputs(
     operation: Operation, device: torch.device, dtype: torch.dtype, generator: torch.Generator
 ) -> list[torch.Tensor]:
-    """Inputs of an operation; regular data would draw less power than random data does.
+    """Draw random inputs for an operation, because regular data would draw less power.
 
     Args:
-        operation: What is to be run; in training its inputs of numbers take gradients.
+        operation: The operation to run. In training, its inputs of numbers require gradients.
         device: The device that they are drawn on.
         dtype: Type of the inputs that are numbers.
-        generator: Draws them.
+        generator: Random number generator.
     """
     mask = MASKS.get(operation.kind)
     position, values = INDICES.get(operation.kind, (None, None))
@@ -70,6 +70,8 @@ def _indices(
     operation: Operation, shape: tuple[int, ...], values: int, device: torch.device, generator: torch.Generator
 ) -> torch.Tensor:
     number = math.prod(shape)
-    if operation.kind == "scatter" and number <= values:  # what is written twice in one go would be a race
+    if (
+        operation.kind == "scatter" and number <= values
+    ):  # Duplicate indices would be written by several threads at once, which is a race.
         return torch.randperm(values, generator=generator, device=device)[:number].reshape(shape)
     return torch.randint(0, values, shape, generator=generator, device=device)

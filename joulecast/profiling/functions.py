@@ -1,4 +1,4 @@
-"""How to run operations that are functions of tensors in PyTorch: look-ups, sorting, transforms, products in groups."""
+"""Runners of operations that are functions of tensors in PyTorch: look-ups, sorting, transforms, grouped products."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _RESIZING = {("linear", 1): "linear", ("linear", 2): "bilinear", ("linear", 3): 
 
 
 def changeable(x: torch.Tensor) -> torch.Tensor:
-    """The input of an operator in place: autograd lets no leaf be changed, so in training a copy is."""
+    """The input for an in-place operator: in training a copy, because autograd allows no change of a leaf."""
     return x.clone() if x.requires_grad else x
 
 
 def where(operation: Operation) -> Run:
-    """torch.where with tensors or numbers for what the operation has no input for."""
+    """torch.where, with numbers in place of tensors that the operation does not have."""
 
     def run(mask: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
         first, second = (*values, 0.0, 1.0)[:2]
@@ -40,7 +40,7 @@ def compare(operation: Operation) -> Run:
 
 
 def index_select(operation: Operation) -> Run:
-    """Slices along a dimension; indices of several dimensions are laid in a row."""
+    """Slices along a dimension; indices of several dimensions are flattened."""
     dim = operation.attributes["dim"]
 
     def run(x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
@@ -50,7 +50,7 @@ def index_select(operation: Operation) -> Run:
 
 
 def scatter(operation: Operation) -> Run:
-    """Rows of the source put, or added, to rows of the input."""
+    """Write rows of the source to rows of the input, or add them."""
     accumulate = operation.attributes["accumulate"]
     _, source_shape, index_shape = operation.input_shapes
     row = math.prod(source_shape) // math.prod(index_shape)
@@ -68,13 +68,13 @@ def scatter(operation: Operation) -> Run:
 
 
 def scattered_rows(operation: Operation) -> int:
-    """How many rows an index may name."""
+    """Number of rows that an index may refer to."""
     x, source, index = operation.input_shapes
     return math.prod(x) // (math.prod(source) // math.prod(index))
 
 
 def embedding_bag(operation: Operation) -> Run:
-    """A layer whose bags are as long as one another."""
+    """An embedding bag whose bags all have the same length."""
     layer = nn.EmbeddingBag(operation.attributes["num_embeddings"], operation.attributes["embedding_dim"])
     (indices,), (bags,) = operation.input_shapes
 
@@ -91,7 +91,7 @@ def embedding_bag(operation: Operation) -> Run:
 
 
 def reduced(function: Callable[..., Any]) -> Callable[[Operation], Run]:
-    """A reduction whose result may come with the places that it was found at."""
+    """A reduction that may also return indices, such as torch.max."""
 
     def runner(operation: Operation) -> Run:
         dim, keepdim = operation.attributes["dim"], operation.attributes["keepdim"]
@@ -107,7 +107,7 @@ def reduced(function: Callable[..., Any]) -> Callable[[Operation], Run]:
 
 
 def one_dimension_at_a_time(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A reduction over one dimension only, such as torch.prod; several are laid in a row first."""
+    """A reduction over one dimension only, such as torch.prod; several dimensions are flattened into one first."""
 
     def run(x: torch.Tensor, dim: Any, keepdim: bool) -> torch.Tensor:
         if isinstance(dim, int):
@@ -128,13 +128,13 @@ def interpolate(operation: Operation) -> Run:
 
 
 def grid_sample(operation: Operation) -> Run:
-    """Values at the points of a grid, some of which lie outside."""
+    """Sample values at the points of a grid, some of which lie outside of the input."""
     mode = _MODES[operation.attributes["mode"]]
     return lambda x, grid: F.grid_sample(x, grid, mode=mode, align_corners=False)
 
 
 def fourier(operation: Operation) -> Run:
-    """A transform of pairs of numbers, or of real ones."""
+    """A Fourier transform of complex numbers, stored as pairs, or of real numbers."""
     given, form = operation.attributes["dim"], operation.attributes["form"]
     dims = (given,) if isinstance(given, int) else given
 
@@ -151,12 +151,12 @@ def fourier(operation: Operation) -> Run:
 
 
 def complex_mul(operation: Operation) -> Run:
-    """A product of pairs of numbers."""
+    """A product of complex numbers, stored as pairs."""
     return lambda a, b: torch.view_as_real(torch.view_as_complex(a) * torch.view_as_complex(b))
 
 
 def grouped_linear(operation: Operation) -> Run:
-    """Rows shared out evenly among experts; bf16 only, as PyTorch's kernel is."""
+    """A grouped product with rows divided evenly over the experts; in bf16 only, like PyTorch's kernel."""
     attributes, features = operation.attributes, operation.input_shapes[0][-1]
 
     class Experts(nn.Module):
@@ -183,7 +183,7 @@ def grouped_linear(operation: Operation) -> Run:
 
 
 def recurrent(layer: Callable[..., nn.RNNBase]) -> Callable[[Operation], Run]:
-    """A recurrent layer, whose hidden states at every step are the output."""
+    """A recurrent layer. Its output is the hidden states of all steps."""
 
     def runner(operation: Operation) -> Run:
         class Layer(nn.Module):

@@ -11,23 +11,23 @@ import torch
 from ..hardware.host import processor
 
 REFERENCE_CALL_S = 13.9e-6
-"""What calling a ReLU module took the reference host in an asynchronous loop on its A30 (zoo/a30/blend-inference, host
-time of relu), launch included."""
+"""Time of a call of a ReLU module on the reference host, with its launch, in an asynchronous loop on an A30 (host time
+of relu in zoo/a30/blend-inference)."""
 
 LAUNCH_S = 2.5e-6
-"""What the driver's part of a kernel launch takes, about 2 to 3 us on current servers. Added where there is no GPU
-to launch on."""
+"""Time of the driver's part of a kernel launch, about 2 to 3 us on current servers. Added where there is no GPU to
+launch on."""
 
 _CALLS, _ROUNDS = 2000, 25
 
 
 def measure_host(device: torch.device | None = None) -> tuple[float, dict[str, Any]]:
-    """The factor of this machine, and what was measured.
+    """Measure the factor of this machine.
 
-    The factor is an estimate: no host is known whose networks and whose calls were both measured.
+    The factor is an estimate, because there is no host on which both networks and such calls were measured.
 
-    A ReLU module is called on one element, as loops of the reference host did. On the CPU the computation itself takes
-    less than a tenth of that; on a GPU the loop is asynchronous, so that only launches are timed.
+    A ReLU module is called on one element, as in the loops of the reference host. On the CPU the computation takes less
+    than a tenth of the call; on a GPU the loop is asynchronous, so that only launches are timed.
 
     Args:
         device: A CUDA device to launch on; None to time PyTorch's dispatch on the CPU and add a typical launch.
@@ -47,7 +47,7 @@ def measure_host(device: torch.device | None = None) -> tuple[float, dict[str, A
             for _ in range(_CALLS):
                 module(x)
             rounds_s.append((time.perf_counter() - start_s) / _CALLS)
-    # The quickest rounds: what was slower was disturbed by something else on the machine.
+    # The fastest rounds count, because slower ones were disturbed by other work on the machine.
     call_s = statistics.mean(sorted(rounds_s)[: _ROUNDS // 5])
     whole_s = call_s if on_gpu else call_s + LAUNCH_S
     facts = {

@@ -1,8 +1,8 @@
 """The journal of a campaign: one line of JSON per finished measurement, on disk before the next one starts.
 
-Killed at any moment it loses at most the measurement in flight: a line is appended whole and synced, and a torn last
-line is cut off when the campaign goes on. A lock keeps a second campaign out; it goes with its process. Each line ends
-in a checksum of its number and its text, so that a line that was changed, moved or repeated is found.
+A campaign that is killed loses at most the measurement in progress: each line is written completely and synced, and an
+incomplete last line is removed when the campaign is resumed. A lock, which ends with its process, keeps other campaigns
+out. Each line ends in a checksum of its number and text, so that changed, moved and repeated lines are detected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Self
 from ..errors import JournalError
 
 JOURNAL_VERSION = 3
-"""3: lines have checksums."""
+"""Version of the format. Since version 3 lines have checksums."""
 
 _LINE = re.compile(rb'(\{.*), "crc32": "([0-9a-f]{8})"\}')
 
@@ -29,7 +29,7 @@ _NEXT = "restore the file, or delete that line and all after it, and go on with 
 
 
 def _checksum(number: int, text: bytes) -> int:
-    """CRC-32 of a line; it begins with the line's number, so that a line belongs to its place."""
+    """CRC-32 of a line's number and text. The number ties a line to its place."""
     return zlib.crc32(text, number)
 
 
@@ -37,13 +37,13 @@ class Journal:
     """Append-only records of one campaign.
 
     Args:
-        path: The file; made if it is not there.
-        campaign: What is being measured; a journal of another campaign is refused. None to read whatever it is, and
-            change nothing.
-        facts: What else to keep in the header, such as versions; those of a journal that is there already stay.
+        path: The file, which is created if it does not exist.
+        campaign: The campaign that is run; a journal of another campaign is refused. None to read any journal without
+            changing it.
+        facts: Further facts for the header, such as versions. An existing journal keeps its own.
 
     Raises:
-        JournalError: Another campaign or version, another process writing, or a line that is no record.
+        JournalError: The journal is of another campaign or version, another process writes to it, or a line is damaged.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Journal:
         self._file.close()
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Write a record so that it survives whatever comes next.
+        """Write a record, and wait until it is on disk.
 
         Raises:
-            JournalError: The disk is full; what was written before is kept, and the torn line is taken back.
+            JournalError: The disk is full. Earlier records stay, and the incomplete line is removed.
         """
         self._write(record)
         self.records.append(dict(record))
@@ -97,7 +97,7 @@ class Journal:
     def _lock(self) -> None:
         try:
             import fcntl
-        except ImportError:  # not on Windows; there the open file itself keeps others from replacing it
+        except ImportError:  # Not on Windows, where the open file itself prevents others from replacing it.
             return
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -127,7 +127,7 @@ class Journal:
             self._write(lines[0])
         header, *records = lines
         if not isinstance(header.get("campaign"), dict) or not isinstance(header.get("facts", {}), dict):
-            raise JournalError("the first line of this journal names no campaign", given=str(self.path))
+            raise JournalError("the first line of this journal is not that of a campaign", given=str(self.path))
         if campaign is not None and header.get("campaign") != dict(campaign):
             raise JournalError(
                 "this journal belongs to another campaign",
@@ -174,7 +174,7 @@ class Journal:
             ) from error
 
     def _reopened(self, end: int) -> Any:
-        # What Python still holds of the torn line must not follow later.
+        # The rest of the incomplete line in Python's buffer must not be written later.
         descriptor = os.dup(self._file.fileno())
         with contextlib.suppress(OSError):
             self._file.close()

@@ -1,4 +1,4 @@
-"""From the journal of a campaign to datasets, one per clock; needs no torch, so it can be done on another machine."""
+"""Turns the journal of a campaign into datasets, one per clock. Needs no torch, so it can run on another machine."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ METHODS = {
         "forward in train mode and backward with a random output gradient over distinct instances, gradients cleared",
     ),
 }
-_SAME_CLOCK = 0.01  # Relative; a clock moves in steps of about 1 %.
+_SAME_CLOCK = 0.01  # Relative difference; clocks change in steps of about 1 %.
 
 Record = Mapping[str, Any]
 
 
 def datasets_of(journal: Journal) -> dict[int | None, Dataset]:
-    """The finished measurements of a journal by the clock that was asked for; None for the GPU's default.
+    """The finished measurements of a journal, by the clock that was set; None stands for the GPU's default.
 
     Raises:
-        InputError: Nothing was measured.
+        InputError: The journal has no finished measurement.
         DatasetError: A measurement is impossible.
     """
     records = [(line, record) for line, record in enumerate(journal.records, start=2) if "clock_mhz" in record]
@@ -39,7 +39,7 @@ def datasets_of(journal: Journal) -> dict[int | None, Dataset]:
         raise InputError(
             "nothing was measured",
             given=f"{journal.path}, {len(records)} records",
-            hint="see the reasons there",
+            hint="the records state the reasons",
         )
     return {
         clock: _dataset(journal, clock, [item for item in records if item[1]["clock_mhz"] == clock]) for clock in clocks
@@ -71,9 +71,9 @@ def _dataset(journal: Journal, clock: int | None, records: list[tuple[int, Recor
 
 
 def _held_mhz(measurements: tuple[Measurement, ...], asked: int | None, most_mhz: float | None) -> float | None:
-    """The clock that a dataset stands for: the one that was really held; None where the GPU chose.
+    """The clock of a dataset: the one that was really held; None where the GPU chose its clock.
 
-    A clock that was locked by hand shows in that all measurements have the same one, below the highest.
+    A clock was locked by hand if all measurements have the same clock, and it is below the highest.
     """
     held = [m.clock_mhz for m in measurements if m.clock_mhz is not None]
     if not held:
@@ -92,7 +92,7 @@ def _idle_power_w(journal: Journal) -> float | None:
 
 def _networks(records: list[tuple[int, Record]], campaign: str) -> Iterator[NetworkMeasurement]:
     for line, record in records:
-        # Without power there is nothing to check an energy prediction against; the journal keeps the time.
+        # Without power, no prediction of energy can be compared with it. Its time stays in the journal.
         if "network" in record and record["power"]["power_w"] is not None:
             task, time_s, power_w = record["network"], record["timing"]["time_s"], record["power"]["power_w"]
             yield NetworkMeasurement(
@@ -132,10 +132,10 @@ def _measurement(record: Record, line: int, campaign: str) -> Measurement:
 
 
 def write_datasets(journal: Journal, folder: Path) -> list[Path]:
-    """Turn a journal into a dataset in a folder, or, where there are several clocks, into one folder for each.
+    """Turn a journal into a dataset in a folder or, where several clocks were set, into one folder for each.
 
     Raises:
-        InputError, DatasetError: See `datasets_of`.
+        InputError, DatasetError: As for `datasets_of`.
         MissingDependencyError: pyarrow is not installed; the journal holds everything.
     """
     datasets = datasets_of(journal)
@@ -145,5 +145,5 @@ def write_datasets(journal: Journal, folder: Path) -> list[Path]:
 
 
 def _name(clock: int | None) -> str:
-    # (a journal may come from elsewhere, and what it says must not become a path)
+    # A journal may come from another machine, so its texts must not become paths.
     return "default-clock" if clock is None else f"{int(clock)}-mhz"

@@ -1,6 +1,6 @@
 """How to run an operation in PyTorch: one row per kind.
 
-A runner makes a module or function that does what the operation does, for any number of distinct instances.
+A runner makes a module or function that performs the operation, for any number of distinct instances.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ DTYPES: Mapping[str, torch.dtype] = {
 
 
 def _arguments(operation: Operation) -> dict[str, Any]:
-    """The attributes that PyTorch's module takes; refinements have the values by which it is meant alone."""
+    """The attributes that PyTorch's module takes. Attributes that refine a kind must have their defaults."""
     rows = operation.row.attributes
     return {name: value for name, value in operation.attributes.items() if not rows[name].refinement}
 
 
 def runner(operation: Operation) -> Run:
-    """What runs an operation.
+    """Find the function that makes a runnable module or function for an operation.
 
     Raises:
-        InputError: It is no call of PyTorch's: an engine's kernel, a quantized product, one gradient of a convolution,
-            attention with a window, or what several GPUs do together.
+        InputError: The operation is not a single call of PyTorch: an engine's kernel, a quantized product, one gradient
+            of a convolution, attention with a window, or a collective.
     """
     rows = operation.row.attributes
     others = [
@@ -97,17 +97,17 @@ def _embedding(operation: Operation) -> Run:
 
 
 def _module(module: type[nn.Module]) -> Runner:
-    """A module whose arguments are the kind's attributes."""
+    """A runner for a module whose arguments are the kind's attributes."""
     return lambda operation: module(**operation.attributes)
 
 
 def _plain(function: Run) -> Runner:
-    """A function of one tensor without attributes."""
+    """A runner for a function of one tensor, without attributes."""
     return lambda operation: function
 
 
 def _binary(function: Run) -> Runner:
-    """A function of two tensors, or of one and a scalar."""
+    """A runner for a function of two tensors, or of a tensor and a number."""
 
     def run(operation: Operation) -> Run:
         return function if len(operation.input_shapes) == 2 else lambda x: function(x, 1.5)
@@ -133,7 +133,7 @@ def _along_dimension(function: Callable[..., torch.Tensor]) -> Runner:
 
 
 def _stochastic_depth(operation: Operation) -> Run:
-    # As torchvision does it; torchvision itself is not needed for collecting.
+    # The same as torchvision's function; collecting does not need torchvision.
     class StochasticDepth(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             p = operation.attributes["p"]
@@ -147,7 +147,7 @@ def _stochastic_depth(operation: Operation) -> Run:
 
 
 def _optimizer_step(optimizer: type[torch.optim.Optimizer]) -> Runner:
-    """A step over one parameter, whose gradient is the input, with the optimizer's defaults."""
+    """A step of an optimizer with its defaults, over one parameter whose gradient is the operation's input."""
 
     def run(operation: Operation) -> Run:
         made: list[tuple[nn.Parameter, torch.optim.Optimizer]] = []
@@ -257,18 +257,18 @@ RUNNERS: Mapping[str, Runner] = {
     "grid_sample": functions.grid_sample,
     "fft": functions.fourier,
 }
-"""Operation kind -> how to run it. Every kind that one GPU can run by itself has a row; a test holds it to that."""
+"""Operation kind -> how to run it. A test checks that every kind that one GPU can run by itself has a row."""
 
 
 class WholeNetwork:
     """A model with random weights and an input of its own, to be run as a whole.
 
     Args:
-        model: In memory, on its device and in its type; shared by the instances of a block. One that takes token ids
-            says so (`input_dtype`) and how many there are (`vocabulary`).
+        model: The model, on its device and in its type, shared by the instances of a block. A model that takes token
+            ids has the attributes `input_dtype` and `vocabulary` (the number of different tokens).
         shape: Shape of the input, batch first.
-        mode: "inference" runs the forward, "training" the backward with a random output gradient, too.
-        generator: Draws input and gradient.
+        mode: "inference" runs the forward pass, "training" also the backward pass with a random output gradient.
+        generator: Random number generator for input and gradient.
     """
 
     def __init__(self, model: Any, shape: tuple[int, ...], mode: str, generator: torch.Generator) -> None:
@@ -285,9 +285,9 @@ class WholeNetwork:
         """Run it once."""
         output = self._model(self._input)
         if self._training:
-            # Some models return their auxiliary outputs beside the main one.
+            # Some models return auxiliary outputs together with the main one.
             outputs = [output] if isinstance(output, torch.Tensor) else [t for t in output if t is not None]
-            # Drawn in the first, untimed run.
+            # The gradient is drawn in the first run, which is not timed.
             self._gradients = self._gradients or [torch.randn_like(t) for t in outputs]
             torch.autograd.backward(outputs, self._gradients)
             self._model.zero_grad(set_to_none=True)
@@ -297,10 +297,11 @@ class Instance:
     """One operation with inputs, parameters and an output gradient of its own.
 
     Args:
-        operation: What to run, in its mode: forward in eval and inference mode, or forward and backward in train
-            mode with gradients cleared.
+        operation: The operation to run: forward in eval and inference mode, or forward and backward in train mode with
+            cleared gradients.
         device: The device that it runs on.
-        generator: Draws inputs and gradient, standard normal: regular data draws less power.
+        generator: Random number generator for inputs and gradient, which are standard normal, because regular data
+            draws less power.
     """
 
     def __init__(self, operation: Operation, device: torch.device, generator: torch.Generator) -> None:
@@ -328,5 +329,5 @@ class Instance:
             leaf.grad = None
 
     def output(self) -> torch.Tensor:
-        """What a forward returns."""
+        """The output of a forward pass."""
         return self._run(*self._inputs)

@@ -1,4 +1,4 @@
-"""One run of `joulecast collect`, whichever way it was called: plan, look at the machine, measure, make the dataset."""
+"""One run of `joulecast collect`: plan, probe the machine, measure, and write the dataset."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _IDLE_S = 3.0
 
 
 def describe(campaign: Campaign, limit: int | None = None) -> str:
-    """What a campaign would measure, and about how long it takes."""
+    """Describe what a campaign would measure, and estimate how long it takes."""
     tasks = plan(campaign, limit)
     kinds: dict[str, int] = {}
     for task in tasks:
@@ -50,18 +50,18 @@ def run(
     resume: bool = False,
     power: bool = True,
 ) -> str:
-    """Run a campaign and say in a line what came out.
+    """Run a campaign, and return its result in a line of text.
 
     Args:
         campaign: What to measure.
         out: Folder for journal and dataset.
         device: cpu, cuda or cuda:1.
-        limit: Only so many operations.
-        resume: Go on with the journal in `out`.
+        limit: Most operations to measure; None for all.
+        resume: Whether to continue the journal in `out`.
         power: Whether to read the power sensor.
 
     Raises:
-        JoulecastError: What was finished is in the journal.
+        JoulecastError: The campaign cannot go on. Finished measurements are in the journal.
     """
     try:
         from . import collection, devices
@@ -75,7 +75,7 @@ def run(
     tasks = plan(campaign, limit)
     sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
     name = devices.name_of(found)
-    # The device is part of what a journal belongs to: times of two GPUs must not mix.
+    # The device is part of the journal's identity, because times of two GPUs must not be mixed.
     belongs_to = {**campaign.to_json(), "device": name}
     with Journal(out / JOURNAL, belongs_to, devices.facts_of(found, sensor)) as journal:
         if journal.records and not resume:
@@ -85,7 +85,7 @@ def run(
                 hint="go on with --resume, or use another --out",
             )
         if journal.torn:
-            _say("the journal's last line was torn and is measured again\n")
+            _say("the journal's last line was incomplete; it is measured again\n")
         _say(f"{len(tasks)} measurements on {name}, power: {sensor.facts()['sensor']}\n")
         try:
             with _termination_as_interrupt(), sensor, _session(journal, found, sensor):
@@ -97,7 +97,7 @@ def run(
 
 
 def finish(out: Path) -> str:
-    """Turn the journal in a folder into datasets there, and say in a line what came out."""
+    """Turn the journal in a folder into datasets there, and return the result in a line of text."""
     from .journal import Journal
 
     with Journal(out / JOURNAL, None) as journal:
@@ -105,7 +105,7 @@ def finish(out: Path) -> str:
 
 
 def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
-    """Refuse clocks that cannot be before anything is measured, and reset one that a crash left locked."""
+    """Refuse unsupported clocks before anything is measured, and reset a clock that a crash left locked."""
     from .devices import clocks_of
 
     wanted = [clock for clock in campaign.clocks if clock is not None]
@@ -116,7 +116,7 @@ def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
     except SensorError:
         if wanted:
             raise
-        return  # neither NVML nor nvidia-smi: nobody can have locked a clock here
+        return  # without NVML and nvidia-smi nobody can have locked a clock here
     if clocks.restore():
         _say("a campaign that crashed had left this GPU's clock locked; it was reset\n")
     for clock in wanted:
@@ -125,7 +125,7 @@ def _ready_clocks(campaign: Campaign, device: torch.device) -> None:
 
 @contextmanager
 def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator[None]:
-    """Note in the journal what the sensor can see, and how much the idle device draws before and after."""
+    """Record in the journal the properties of the sensor, and the power of the idle device before and after."""
     from ..metering import NoSensor
     from ..metering.probing import idle
 
@@ -133,7 +133,7 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
         yield
         return
     number = sum("idle" in record and "ended" not in record for record in journal.records)
-    _say("looking at the idle device and at its sensor\n")
+    _say("measuring the idle device and probing its sensor\n")
     before = idle(sensor, _IDLE_S)
     session = {"key": f"session {number}", "status": "session", "started": _now()}
     journal.append({**session, "idle": asdict(before), **_probed(device)})
@@ -149,7 +149,7 @@ def _session(journal: Journal, device: torch.device, sensor: Sensor) -> Iterator
 
 
 def _probed(device: torch.device) -> dict[str, Any]:
-    """What the sensor can see, and whether nvidia-smi sees the same."""
+    """Properties of the sensor, and whether nvidia-smi reads the same power."""
     from ..metering.probing import POLLING_S, probe
     from . import devices
 
@@ -163,7 +163,7 @@ def _probed(device: torch.device) -> dict[str, Any]:
 
 @contextmanager
 def _termination_as_interrupt() -> Iterator[None]:
-    """Stop cleanly when a scheduler ends the job or the terminal closes, as for Ctrl-C."""
+    """Treat the end of a job or of a terminal like Ctrl-C, so that the campaign stops cleanly."""
 
     def interrupt(number: int, frame: Any) -> None:
         raise KeyboardInterrupt
@@ -190,18 +190,19 @@ def _finish(journal: Journal, out: Path) -> str:
         folders = write_datasets(journal, out)
         page = write_summary(journal, out)
     except MissingDependencyError as error:
-        # The collecting machine may have torch and numpy only; the journal holds everything.
-        return f"{journal.path}: {counts}\n{error}\n`joulecast datasets from-journal {out}` goes on where that is there"
+        # The collecting machine may have torch and numpy only. The journal has everything that a dataset needs.
+        advice = f"`joulecast datasets from-journal {out}` makes the dataset on a machine that has it"
+        return f"{journal.path}: {counts}\n{error}\n{advice}"
     except OSError as error:
         raise InputError(
             "dataset and summary cannot be written",
             given=str(error),
-            hint=f"make room, then `joulecast datasets from-journal {out}`: the journal holds every measurement",
+            hint=f"free disk space, then `joulecast datasets from-journal {out}`; the journal has every measurement",
         ) from error
     except JoulecastError:
         raise
     except Exception as error:
-        # The checksums are right, so somebody wrote them who is not a campaign.
+        # The checksums are right, so the record was written by another program.
         raise JournalError(
             "a record of this journal was not written by a campaign",
             given=str(journal.path),
@@ -227,7 +228,7 @@ def _say(text: str) -> None:
 
 
 class _Progress:
-    """One line on stderr: how far, how long still, and what was last."""
+    """A line on stderr with the number of measurements done, the time left, and the last measurement."""
 
     def __init__(self, tasks: Sequence[Task | NetworkTask]) -> None:
         self._total = len(tasks)

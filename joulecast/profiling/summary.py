@@ -1,4 +1,4 @@
-"""The summary page of a campaign, from its journal: what was seen, with plots that show whether to believe it."""
+"""Writes the summary page of a campaign from its journal, with plots that show whether to trust the measurements."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _head(journal: Journal, measured: Sequence[Record]) -> str:
 
 
 def _sessions(journal: Journal) -> str:
-    """What the sensor can see, and the idle device at the start and end of every session."""
+    """Properties of the sensor, and power of the idle device at the start and end of every session."""
     rows = []
     for record in journal.records:
         if record["status"] == "session":
@@ -82,11 +82,11 @@ def _sessions(journal: Journal) -> str:
 def _faults(journal: Journal, measured: Sequence[Record]) -> str:
     warnings = Counter(_without_figures(warning) for record in measured for warning in _warnings(record))
     failed = Counter(record["reason"] for record in journal.records if record["status"] == "failed")
-    lines = ["## What speaks against it", ""]
+    lines = ["## Warnings and failures", ""]
     lines += [f"- {count} x {what}" for what, count in warnings.most_common(_REPORTED)]
     lines += [f"- {count} x failed: {reason}" for reason, count in failed.most_common(_REPORTED)]
     if not warnings and not failed:
-        lines.append("Nothing: no measurement failed, and none has a warning.")
+        lines.append("None: no measurement failed, and none has a warning.")
     naive = [
         record["power"]["naive_w"] / record["power"]["power_w"] - 1
         for record in measured
@@ -106,7 +106,7 @@ def _warnings(record: Record) -> Iterable[str]:
 
 
 def _without_figures(warning: str) -> str:
-    """Remarks of one sort are counted together, whatever their figures."""
+    """A warning without its numbers, so that warnings of the same kind are counted together."""
     return " ".join("..." if any(c.isdigit() for c in word) else word for word in warning.split())
 
 
@@ -127,7 +127,7 @@ def _title(record: Record) -> str:
 
 
 def plot_traces(measured: Sequence[Record], path: Path) -> bool:
-    """Readings of some loops (dots), slope of the counter (steps), estimate (line); the shaded part was discarded."""
+    """Power in some loops: readings (dots), slope of the counter (steps), estimate (line); shaded is discarded."""
     known = [r for r in measured if r["power"]["power_w"] is not None and len(r["trace"]["time_s"]) > 1]
     if not known:
         return False
@@ -146,7 +146,7 @@ def plot_traces(measured: Sequence[Record], path: Path) -> bool:
             axis.axvspan(0, min(DISCARDED_S, length_s / 2), color=FAINT, alpha=0.2, linewidth=0)
             axis.plot(time_s, power_w, ".", color=ACCENT, markersize=3, label="readings")
             steps = np.flatnonzero(np.diff(energy_j) > 0) + 1
-            # A poll sees an update a little late; over several of them that hardly shows.
+            # A poll sees an update slightly late, which hardly matters over several updates.
             steps = (
                 steps[:: max(1, int(_COUNTER_SLOPE_S / np.median(np.diff(time_s[steps]))))] if steps.size > 1 else steps
             )
@@ -163,7 +163,7 @@ def plot_traces(measured: Sequence[Record], path: Path) -> bool:
 
 
 def plot_iterations(measured: Sequence[Record], path: Path) -> bool:
-    """Time per iteration of the short loops relative to the long one, against their length; 1 is proportional."""
+    """Time per iteration of short loops relative to the long one, over their length. At 1, time is proportional."""
     if not measured:
         return False
     plt = pyplot()

@@ -1,7 +1,7 @@
 """Timing an operation in a loop over distinct instances, with `torch.utils.benchmark`.
 
-The instances together are larger than the cache, so that none finds its weights there from the last round. The loop
-is long enough for a power sensor; its time must be proportional to its length.
+The instances together are larger than the cache, so that none finds its weights there from the last round. The loop is
+long enough for a power sensor. Its time must be proportional to the number of iterations, which is checked.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from .runners import Instance
 
 _MOST_INSTANCES = 64
 _WARM_UP_S = 0.2
-_SHORT_SHARE = 0.1  # Of the wanted duration, for checking that time is proportional to iterations.
+_SHORT_SHARE = 0.1  # Durations of the loops that check proportionality, relative to that of the main loop.
 PROPORTIONAL = 0.1
-"""Relative difference of the times per iteration of a short and the long loop from which on a warning is made."""
+"""Least relative difference between the times per iteration of a short and the long loop that gives a warning."""
 _REPLAYS = 20
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How long an operation takes.
+    """The times of an operation.
 
     Args:
         time_s: Wall time per iteration of the loop.
-        device_time_s: Per iteration when its kernels are replayed as a CUDA graph, without the host; None where the
-            device is the host, or where the operation cannot be captured.
-        event_time_s: Per iteration between CUDA events around the loop, gaps included in which the device waits for
-            the host; None where the device is the host.
-        iterations: Length of the loop.
-        start_s, end_s: The loop on `time.monotonic`, for the power sensor.
-        loops: Iterations and seconds of every loop that was timed, the short ones for checking proportionality too.
-        warnings: What speaks against it.
+        device_time_s: Time per iteration of its kernels, replayed as a CUDA graph without the host; None where the
+            device is the CPU, or where the operation cannot be captured.
+        event_time_s: Time per iteration between CUDA events around the loop, which includes gaps in which the device
+            waits for the host; None where the device is the CPU.
+        iterations: Number of iterations of the loop.
+        start_s, end_s: Start and end of the loop on `time.monotonic`, for the power sensor.
+        loops: Iterations and seconds of every loop that was timed, including those that check proportionality.
+        warnings: Reasons to doubt the times.
     """
 
     time_s: float
@@ -55,7 +55,7 @@ class Timing:
 
 @contextmanager
 def running_precision(precision: str) -> Iterator[None]:
-    """Allow TF32 or not, as the precision says, and put the switches back.
+    """Allow TF32 or not, as the precision demands, and restore PyTorch's switches afterwards.
 
     "default" is PyTorch's: convolutions may use TF32, matrix products may not.
     """
@@ -69,9 +69,9 @@ def running_precision(precision: str) -> Iterator[None]:
 
 
 def block_length(operation: Operation, cache_bytes: int, memory_bytes: int) -> int:
-    """How many instances to loop over: twice the cache, within half of the memory, 64 at the most."""
+    """Number of instances to loop over: as many as fill the cache twice, but at most 64 and half of the memory."""
     tensors = operation.input_size + size(operation.output_shape) + operation.parameters
-    # Training keeps a gradient beside every tensor.
+    # Training needs a gradient for every tensor.
     bytes_each = round(ELEMENT_BYTES[operation.precision] * tensors * (2 if operation.mode == "training" else 1))
     wanted = -(-2 * cache_bytes // max(1, bytes_each))
     fitting = memory_bytes // (2 * max(1, bytes_each))
@@ -90,12 +90,12 @@ def time_operation(
     """Time an operation on a device.
 
     Args:
-        operation: What to run, in its mode and precision.
+        operation: The operation to run, in its mode and precision.
         device: The device that it runs on.
-        seconds: How long the loop should take.
-        seed: For inputs and output gradients.
-        cache_bytes: Size of the device's last cache.
-        memory_bytes: What is free on the device.
+        seconds: Duration of the loop.
+        seed: Seed for inputs and output gradients.
+        cache_bytes: Size of the device's last-level cache.
+        memory_bytes: Free memory of the device.
 
     Raises:
         RuntimeError: PyTorch cannot run the operation here; torch.OutOfMemoryError where it does not fit.
@@ -109,13 +109,13 @@ def time_operation(
 
 @contextmanager
 def running(mode: str, precision: str) -> Iterator[None]:
-    """The state that PyTorch should be in for a mode and precision."""
+    """Put PyTorch into the state for a mode and precision, and restore it afterwards."""
     with running_precision(precision), torch.inference_mode() if mode == "inference" else nullcontext():
         yield
 
 
 def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, seconds: float) -> Timing:
-    """Time a block of distinct instances, running them one after the other; times are per instance."""
+    """Time a block of distinct instances that run one after the other. Times are per instance."""
 
     def run() -> None:
         for instance in block:
@@ -152,7 +152,7 @@ def time_block(block: Sequence[Callable[[], None]], device: torch.device, *, sec
 
 @contextmanager
 def _events(device: torch.device) -> Iterator[list[float]]:
-    """Seconds between two CUDA events around a block, in a list once it is done; an empty one on the host."""
+    """Yield a list that receives the seconds between two CUDA events around a block; on a CPU it stays empty."""
     seconds: list[float] = []
     if device.type != "cuda":
         yield seconds
@@ -185,7 +185,7 @@ def _device_time_s(run: Callable[[], None], length: int, device: torch.device) -
         end.record()
         end.synchronize()
     except RuntimeError as error:
-        with suppress(RuntimeError):  # a failed capture leaves an error behind that the next call reports
+        with suppress(RuntimeError):  # A failed capture leaves an error that the next call would report.
             torch.cuda.synchronize(device)
         return None, (f"cannot be captured as a CUDA graph: {str(error).splitlines()[0]}",)
     return start.elapsed_time(end) / 1e3 / _REPLAYS / length, ()

@@ -1,5 +1,5 @@
-"""What answers look like: CSV tables, pictures, and the HTML that Jupyter shows.
+"""Formats of answers: CSV tables, data frames, pictures, and HTML for Jupyter.
 
-Nothing here knows the values that are shown. Beside each kind of value lies a module that imports it and says how it is
-shown, such as `predictors/networks/prediction_html.py`; no value imports such a module.
+Nothing here depends on the values that are shown. Next to each kind of value is a module that imports it and formats
+it, such as `predictors/networks/prediction_html.py`. Values never import these modules.
 """

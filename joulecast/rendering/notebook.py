@@ -1,6 +1,6 @@
-"""What Jupyter shows: tables and small charts as HTML and SVG, in the colours of whatever surrounds them.
+"""Tables and small charts for Jupyter as HTML and SVG, in the text colour of their surroundings.
 
-No script, no style sheet, nothing from elsewhere: a notebook keeps them as they are, also where it is not trusted.
+They contain no scripts, style sheets or external resources, so that notebooks show them even where not trusted.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from pathlib import Path
 from ..units import si
 
 COLOURS = ("#1263b0", "#c2570c", "#1c7c54", "#7d4bb3")
-"""Told apart with all common kinds of colour blindness, on white and on black."""
+"""Colours that can be told apart with all common kinds of colour blindness, on white and on black."""
 
 _FONT = "font-family:system-ui,sans-serif;font-size:13px"
 _QUIET = "opacity:.7"
-_LETTER = 8  # Pixels, or a little less.
+_LETTER = 8  # Width of a character: at most this many pixels.
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Picture:
     """A picture that Jupyter shows.
 
     Args:
-        svg: The picture.
+        svg: The picture as SVG.
     """
 
     svg: str
@@ -35,7 +35,7 @@ class Picture:
         return self.svg
 
     def save(self, path: str | Path) -> Path:
-        """Write it as an SVG file."""
+        """Write the picture to an SVG file."""
         path = Path(path)
         path.write_text(self.svg, encoding="utf-8")
         return path
@@ -43,41 +43,41 @@ class Picture:
 
 @singledispatch
 def as_html(value: object) -> str:
-    """A value as the HTML that Jupyter shows. The module that knows how registers a function for its class.
+    """A value as HTML for Jupyter. Functions for classes of values are registered by other modules.
 
     Raises:
         TypeError: No function is registered for this class.
     """
-    raise TypeError(f"nothing says how a {type(value).__name__} is shown")
+    raise TypeError(f"no function is registered that shows a {type(value).__name__}")
 
 
 @singledispatch
 def as_picture(value: object) -> Picture:
-    """A value as a picture that Jupyter shows; see `as_html`.
+    """A value as a picture for Jupyter, by a registered function as in `as_html`.
 
     Raises:
         TypeError: No function is registered for this class.
     """
-    raise TypeError(f"nothing says how a {type(value).__name__} is drawn")
+    raise TypeError(f"no function is registered that draws a {type(value).__name__}")
 
 
 @singledispatch
 def drawn_into(value: object, path: Path) -> Path:
-    """Draw a value into a file, whose ending says how; see `as_html`.
+    """Draw a value into a file whose ending sets the format, by a registered function as in `as_html`.
 
     Raises:
         TypeError: No function is registered for this class.
     """
-    raise TypeError(f"nothing says how a {type(value).__name__} is drawn into {path.name}")
+    raise TypeError(f"no function is registered that draws a {type(value).__name__} into {path.name}")
 
 
 def document(headline: str, *parts: str) -> str:
-    """Parts one below the other, under a headline."""
+    """Join parts below a headline."""
     return f'<div style="{_FONT};max-width:60rem"><p><strong>{escape(headline)}</strong></p>{"".join(parts)}</div>'
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset[int] = frozenset()) -> str:
-    """A table of texts; columns in `right` are aligned to the right."""
+    """A table of texts; columns in `right` are right-aligned."""
 
     def cells(tag: str, texts: Sequence[str]) -> str:
         sides = ("right" if i in right else "left" for i in range(len(texts)))
@@ -91,12 +91,12 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: frozenset
 
 
 def notes(texts: Iterable[str]) -> str:
-    """What to keep in mind, a line each."""
+    """Notes, one per line."""
     return "".join(f'<p style="{_QUIET};margin:2px 0">{escape(text)}</p>' for text in texts)
 
 
 def short(text: str, most: int = 40) -> str:
-    """A text that fits beside a bar."""
+    """A text, shortened to fit beside a bar."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -105,11 +105,11 @@ class Bar:
     """A bar of a chart, with its range where it is known.
 
     Args:
-        name: Beside it.
-        value: Its length.
-        text: At its end.
+        name: Label to the left of the bar.
+        value: Length of the bar.
+        text: Label at the end of the bar.
         low_high: Ends of the whisker, in the unit of the value; None for no whisker.
-        colour: Of `COLOURS`, by place.
+        colour: Index into `COLOURS`.
     """
 
     name: str
@@ -144,7 +144,7 @@ def bars(items: Sequence[Bar], title: str) -> str:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a chart: points from left to right, and the place of the one that is marked."""
+    """A line of a chart: points from left to right, and the index of the marked point."""
 
     name: str
     points: Sequence[tuple[float, float]]

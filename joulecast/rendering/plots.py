@@ -1,4 +1,4 @@
-"""How plots look, and matplotlib where it is installed."""
+"""The style of plots, and access to matplotlib where it is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables for programs: CSV and data frames, with every digit of a number and nothing where a value is not known."""
+"""Tables for programs: CSV and data frames, with all digits of numbers, and empty where a value is not known."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Tabular:
         raise NotImplementedError
 
     def to_csv(self) -> str:
-        """The table as CSV; empty where a value is not known."""
+        """The table as CSV. A value that is not known is empty."""
         return table_csv(*self._table())
 
     def to_frame(self) -> pd.DataFrame:

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from ..api import explain, predict_operations, prepare
+from ..api import explain, predict_generation, predict_operations, prepare
 from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError, unknown_name
 from ..extraction import named_network, network_of
 from ..extraction.isolation import IsolatedExtraction, Limits
+from ..generation.known import KNOWN
+from ..generation.parallel import split_count
+from ..generation.prediction import GenerationPrediction
 from ..hardware import GPU, gpus
 from ..hardware.host import find_host, hosts
 from ..operations.dropped import Dropped
@@ -39,6 +42,7 @@ from .questions import (
     BestQuestion,
     ExplainQuestion,
     ExtractQuestion,
+    GenerateQuestion,
     OperationItem,
     OperationsQuestion,
     PredictQuestion,
@@ -140,6 +144,22 @@ class Answers:
         return predict_operations(
             operations, gpu, _clock(question.clock_mhz), predictor, power_limit_w=question.power_limit_w
         )
+
+    def generate(self, question: GenerateQuestion) -> GenerationPrediction:
+        """See `joulecast.predict_generation`; models are those whose parts are known without torch."""
+        if question.model not in KNOWN:
+            raise unknown_name("language model", question.model, KNOWN, hint="the library takes configurations, too")
+        if question.engine == "transformers":
+            raise InputError(
+                "a service predicts engines with fused kernels",
+                given=question.engine,
+                allowed="vllm, sglang or tensorrt_llm",
+                hint="for eager steps ask /v1/predict, with a cache_length",
+            )
+        _, name = split_count(question.gpu)
+        checked_predictor(question.predictor, checked_gpu(name), "inference")
+        given = question.model_dump(exclude={"clock_mhz"})
+        return predict_generation(given.pop("model"), given.pop("gpu"), clock=_clock(question.clock_mhz), **given)
 
     def explain(self, question: ExplainQuestion) -> Explanation:
         """See `joulecast.explain`."""

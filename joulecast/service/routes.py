@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from .. import __version__, wire
 from ..errors import RefusalError, UnknownNameError
+from ..generation.prediction import GenerationPrediction
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.prediction import Prediction
@@ -33,6 +34,7 @@ from .questions import (
     BestQuestion,
     ExplainQuestion,
     ExtractQuestion,
+    GenerateQuestion,
     OperationsQuestion,
     PredictQuestion,
     SweepQuestion,
@@ -184,6 +186,12 @@ async def predict_operations(
     """Predict single operations, each running alone in a loop."""
     to_csv = OperationPredictions.to_csv
     return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, to_csv)
+
+
+@questions.post("/generate", **_answering(schemas.GenerationAnswer), tags=["predict"])
+async def generate(request: Request, question: GenerateQuestion) -> Response:
+    """Predict seconds, watts and joules per token of a language model that an engine serves."""
+    return await _ask(request, None, lambda a: a.generate(question), GenerationPrediction.to_json)
 
 
 @questions.post("/explain", **_answering(schemas.ExplainAnswer), tags=["predict"])

@@ -195,5 +195,5 @@ def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
     return replace(
         found,
         operations=FallbackPredictor(own, lambda: fallback().operations),
-        find_fallback_errors=lambda: fallback().network_errors,
+        find_fallback=fallback,
     )

@@ -27,7 +27,7 @@ from .entries.any_gpu_entry import AnyGpuEntry
 from .entries.golden import GOLDEN_OPERATIONS, golden_sample
 from .entries.kernels_entry import Golden, KernelsCard, KernelsEntry, save_kernels
 from .entries.provenance import git_commit
-from .kernel_networks import network_factors
+from .kernel_networks import network_errors, network_factors
 
 LIMITS = (
     "Device times and power were measured at the default clock and cap only. Other clocks and caps rest on physics.",
@@ -98,9 +98,12 @@ def train_kernels(
     }
     stays = {", ".join(names) for names in others}
     old = {} if kept is None else kept.card
-    kernels = Kernels(variants, {} if kept is None else kept.kernels.network_factors)
+    kernels = Kernels(variants)
+    if kept is not None:
+        shown = kept.kernels.network_factors, kept.kernels.network_errors
+        kernels = replace(kernels, network_factors=shown[0], network_errors=shown[1])
     if networks and base is not None:
-        kernels = replace(kernels, network_factors=network_factors(base, kernels, networks))
+        kernels = _with_networks(kernels, networks, base)
     card = KernelsCard(
         name=KERNELS_ENTRY,
         kernels={", ".join(names): tuple(sorted(variant.gpus)) for names, variant in variants.items()},
@@ -111,12 +114,42 @@ def train_kernels(
         coverage=_with_old(old.get("coverage", {}), stays, coverage(validation)),
         power_errors=_with_old(old.get("power_errors", {}), stays, power_tables(power_validation)),
         network_factors=kernels.network_factors,
+        network_errors={basis: dict(errors) for basis, errors in kernels.network_errors.items()},
         limits=LIMITS,
         created=datetime.datetime.now(datetime.UTC).date().isoformat(),
         provenance={"git_commit": git_commit()},
     )
     golden = {} if kept is None else {names: kept.golden[names] for names in others if names in kept.golden}
     return TrainedKernels(kernels, validation, card, {**golden, **_golden(learned)})
+
+
+def learn_networks(
+    datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, networks: Networks, base: AnyGpuEntry
+) -> TrainedKernels:
+    """The same entry, with what networks show learned again: after `base` was trained, or more networks were measured.
+
+    Args:
+        datasets: Datasets of the networks, with the folders that they were loaded from.
+        kept: The entry. Its device times and powers are copied unchanged.
+        networks: Measured networks, at least one in half precision.
+        base: Predictor of the other operations in these networks.
+    """
+    kernels = _with_networks(kept.kernels, networks, base)
+    card = KernelsCard(
+        **{
+            **kept.card,
+            "data": _united(kept.card["data"], [described(folder, dataset) for folder, dataset in datasets]),
+            "network_factors": kernels.network_factors,
+            "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
+            "limits": LIMITS,
+        }
+    )
+    return TrainedKernels(kernels, (), card, kept.golden)
+
+
+def _with_networks(kernels: Kernels, networks: Networks, base: AnyGpuEntry) -> Kernels:
+    factors, errors = network_factors(base, kernels, networks), network_errors(base, kernels, networks)
+    return replace(kernels, network_factors=factors, network_errors=errors)
 
 
 def _with_old(old: Mapping[str, Any], stays: Collection[str], new: Mapping[str, Any]) -> dict[str, Any]:

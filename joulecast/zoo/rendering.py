@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from statistics import mean, median
 from typing import Any
 
@@ -157,10 +158,27 @@ def kernels_markdown(card: Mapping[str, Any]) -> str:
     if card["network_factors"]:
         factors = ", ".join(f"{chip} {factor:g}" for chip, factor in card["network_factors"].items())
         lines += ["", f"Inside measured networks these kernels take longer than in loops, by a factor: {factors}."]
+    if card.get("network_errors"):
+        lines += ["", "### Networks in half precision", "", *_network_log_errors(card["network_errors"])]
     recipe = ", ".join(f"{name} = {value}" for name, value in card["recipe"].items())
     return "\n".join(
         [*lines, "", "## Limits", "", *(f"- {limit}" for limit in card["limits"]), "", "## Recipe", "", recipe, ""]
     )
+
+
+def _network_log_errors(errors: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
+    """A table of what networks were predicted from, with factors of other names, or of other chips."""
+    rows = []
+    for basis, quantities in errors.items():
+        cells = [_percent(mean(map(math.expm1, quantities[name]))) for name in ("time", "energy", "power")]
+        rows.append(f"| {basis} | {len(quantities['time'])} | {' | '.join(cells)} |")
+    return [
+        "Mean errors with the factor learned from networks of other names, or from other chips.",
+        "",
+        "| factor from | measured | time | energy | power |",
+        "| --- | --- | --- | --- | --- |",
+        *rows,
+    ]
 
 
 def _kernel_errors(errors: Mapping[str, Mapping[str, tuple[int, float, float]]]) -> list[str]:

@@ -107,6 +107,15 @@ def test_kernels_belong_to_the_operator_that_launched_them():
     assert on_gpu == {("a", "forward", "aten::linear"), (None, "forward", "who knows")}
 
 
+def test_a_kernel_that_no_operator_launches_belongs_to_the_module_around_its_launch():
+    trace = (
+        event("module", "", 0, 10, launch=1),
+        event("module", "a", 1, 4, launch=2),
+        event("kernel", "triton_kernel", 5, 9, lane=(0, 7), launch=2, device="gpu0"),
+    )
+    assert list(seconds(attributed(Trace(trace)))) == [("a", "forward", "triton_kernel")]
+
+
 def test_a_fused_kernel_is_told():
     trace = (event("module", "", 0, 10), event("operator", "Torch-Compiled Region: 0/0", 1, 9))
     events = attributed(Trace(trace, names_modules="ranges"))

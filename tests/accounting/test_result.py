@@ -113,7 +113,7 @@ def test_an_accounting_agrees_with_itself():
 
 
 def test_the_model_share_gives_dynamic_joules_by_prediction_and_static_ones_by_time():
-    # 50 W for 9 s of operators: 450 J; 20 W static: 180 J, by time 20 J a second; 270 J dynamic.
+    # 50 W for 10 s, of which 1 s is idle: 500 J. 20 W static: 20 J a second, 200 J in all; 300 J are dynamic.
     # Predicted dynamic: head 30 + 60, layer.0 10: 100 J over 2 + 4 + 1 s, so 100/7 W in the mean for what has none,
     # which is layer.1 and the loss with 1 s each: all weights together 100 + 200/7 = 900/7.
     made = accounting().by_model(
@@ -121,12 +121,19 @@ def test_the_model_share_gives_dynamic_joules_by_prediction_and_static_ones_by_t
     )
     rows = {(row.phase, row.path): row.share.energy for row in made.rows}
     dynamic = {key: energy["cpu0", "dynamic"].value for key, energy in rows.items()}
-    assert dynamic["forward", "head"] == pytest.approx(270 * 30 / (900 / 7), rel=1e-6)
-    assert dynamic["backward", "head"] == pytest.approx(270 * 60 / (900 / 7), rel=1e-6)
-    assert dynamic["forward", "layer.1.linear"] == pytest.approx(270 * (100 / 7) / (900 / 7), rel=1e-6)
+    assert dynamic["forward", "head"] == pytest.approx(300 * 30 / (900 / 7), rel=1e-6)
+    assert dynamic["backward", "head"] == pytest.approx(300 * 60 / (900 / 7), rel=1e-6)
+    assert dynamic["forward", "layer.1.linear"] == pytest.approx(300 * (100 / 7) / (900 / 7), rel=1e-6)
     assert rows["backward", "head"]["cpu0", "static"].value == pytest.approx(80, rel=1e-6)
+    assert made.unattributed.energy_j == pytest.approx(20, rel=1e-6)
     assert made.energy_j == pytest.approx(accounting().energy_j, rel=1e-9)
     assert made.sharing == "model"
+
+
+def test_static_power_cannot_be_more_than_was_drawn():
+    made = accounting().by_model(predicted(("forward", "head", 9, 30)), 80.0)
+    assert made.energy_j == pytest.approx(500, rel=1e-6)
+    assert all(row.share.energy["cpu0", "dynamic"].value == 0 for row in made.rows)
 
 
 def test_the_model_share_takes_the_idle_power_of_the_catalogue():

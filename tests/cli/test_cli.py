@@ -102,7 +102,7 @@ def test_what_is_not_covered_is_printed(call):
         (("datasets", "import", "nicolai2025", "nothere"), 4, "cannot be read"),
         (("datasets", "import", "neusight2025", "nothere"), 4, "cannot be read"),
         (("datasets", "import", "energaizer2026", "nothere"), 4, "cannot be read"),
-        (("datasets", "show", "nothere"), 4, "no whole dataset"),
+        (("datasets", "show", "nothere"), 4, "no complete dataset"),
         (("train", "--dataset", "nothere", "--recipe", "nothere.toml"), 2, "recipe cannot be read"),
         (("zoo", "show", "a30/florest-inference"), 2, "did you mean a30/forest-inference"),
     ],

@@ -70,7 +70,7 @@ WRONG = [
     ("voltage without its bend", changed("voltage", "{ flat_mv = 700 }"), "voltage.*bend"),
     ("empty name", changed("name", '""'), "name.*a text"),
     ("month", EXAMPLE + 'released = "May 2020"', "released.*2020-05"),
-    ("two GPUs", 2 * ("[[gpu]]\n" + EXAMPLE), "describes one GPU"),
+    ("two GPUs", 2 * ("[[gpu]]\n" + EXAMPLE), "describe exactly one GPU"),
     ("no TOML", "name: RTX A5000", "not valid TOML"),
 ]
 

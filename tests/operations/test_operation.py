@@ -140,6 +140,15 @@ def test_flops_agree_with_the_flop_counter(kind, shapes, attributes, module, mod
         assert operation.flops == counted
 
 
+@pytest.mark.parametrize("width", [[3, 3], (3,), [[3]]])
+def test_a_list_of_widths_is_no_width(width):
+    with pytest.raises(InputError, match="out_features of a linear is out of its range"):
+        Operation("linear", [(2, 4)], {"out_features": width})
+    assert (
+        Operation("conv2d", [(1, 3, 8, 8)], {"out_channels": 4, "kernel_size": [3, 3]}).attributes["kernel_size"] == 3
+    )
+
+
 def test_bytes_of_a_convolution_by_hand():
     # 2 x 6 x 17 x 15 in, 2 x 8 x 15 x 13 out, 8 x 6 x 3 x 3 weights and 8 biases, 4 bytes each
     operation = Operation("conv2d", [IMAGE], {"out_channels": 8, "kernel_size": 3})

@@ -53,7 +53,7 @@ def test_training_has_phases():
 
 def test_what_nobody_can_cost_stays_unknown():
     entry = Entry(Operation("relu", [(64, 512)]), 2, ("a", "b"))
-    (first, second) = energy_rows(entry, None, None, None, "missing", by_memory=True)
+    (first, second) = energy_rows(entry, None, {"static": None, "dynamic": None}, "missing", by_memory=True)
     assert (first.path, second.path) == ("a", "b")
     tree = EnergyTree.of("net", [first, second])
     assert tree.total.source == "missing"

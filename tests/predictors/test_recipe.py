@@ -59,7 +59,7 @@ def test_an_ensemble_reads_its_members():
     [
         ('[{recipe = "a.toml", weight = 1.0}]', InputError, "do not add up"),
         ('[{recipe = "a.toml", weight = 0.5}, {recipe = "a.toml", weight = 0.6}]', InputError, "do not add up"),
-        ('[{recipe = "a.toml", weight = 0.5}, {recipe = "a.toml"}]', InputError, "not one"),
+        ('[{recipe = "a.toml", weight = 0.5}, {recipe = "a.toml"}]', InputError, "wrong form"),
         ('[{recipe = "own.toml", weight = 0.5}]', InputError, "for any GPU"),
         ('[{recipe = "e.toml", weight = 0.5}]', InputError, "single predictors"),
         ('[{recipe = "nothing.toml", weight = 0.5}]', InputError, "cannot be read"),

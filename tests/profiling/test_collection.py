@@ -194,7 +194,7 @@ def test_a_campaign_from_options_goes_before_its_file(campaign):
         (["--network", "squeezenet1_1"], InputError, "shape of its input"),
         (["--network", "no_net", "1,3,8,8"], UnknownNameError, "no_net"),
         ([], InputError, "at least one network"),
-        (["--network", "squeezenet1_1", "1,3,64,64", "--clock", "900", "--out", "x"], InputError, "leave out clocks"),
+        (["--network", "squeezenet1_1", "1,3,64,64", "--clock", "900", "--out", "x"], InputError, "omit clocks"),
     ],
 )
 def test_wrong_options_are_refused(arguments, error, says, tmp_path, monkeypatch):
@@ -208,7 +208,7 @@ def test_wrong_options_are_refused(arguments, error, says, tmp_path, monkeypatch
 def test_devices_that_are_not_there(name):
     if torch.cuda.is_available():
         pytest.skip("there is a GPU here")
-    with pytest.raises(InputError, match=r"not a device|not there"):
+    with pytest.raises(InputError, match=r"not a device|not available"):
         find_device(name)
 
 

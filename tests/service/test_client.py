@@ -190,3 +190,17 @@ def test_errors_of_choices_are_equal(client, options):
     with pytest.raises(type(here.value)) as there:
         client.best("resnet18", (8, 3, 64, 64), **options)
     assert str(there.value) == str(here.value)
+
+
+def test_generation_is_equal(client):
+    options = {"batch": 16, "prompt_tokens": 200, "output_tokens": 100, "tensor_parallel": 2}
+    here = joulecast.predict_generation("llama3_8b", "H100 SXM", **options)
+    there = client.predict_generation("llama3_8b", "H100 SXM", **options)
+    assert there == here
+    assert there.interval(0.8) == here.interval(0.8)
+    with pytest.raises(InputError, match="does not fit"):
+        client.predict_generation("llama3_1_70b", "L4", batch=1, prompt_tokens=10, output_tokens=10)
+    with pytest.raises(UnknownNameError, match="language model"):
+        client.predict_generation("../llama", "L4", batch=1, prompt_tokens=10, output_tokens=10)
+    with pytest.raises(UnknownNameError, match="not as a file"):
+        client.predict_generation("llama3_8b", "2x /tmp/a.toml", batch=1, prompt_tokens=10, output_tokens=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -15,14 +16,16 @@ from joulecast.errors import DatasetError, InputError, ZooError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.roofline import Roofline
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration
+from joulecast.predictors.kernels.basis import is_like_measured
 from joulecast.predictors.networks.composition import HostModel
 from joulecast.predictors.recipes.kernels import KernelRecipe, KernelTrees
-from joulecast.zoo import find_predictor
+from joulecast.zoo import find_predictor, kernel_networks
 from joulecast.zoo.catalogue import load_any
 from joulecast.zoo.entries.any_gpu_entry import AnyGpuEntry
 from joulecast.zoo.entries.files import MANIFEST, write_files
 from joulecast.zoo.entries.kernels_entry import checked_kernels, load_kernels
-from joulecast.zoo.kernel_networks import network_factors
+from joulecast.zoo.kernel_networks import network_errors, network_factors
 from joulecast.zoo.kernels_training import train_kernels
 
 pytest.importorskip("xgboost", reason="fits boosted trees")
@@ -30,6 +33,7 @@ pytest.importorskip("scipy", reason="fits constants")
 
 TREES = KernelTrees(trees=10, depth=3, learning_rate=0.3, min_child_weight=5.0)
 H100 = find_gpu("H100 SXM")
+BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": False}, precision="bf16")
 
 
 @pytest.fixture(scope="module")
@@ -157,11 +161,98 @@ def test_what_kernels_take_inside_networks_is_learned(trained, tmp_path):
     assert factors == {H100.chip: pytest.approx(1.3, abs=0.01)}
     better = replace(base, kernels=replace(kernels, network_factors=factors))
     assert better.on(H100, "inference").predict(network).time_s == pytest.approx(measured.time_s, rel=0.02)
-    # A loop is no network, and another chip is not this one.
+    # A loop is no network.
     alone, inside = (each.on(H100, "inference").operations.predict(layers).time_s for each in (asking, better))
     assert alone == pytest.approx(inside)
-    gpu = find_gpu("A10")
-    assert better.on(gpu, "inference").predict(network).time_s == asking.on(gpu, "inference").predict(network).time_s
+    # Of another chip no network was measured: the mean of what is known and of no difference. (This draws too little to
+    # meet the cap.)
+    gpu, network = find_gpu("A10"), Network.of([(BY_MEMORY, 100)])
+    there, before = (each.on(gpu, "inference").predict(network).time_s for each in (better, asking))
+    assert there == pytest.approx(1.3**0.5 * before, rel=0.01)
+
+
+def test_a_chip_without_networks_takes_the_mean_of_the_others_and_a_one(trained):
+    kernels = replace(trained.kernels, network_factors={"GA100": 1.31, "GA102": 1.113})
+    assert kernels.network_factor(find_gpu("A10")) == 1.113
+    assert kernels.network_factor(H100) == pytest.approx((1.31 * 1.113) ** (1 / 3), rel=1e-12)
+    assert replace(kernels, network_factors={}).network_factor(H100) == 1.0
+    assert kernels.network_basis(H100) == "networks of other chips"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "family", "precision", "expected"),
+    [
+        ("L40S", "linear", "fp16", True),  # 362 TFLOP/s over 142 multiprocessors at 2520 MHz: 1012 per cycle
+        ("RTX 4090", "linear", "fp16", False),  # 165 TFLOP/s over 128 at 2520 MHz: 512
+        ("RTX 4090", "attention", "bf16", False),
+        ("RTX 4090", "point-wise", "fp16", True),
+        ("RTX 4090", "linear", "fp8", True),  # nothing else predicts it
+        ("RTX 3090", "experts", "bf16", True),
+        ("P100 PCIe", "linear", "fp16", False),  # no tensor cores
+        ("A10", "linear", "bf16", True),
+    ],
+)
+def test_boards_with_tensor_cores_of_half_the_rate_are_unlike_those_that_were_measured(
+    gpu, family, precision, expected
+):
+    assert is_like_measured(find_gpu(gpu), family, precision) is expected
+
+
+def test_point_wise_kernels_alone_are_not_slower_in_networks(trained):
+    kernels = replace(trained.kernels, network_factors={"GA102": 1.113})
+    assert kernels.network_factor(find_gpu("A10")) == 1.113
+    assert kernels.network_factor(find_gpu("RTX 3090")) == 1.0  # the same chip, with half the rate
+
+
+@pytest.mark.parametrize(
+    ("by_network", "expected"),
+    [
+        ({"a": [1.1, 1.2, 1.3]}, 1.2),
+        ({"a": [1.1], "b": [1.2], "c": [1.5]}, 1.2),
+        ({"a": [1.3] * 16, "b": [1.0], "c": [1.1]}, 1.3),  # weights 4, 1 and 1
+        ({"a": [9.0]}, 1.6),  # no network shows that much
+    ],
+)
+def test_the_factor_of_a_chip_is_a_median_weighted_by_the_root_of_the_measurements(by_network, expected):
+    assert kernel_networks._typical(by_network) == expected
+
+
+def test_errors_on_networks_come_from_factors_of_other_names_and_other_chips(trained, tmp_path):
+    """One chip is 1.2 times slower inside networks, the other 1.5 times: what each says of the other, by hand."""
+    hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
+    base = AnyGpuEntry("any", Roofline(), hosts, {}, None)
+    network = Network.of([(BY_MEMORY, 100)])
+    measured = []
+    for gpu, slower in ((H100, 1.2), (find_gpu("A10"), 1.5)):
+        alone = replace(base, kernels=trained.kernels).on(gpu, "inference").predict(network)
+        for name in ("first", "second"):
+            time_s = slower * alone.time_s
+            m = NetworkMeasurement(name, (1, 1), "bf16", "inference", time_s, alone.power_w, alone.power_w * time_s)
+            measured.append((gpu, m, network))
+    errors = network_errors(base, trained.kernels, measured)
+    of_names, of_chips = errors["networks of the chip"]["time"], errors["networks of other chips"]["time"]
+    assert of_names == pytest.approx([0.0] * 4, abs=0.01)
+    by_hand = [abs(math.log(1.5**0.5 / 1.2)), abs(math.log(1.2**0.5 / 1.5))]
+    assert of_chips == pytest.approx(sorted(by_hand * 2), abs=0.01)
+    kernels = replace(trained.kernels, network_factors=network_factors(base, trained.kernels, measured))
+    stored = replace(trained, kernels=replace(kernels, network_errors=errors)).save(tmp_path)
+    assert load_kernels(stored).kernels.network_errors == errors
+
+
+def test_networks_mostly_in_half_precision_have_errors_of_their_own(trained):
+    errors = dict.fromkeys(("time", "power", "energy", "edp"), (0.1,) * 40)
+    kernels = replace(trained.kernels, network_errors={"networks of other chips": errors})
+    others = NetworkCalibration.of_errors(dict.fromkeys(errors, (0.5,) * 40), "others")
+    hosts = {mode: HostModel.prior(mode) for mode in ("inference", "training")}
+    entry = AnyGpuEntry("any", Roofline(), hosts, {"inference": others}, None, kernels)
+    in_half = Operation("linear", [(8192, 8192)], {"out_features": 8192}, precision="bf16")
+    in_single = in_half.replace(precision="fp32")
+    for operations, half in (([(in_half, 9)], True), ([(in_single, 9), (in_half, 1)], False)):
+        prediction = entry.on(H100, "inference").predict(Network.of(operations))
+        interval = prediction.interval()
+        width = math.log(interval.time_s[1] / interval.time_s[0]) / 2
+        assert width == pytest.approx(0.1 if half else 0.5, rel=1e-6)
+        assert ("half precision" in prediction.spread.basis) is half
 
 
 def test_factors_of_networks_that_cannot_be_are_refused(trained, tmp_path):

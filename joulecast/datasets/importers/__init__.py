@@ -1,1 +1,1 @@
-"""Measurements that others published become datasets: one file per source."""
+"""Importers that turn published measurements into datasets: one file per source."""

@@ -1,12 +1,12 @@
 """Importer for the measurements of github.com/ai-dynamo/aiconfigurator: half precision and below, from A100 to GB200.
 
 Reads `linear.parquet`, `attention.parquet`, `experts.parquet` and `collectives.parquet`, and gives one Dataset per GPU.
-Times are of replayed CUDA graphs, so no launch is in them. SGLang's bf16 products are `torch.nn.functional.linear`,
-which is PyTorch's implementation, and NCCL is what PyTorch calls; all else are kernels of the engines, and the
-attribute `implementation` says whose.
+Times are of replayed CUDA graphs, so they include no launches. SGLang's bf16 products call
+`torch.nn.functional.linear`, and its collectives call NCCL as PyTorch does. All others are kernels of the engines,
+which the attribute `implementation` names.
 
-What cannot be right is left out (`aiconfigurator/plausibility.py` has the rules and why), what is left is thinned, and
-the card says how much of it.
+Implausible rows are left out; `aiconfigurator/plausibility.py` has the rules and their reasons. The rest is sampled,
+and the card states how many rows were left out and why.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .parquet_columns import Columns, groups, read_columns
 from .thinning import thinned
 
 ROWS = 60_000
-"""Rows of a table that are taken unless told otherwise: all of them take minutes to build, and hours to fit."""
+"""Rows that are read from each table by default. All of them would take minutes to build, and hours to fit."""
 
 _SOURCE = "github.com/ai-dynamo/aiconfigurator, commit 095f58a: kernels of LLM engines, measured by NVIDIA"
 _METHOD = "graph_replay"
@@ -39,18 +39,18 @@ _SPIKE = "times that all four neighbours in size contradict by more than half"
 _HOST = "times that wait for the host, since the engine did not replay a graph"
 _IMPOSSIBLE = "times that the data sheet does not allow"
 _MISREAD = "the large rows of this stack beat the data sheet: their sizes are not what they say"
-# (a step of decoding in TensorRT-LLM 1.0.0, 1.3.0rc15 and rc17 takes 0.58 of the time that its cache needs from memory,
-# from caches of 256 on; 1.3.0rc20 and the other engines do not)
+# With caches of 256 tokens or more, a decoding step in TensorRT-LLM 1.0.0, 1.3.0rc15 and rc17 takes 0.58 of the time
+# that reading its cache from memory needs; in 1.3.0rc20 and the other engines it does not.
 _SHORT = f"power of calls below {plausibility.LEAST_POWER_US:g} us, which is that of their surroundings"
 _WEAK = f"power below {plausibility.WEAK_POWER:g} of what neighbours in size draw"
 _STALE = "power of TensorRT-LLM on the B200, which stays at 700 W where that of vLLM sits at the cap of 1000 W"
-# (of 41 bf16 products between 1e12 and 1e13 FLOPs, the median of vLLM's power is 1.36 times that of TensorRT-LLM's)
+# Over 41 bf16 products between 1e12 and 1e13 FLOPs, the median power in vLLM is 1.36 times that in TensorRT-LLM.
 _STALE_STACKS = {("NVIDIA B200", "trtllm 1.3.0rc15")}
 
 
 @dataclass
 class _Found:
-    """What a GPU's tables gave: measurements, and by table how many rows were left out or are of limited use."""
+    """The measurements of a GPU, and for each table the number of rows that were left out or are of limited use."""
 
     measurements: list[Measurement] = field(default_factory=list)
     rows: Counter[str] = field(default_factory=Counter)
@@ -67,7 +67,7 @@ def import_aiconfigurator2026(folder: str | Path, *, rows: int | None = ROWS) ->
 
     Args:
         folder: The folder with the tables. Single tables may be missing, but not all.
-        rows: Most rows to read from each table, drawn evenly from GPUs, engines and precisions; None for all.
+        rows: Most rows to read from each table, sampled evenly from GPUs, engines and precisions; None for all.
 
     Raises:
         DatasetError: A file is damaged, there is none, or rows are of unknown GPUs, engines or precisions.
@@ -128,7 +128,7 @@ def _known_gpu(name: str) -> bool:
 
 
 def _power_flaws(table: SourceTable, columns: Columns, group: Any, along: Any) -> npt.NDArray[Any]:
-    """Why the power of each row is not to be believed; empty where it is, or where there is none."""
+    """Why the power of each row is implausible; empty where it is plausible or was not measured."""
     flaws = np.full(len(group), "", dtype=object)
     if not table.has_power:
         return flaws

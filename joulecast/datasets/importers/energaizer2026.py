@@ -1,16 +1,16 @@
 """Importer for the measurements of the artifact of EnergAIzer (ISPASS 2026, arXiv 2604.20105).
 
 Reads `networks.csv` and `*_idle_power.json`: whole networks on A100 and A10, one Dataset per GPU and clock that was
-set. The networks are models of transformers and torchvision, and are named so that extraction builds them. (The
-source's own lists of operations, `workloads/*.json`, lack embeddings, masks, copies for attention heads and more: where
-half precision was fitted on them, linear layers took the blame.) What the data say about themselves, found by rules:
+set. The networks are models of transformers and torchvision, and are named so that extraction builds them. The source's
+own lists of operations, `workloads/*.json`, are not used: they lack embeddings, masks, copies for attention heads and
+more, so that a fit would attribute the time of these to linear layers. Two flaws of the data are found by rules:
 
 - Failed runs. A run of less than 10 s measured nothing and is left out.
-- Slow hosts. The loop's length was chosen for 30 s by a single probe, and starting the process takes 1 to 2 s (which
-  is in the time, see the card). A run of more than 34 s was slower than its probe. And a clock that is lower by some
-  factor never costs more than this factor in time, a higher one never costs time at all. What is slower than the
-  same network at another clock allows ran on a host in another state (gpt2, batch 8: 7.8 ms or 9.9 ms). Both are
-  marked unusable.
+- Slow hosts. The number of iterations was chosen by a single probe to take 30 s, and the time includes the start of the
+    process, which takes 1 to 2 s (see the card). So a run of more than 34 s was slower than its probe. A lower clock
+    cannot lengthen a run by more than the ratio of the clocks, and a higher clock cannot lengthen it at all. A run that
+    is slower than the same network at another clock allows had a host in another state (gpt2, batch 8: 7.8 ms or
+    9.9 ms). Both are marked unusable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _COLUMNS = (
 )
 _FAILED_S = 10.0
 _SLOW_S = 34.0
-_SAME = 1.05  # Repeats and neighbouring clocks agree much better.
+_SAME = 1.05  # Repeats and neighbouring clocks agree much better than this.
 _SLOWER_THAN_PROBE = "slower than its own probe: the host changed"
 _SLOWER_THAN_CLOCKS = "slower than other clocks allow: the host changed"
 # Data sheets: A100 PCIe 40 GB (NVIDIA, 2020), A10 (NVIDIA, 2021). The source shows the former as a cap at 240 W.
@@ -59,7 +59,7 @@ _MODELS = {
     "bertmodel_large": "bert_large_eager",
     "gpt2model_gpt2": "gpt2_eager",
 }
-"""The source's name -> the name by which extraction builds the model."""
+"""Name of a model in the source -> name by which extraction builds it."""
 
 
 @importer
@@ -110,7 +110,7 @@ def _table(path: Path) -> list[tuple[int, dict[str, str]]]:
 
 def _measurement(row: Mapping[str, str], line: int) -> NetworkMeasurement:
     batch = int(row["batch"])
-    # Sequences are written as 128.0, and not at all for images.
+    # Sequence lengths are written as 128.0, and are empty for models of images.
     sequence = int(float(row["sequence"])) if row["sequence"] else None
     input_shape = (batch, 3, 224, 224) if sequence is None else (batch, sequence)
     slow = float(row["total_s"]) > _SLOW_S
@@ -132,7 +132,7 @@ def _measurement(row: Mapping[str, str], line: int) -> NetworkMeasurement:
 
 
 def _slow(measured: list[tuple[str, NetworkMeasurement]]) -> set[int | None]:
-    """Lines that are slower than the same network at another clock allows."""
+    """Find lines that are slower than the same network at another clock allows."""
     sweeps: dict[Any, list[NetworkMeasurement]] = defaultdict(list)
     for gpu, m in measured:
         sweeps[gpu, m.network, m.precision, m.input_shape].append(m)

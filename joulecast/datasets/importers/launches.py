@@ -1,14 +1,14 @@
-"""Device time out of times between two events around one call that starts on an idle GPU.
+"""Derives device times from times between two CUDA events around one call on an idle GPU.
 
-The GPU passes the first event at once and then waits for the launch. The host passes on the second event some time
-after the launch. So
+The GPU passes the first event at once and then waits for the launch. The host issues the second event some time after
+the launch. So
 
     time = launch + max(kernels, after)
 
 and a kernel that is shorter than `after` cannot be seen: all such calls of a kind take the same time, their floor
-(24 to 108 us in neusight2025, where the kernels themselves take 1 to 20 us). Element-wise kernels show all of it,
-because theirs is proportional to the bytes: a line through those that are longer meets zero bytes at `launch`
-(residuals of 0.1 to 1 %), and the floor less the launch is `after`, which hardly differs between kinds.
+(24 to 108 us in neusight2025, where the kernels themselves take 1 to 20 us). Element-wise kernels reveal both unknowns,
+because their time is proportional to the bytes. A line through the longer ones has its value at zero bytes at `launch`
+(residuals are 0.1 to 1 %), and the floor minus `launch` is `after`, which hardly differs between kinds.
 """
 
 from __future__ import annotations
@@ -22,20 +22,23 @@ import numpy.typing as npt
 
 Values = npt.NDArray[np.float64]
 
-_SMALL_S = 3e-6  # What would take less than this at the data sheet's rates is bound by the host.
+_SMALL_S = 3e-6  # Calls that would take less than this at the data sheet's rates are bound by the host.
 _LEAST = 50
 _FLOOR_QUANTILE = 0.1
 # Within one kind the host's speed changes during a campaign by up to 1.28 (T4); calls up to here may be bound by it.
 HIDDEN_BELOW = 1.35
-_LINE = (1.5, 10.0)  # In floors: long enough to be seen, short enough for the intercept to weigh.
+_LINE = (
+    1.5,
+    10.0,
+)  # As multiples of the floor: long enough for the kernel to be visible, short enough for the intercept to matter.
 
 
 @dataclass(frozen=True)
 class Launches:
-    """What surrounds the kernels on one GPU's host.
+    """Times that the host of one GPU adds to kernels.
 
     Args:
-        floor_s: Kind of call -> what it takes at least.
+        floor_s: Kind of call -> least seconds between the two events.
         after_s: Seconds from the launch to the second event.
     """
 
@@ -43,22 +46,22 @@ class Launches:
     after_s: float
 
     def launch_s(self, kind: Any) -> float:
-        """What a kind of call takes before its kernel starts."""
+        """Seconds before the kernel of a kind of call starts."""
         return self.floor_s[kind] - self.after_s
 
     def device_time_s(self, kind: Any, time_s: float) -> float | None:
-        """What the GPU worked in a call; None where that is hidden behind the host."""
+        """Seconds that the GPU worked in a call; None where the second event came later than the kernel's end."""
         return time_s - self.launch_s(kind) if time_s > HIDDEN_BELOW * self.floor_s[kind] else None
 
 
 def floor_s(time_s: Values, least_s: Values) -> float:
-    """What calls of one kind take at least, from their times and those at the data sheet's rates."""
+    """The floor of one kind of call, from measured times and the times at the data sheet's rates."""
     small = time_s[least_s < _SMALL_S]
     return float(np.quantile(small, _FLOOR_QUANTILE) if len(small) >= _LEAST else time_s.min())
 
 
 def after_s(time_s: Values, least_s: Values) -> float | None:
-    """What passes between launch and second event, from element-wise calls of one kind; None where they are few."""
+    """Seconds between launch and second event, from element-wise calls of one kind; None where there are too few."""
     floor = floor_s(time_s, least_s)
     line = (time_s > _LINE[0] * floor) & (time_s < _LINE[1] * floor)
     if line.sum() < _LEAST:
@@ -67,7 +70,7 @@ def after_s(time_s: Values, least_s: Values) -> float | None:
 
 
 def beside_s(time_s: Values, least_s: Values) -> float:
-    """What element-wise calls take beside their kernels, all of them long enough to be bound by the GPU."""
+    """Seconds that element-wise calls take besides their kernels, for calls long enough to be bound by the GPU."""
     if len(time_s) < 2:
         return 0.0
     _, at_zero_s = np.polyfit(least_s, time_s, 1, w=1 / time_s)

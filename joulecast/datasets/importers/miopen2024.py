@@ -5,9 +5,9 @@ input (B) or its weights (W), timed by MIOpen's tuning without a launch. Found i
 
 - Sides. For F, c x h x w is the input and k x out_h x out_w the output, as the shape rule gives it in 99.86 % of the
   rows; for B and W it is the other way round, in 99.7 %. Rows that fit neither were padded unevenly and are left out.
-- Times of 0 are too short for the clock, and some rows beat the data sheet by 2 to 140 times: the solver's name and the
-  work do not belong together. What Winograd's F(2 x 2, 3 x 3) cannot explain (2.25 times fewer multiplications) is left
-  out, too.
+- Times. Times of 0 were too short for the clock. Some rows beat the data sheet by 2 to 140 times, because the time
+    belongs to another convolution. Rows that are faster than even Winograd's F(2 x 2, 3 x 3) explains, which needs 2.25
+    times fewer multiplications, are left out as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .parquet_columns import Columns, groups, read_columns
 from .thinning import thinned
 
 ROWS = 60_000
-"""Rows that are taken unless told otherwise."""
+"""Rows that are read by default."""
 
 _SOURCE = "github.com/ROCm/MIOpen, commit 2d1fd99: its database of tuned convolutions"
 _METHOD = "tuned_kernel"
@@ -51,7 +51,7 @@ def import_miopen2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Da
 
     Args:
         folder: The folder that holds convolutions.parquet.
-        rows: Most rows to read, drawn evenly from GPUs, precisions and directions; None for all.
+        rows: Most rows to read, sampled evenly from GPUs, precisions and directions; None for all.
 
     Raises:
         DatasetError: The file is missing or damaged, or has rows of unknown GPUs, precisions or directions.
@@ -121,7 +121,7 @@ def _operation(row: dict[str, Any]) -> Operation:
 
 
 def _measured(row: dict[str, Any], gpu: GPU) -> Measurement | str:
-    """The measurement of a row, or why there is none."""
+    """The measurement of a row, or the reason why the row is left out."""
     try:
         operation = _operation(row)
     except InputError:

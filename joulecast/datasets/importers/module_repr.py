@@ -1,4 +1,4 @@
-"""From the `repr()` of a torch module to an Operation, without torch and without evaluating anything."""
+"""Parses the `repr()` of a torch module into an Operation, without torch and without evaluating any code."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ def operation_from_repr(
     Args:
         text: What `repr(module)` printed.
         input_shape: Shape of the one input tensor.
-        precision: Precision that was asked for ("default", "fp32", "tf32", ...). The Operation gets the one it runs in.
+        precision: Requested precision ("default", "fp32", "tf32", ...). The Operation gets the one that it runs in.
         mode: "inference" or "training".
 
     Raises:
-        UnknownNameError: A module class that is no operation kind.
-        InputError: The text is no such repr, or module and input do not fit.
+        UnknownNameError: The module class does not correspond to an operation kind.
+        InputError: The text is not such a repr, or the input does not fit the module.
     """
     name, arguments = _parse(text)
     if name not in _MODULES:
@@ -115,5 +115,5 @@ def operation_from_repr(
     try:
         attributes = read(arguments)
     except (KeyError, IndexError, ValueError) as error:
-        raise InputError(f"a {name} prints other arguments than these", given=text) from error
+        raise InputError(f"these are not the arguments that a {name} prints", given=text) from error
     return Operation(kind, [input_shape], attributes, precision=real_precision(kind, precision), mode=mode)

@@ -4,14 +4,15 @@ Reads `operations.parquet` and, for plausibility, `device_specs.json`. Things to
 
 - Sizes. A product is [B, M, N] x [B, N, K] (in linear the weight is [K, N]): of 119,847 launches every tile of a
   known size covers M x K in all linear and 99.86 % of the bmm rows; M x N would in 1 % and 24 %.
-- Time is that between two CUDA events around one call on an idle GPU, so it holds the launch: 24 to 108 us, whatever
-  the GPU has to do. `launches` takes it off; where the kernel is hidden behind it, there is no device time.
+- Time is measured between two CUDA events around one call on an idle GPU, so it includes the launch: 24 to 108 us,
+    however little the GPU has to do. `launches` subtracts it. Where the kernel is hidden behind the launch, there is no
+    device time.
 - AMD. `amd_operations.parquet`, where it is there, has point-wise operations, softmax and layer norm of MI100 and
   MI210, timed in the same way; the catalogue has their data sheets.
-- Throttling. Long linear layers of the P4 reach half of what its batched products reach, and a third of what their
-  short ones would let expect (throttling.py): the board was throttled. They are marked unusable.
-- Limits. No row beats the data sheet, but for convolutions of 3 x 3, which Winograd's F(2 x 2, 3 x 3) may do with
-  2.25 times fewer multiplications (the fastest reach 2.24). A row that does is marked unusable.
+- Throttling. Long linear layers on the P4 reach half the rate of its batched products, and a third of the rate that
+    shorter ones suggest (throttling.py), because the board was throttled. They are marked unusable.
+- Limits. No row beats the data sheet except convolutions of 3 x 3, which Winograd's F(2 x 2, 3 x 3) computes with 2.25
+    times fewer multiplications (the fastest beat it by 2.24). Rows that are faster than this are marked unusable.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _SOURCE = (
 _METHOD = "events"
 _SOFTWARE = ("torch", "cudnn", "cuda")
 _WINOGRAD = 2.25
-_TOLERANCE = 1.05  # Boost clocks of boards exceed their data sheets' by a little.
+_TOLERANCE = 1.05  # Boards boost to clocks a little above those of their data sheets.
 _HIDDEN = "the kernel is hidden behind its launch: no device time"
 _IMPOSSIBLE = "faster than the data sheet allows"
 _THROTTLED = "far slower than other products of that length: the GPU was throttled"
@@ -65,7 +66,7 @@ Sizes = tuple[int, ...]
 
 
 class _Source(NamedTuple):
-    """How the source writes an operation: columns of sizes, and what they make."""
+    """How the source describes a kind of operation: its columns of sizes, and how they make an Operation."""
 
     columns: tuple[str, ...]
     build: Callable[..., Operation]
@@ -144,13 +145,13 @@ def _amd_datasets(path: Path) -> list[Dataset]:
     columns = read_columns(path, ("operation", "gpu", "latency_ms", "B", "H"))
     specs = {}
     for name in sorted(set(columns["gpu"])):
-        with suppress(UnknownNameError):  # (and then its rows are named as unknown)
+        with suppress(UnknownNameError):  # The rows of such a GPU are reported as unknown below.
             gpu = find_gpu(name)
             specs[name] = ((gpu.vector_flops or gpu.peak_flops)["fp32"], gpu.memory_bandwidth)
     sizes = {name: columns[name].astype(np.int64) for name in ("B", "H")}
     datasets = []
     for name, by_name in _rows_by_gpu({**columns, **sizes}, specs, str(path)).items():
-        # All of them are long: the line of element-wise operations meets zero bytes at what is beside a kernel.
+        # All of these calls are long, so that the line through element-wise operations gives the launch at zero bytes.
         beside = {n: beside_s(mine.time_s, mine.least_s) for n, mine in by_name.items() if _SOURCES[n].elementwise}
         usual_s = median(beside.values()) if beside else 0.0
         launches = Launches({n: beside.get(n, usual_s) for n in by_name}, 0.0)
@@ -215,7 +216,7 @@ def _rows(
     peak, bandwidth = spec
     flops = np.array([operation.flops for operation in operations], dtype=float)
     size_bytes = np.array([operation.bytes_read + operation.bytes_written for operation in operations], dtype=float)
-    # Activations run in units that data sheets say nothing about; they are bound by memory.
+    # Data sheets do not state the rate of the units that compute activations; these operations are bound by memory.
     arithmetic_s = flops / peak if name in ("bmm", "linear", "conv") else np.zeros(len(flops))
     return _Rows(
         lines, operations, columns["latency_ms"][found] / 1e3, np.maximum(arithmetic_s, size_bytes / bandwidth)

@@ -1,15 +1,15 @@
 """Importer for the run logs of github.com/ConstantinNicolai/ml-operator-profiling (Nicolai, Heidelberg 2025).
 
-Reads `operations.csv` and `networks.csv`. Three things in them are not what they say, and all are found by rules on
-the data, so that they are found in other exports, too:
+Reads `operations.csv` and `networks.csv`. Three flaws are found by rules on the data, so that they are found in other
+exports as well:
 
 - Energy. The campaigns of 10 November 2024 multiply power by duration / iterations, which differs from their time
   per iteration by up to 50 %; the latter agrees with later campaigns within 0.3 %. Their energy is power x time here.
 - Train mode. A forward "in inference" of a module that was left in train mode is neither inference nor training.
   Stochastic depth gives it away: in eval mode it does nothing. Where it takes time, batch norm (1.84 x slower so on
   the A30) and noise of that campaign are marked unusable.
-- Power. A sensor that averages over idle time reads too little, never too much. Where a campaign reads the same
-  large operations lower than another campaign of the same GPU does, its power is marked unusable.
+- Power. A sensor that averages over idle time reads too little, never too much. Where a campaign reads lower power for
+    the same large operations than another campaign on the same GPU, its power is marked unusable.
 """
 
 from __future__ import annotations
@@ -39,10 +39,12 @@ _METHODS = {
     "forward": "forward with autograd recording, asynchronous loop, wall clock",
     "forward_backward": "forward in train mode, backward with a random output gradient, gradients never cleared",
 }
-_IDENTITY_FACTOR = 3.0  # An identity takes as long as the fastest loop of its campaign; three times that is work.
+_IDENTITY_FACTOR = (
+    3.0  # An identity takes as long as the fastest loop of its campaign. What takes three times that does some work.
+)
 _SAME = 1e-4
 _RECOMPUTED = "energy recomputed as power x time: the source has power x duration / iterations"
-_LARGE_S = 5e-4  # Operations from here on are device-bound on every GPU of this source.
+_LARGE_S = 5e-4  # Operations of at least this size are bound by the device on every GPU of this source.
 _LEAST_SHARED = 3
 _LOWER_POWER = 0.97  # Repeats within one method differ by at most 2 %.
 _MODE_DEPENDENT = ("batch_norm", "stochastic_depth", "dropout")
@@ -202,7 +204,7 @@ def _networks(path: Path) -> dict[str, list[NetworkMeasurement]]:
 
 
 def _mark_train_mode(measurements: list[Measurement]) -> list[Measurement]:
-    """Mark what depends on the mode in campaigns whose inference ran modules in train mode."""
+    """Mark operations that depend on the mode in campaigns whose inference ran modules in train mode."""
     inference = [m for m in measurements if m.operation.mode == "inference"]
     fastest_s: dict[str, float] = {}
     identities_s: dict[str, list[float]] = defaultdict(list)

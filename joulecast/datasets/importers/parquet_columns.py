@@ -41,7 +41,7 @@ def read_columns(path: Path, wanted: Iterable[str]) -> Columns:
 
 def _array(name: str, column: Any, pyarrow: Any) -> npt.NDArray[Any]:
     if pyarrow.types.is_string(column.type) or pyarrow.types.is_large_string(column.type):
-        # Few distinct texts in millions of rows: each is made once.
+        # Millions of rows have few distinct texts, so each text is created once.
         encoded = column.fill_null("").combine_chunks().dictionary_encode()
         texts: npt.NDArray[Any] = np.asarray(encoded.dictionary.to_pylist(), dtype=object)
         return np.asarray(texts[encoded.indices.to_numpy()])
@@ -52,7 +52,7 @@ def _array(name: str, column: Any, pyarrow: Any) -> npt.NDArray[Any]:
 
 
 def codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    """The place of each value among the sorted distinct ones."""
+    """The index of each value among the sorted distinct values."""
     if values.dtype == object:
         place = {value: rank for rank, value in enumerate(sorted(set(values.tolist())))}
         return np.fromiter((place[value] for value in values.tolist()), dtype=np.int64, count=len(values))
@@ -60,7 +60,7 @@ def codes(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def groups(columns: Iterable[npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
-    """A number for each row, the same for rows that agree in all columns."""
+    """Number the rows so that those that agree in all columns have the same number."""
     found = None
     for column in columns:
         place = codes(column)

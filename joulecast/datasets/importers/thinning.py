@@ -1,4 +1,4 @@
-"""Fewer rows of a table, drawn so that every part of it stays, and the same ones each time."""
+"""Samples rows of a table: every part of it is represented, and the choice is always the same."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _SEED = 2026
 
 
 def thinned(stratum: npt.NDArray[Any], rows: int | None) -> npt.NDArray[np.int64]:
-    """Places of the rows to take, in their order.
+    """Indices of the rows to take, ascending.
 
-    Strata share the rows evenly; what a small one leaves over goes to the others.
+    Strata share the rows evenly. What a small stratum does not use is shared by the others.
 
     Args:
-        stratum: A number for each row, from 0.
-        rows: How many to take in all; None for every row.
+        stratum: Number of each row's stratum, from 0.
+        rows: Total number of rows to take; None for every row.
     """
     if rows is None or rows >= len(stratum):
         return np.arange(len(stratum))
@@ -33,7 +33,7 @@ def thinned(stratum: npt.NDArray[Any], rows: int | None) -> npt.NDArray[np.int64
 def _shares(sizes: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
     shares = np.zeros(len(sizes), dtype=np.int64)
     left, open_strata = rows, [place for place in range(len(sizes)) if sizes[place]]
-    # The smallest first: what it does not need is divided among those that are left.
+    # The smallest stratum comes first, so that what it does not use is shared by the rest.
     for rank, place in enumerate(sorted(open_strata, key=lambda place: int(sizes[place]))):
         shares[place] = min(int(sizes[place]), left // (len(open_strata) - rank))
         left -= int(shares[place])

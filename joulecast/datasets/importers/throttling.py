@@ -1,9 +1,9 @@
-"""Measurements of a GPU that was throttled: long products of one kind that are far slower than those of another.
+"""Finds measurements of a throttled GPU: long products of one kind that are far slower than those of another.
 
-A board that is too hot, or held by its power cap, lowers its clock. A table of times does not say so, but shows it:
-long products fill the GPU whatever they are called, so linear layers and batched products reach about the same share of
-the peak. (In neusight2025, linear layers of more than half a millisecond at the peak reach 0.9 to 1.3 of what batched
-products of that length reach on A100, V100, P100 and T4, and 0.5 on the P4, whose short ones are as quick as others.)
+A board that is too hot, or held by its power cap, lowers its clock. A table of times does not state that but shows it:
+long products fill the GPU, so linear layers and batched products should reach about the same share of the peak. In
+neusight2025, linear layers of more than half a millisecond at the peak reach 0.9 to 1.3 of the rate of batched products
+of that length on A100, V100, P100 and T4, but 0.5 on the P4, where short linear layers are not slower.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ import numpy.typing as npt
 Values = npt.NDArray[np.float64]
 
 LONG_S = 0.5e-3
-"""Least time by the data sheet from where a product fills a GPU, and lasts long enough to be throttled."""
+"""Least time by the data sheet of products that fill a GPU and last long enough to be throttled."""
 
 _LEAST_ROWS = 50
-_THROTTLED = 0.7  # Of what the other kind reaches; the farthest of four GPUs that were not throttled is 0.93.
+_THROTTLED = (
+    0.7  # Relative to the rate of the other kind. On four GPUs that were not throttled the lowest value is 0.93.
+)
 
 
 def throttled_kinds(times: Mapping[str, tuple[Values, Values]]) -> frozenset[str]:

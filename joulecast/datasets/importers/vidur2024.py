@@ -2,11 +2,12 @@
 
 Reads `layers.parquet`: medians of kernel times of the layers of seven language models on A100 and H100, by tokens and
 by the number of GPUs that a layer is divided over. Projections are PyTorch's linear layers, and the residual connection
-its addition. The others are left out: vidur's norms, rotary embeddings and activations are kernels that PyTorch does
-not call, and its embedding masks what belongs to other GPUs.
+is PyTorch's addition. Other layers are left out: vidur's norms, rotary embeddings and activations are kernels that
+PyTorch does not call, and its embedding masks the rows that belong to other GPUs.
 
-The A100 is not named. Its products take as long as those of aiconfigurator2026 on an A100 SXM4 80GB (of 8192 x 8192,
-the median over 35 numbers of tokens is 1.07, and 1.03 beyond 8192 tokens), so that is what it is taken for.
+The source does not state which A100 it is. It is taken for an A100 SXM4 80GB, because its products take as long as
+those of aiconfigurator2026 on that board: for 8192 x 8192 the median ratio over 35 numbers of tokens is 1.07, and 1.03
+beyond 8192 tokens.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from .parquet_columns import Columns, groups, read_columns
 from .thinning import thinned
 
 ROWS = 60_000
-"""Rows that are taken unless told otherwise."""
+"""Rows that are read by default."""
 
 _SOURCE = (
     "github.com/microsoft/vidur, commit 7d47513; A. Agrawal et al., Vidur: A Large-Scale Simulation Framework for LLM "
@@ -46,7 +47,7 @@ def _linear(tokens: int, features: int, outputs: int) -> Operation:
 
 
 def _operation(row: dict[str, Any]) -> Operation:
-    """The operation that a layer is on one of its GPUs."""
+    """The operation of a layer on one of the GPUs that share it."""
     tokens, hidden, parallel = row["tokens"], row["hidden"], row["tensor_parallel"]
     inner = row["intermediate"] // parallel
     match row["layer"]:
@@ -73,7 +74,7 @@ def import_vidur2024(folder: str | Path, *, rows: int | None = ROWS) -> list[Dat
 
     Args:
         folder: The folder that holds layers.parquet.
-        rows: Most rows to read, drawn evenly from GPUs and layers; None for all.
+        rows: Most rows to read, sampled evenly from GPUs and layers; None for all.
 
     Raises:
         DatasetError: The file is missing or damaged, or has rows of unknown GPUs.

@@ -71,13 +71,20 @@ def _built(name: str, options: Mapping[str, Any]) -> torch.nn.Module:
 
 
 @exclusive
-def build_to_run(name: str) -> torch.nn.Module:
-    """Build a model by name with random weights, to be measured as a whole: torchvision's, or a plain transformer.
+def build_to_run(name: str, options: Mapping[str, Any] | None = None) -> torch.nn.Module:
+    """Build a model by name with random weights on the CPU, to be run as a whole.
+
+    Args:
+        name: A model of torchvision, of the table of transformers, or a plain transformer.
+        options: Arguments of the function that builds it, or sizes of a transformer's configuration, by name.
 
     Raises:
-        UnknownNameError: Neither is called so.
-        MissingDependencyError: torchvision is not installed.
+        UnknownNameError: None of them is called so.
+        MissingDependencyError: The library that has it is not installed.
     """
+    given = dict(options or {})
     if name in PLAIN_TRANSFORMERS:
-        return PLAIN_TRANSFORMERS[name]()
-    return torchvision_models.build(name, weights=True)
+        return PLAIN_TRANSFORMERS[name](**given)
+    if name in ARCHITECTURES:
+        return transformers_models.build_to_run(name, **given)
+    return torchvision_models.build(name, weights=True, **given)

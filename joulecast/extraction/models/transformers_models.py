@@ -66,6 +66,23 @@ def build(name: str, **options: Any) -> torch.nn.Module:
     return without_weights(ARCHITECTURES[name], **options)
 
 
+def build_to_run(name: str, **options: Any) -> torch.nn.Module:
+    """Build a model of the table of architectures with random weights on the CPU.
+
+    Args:
+        name: Name of the architecture.
+        options: Sizes of its configuration that differ from the table's.
+
+    Raises:
+        MissingDependencyError: transformers is not installed.
+    """
+    row = ARCHITECTURES[name]
+    model_class = _class(row.class_name)
+    with offline(), torch.random.fork_rng(devices=[]):
+        model: torch.nn.Module = model_class._from_config(model_class.config_class(**{**row.sizes, **options}))
+    return model
+
+
 def without_weights(row: Architecture, **settings: Any) -> torch.nn.Module:
     """Build what a row of the table says on the meta device.
 

@@ -1,7 +1,7 @@
-"""Fitting a predictor for any GPU, whichever recipe says how.
+"""Fitting a predictor for any GPU with any recipe.
 
-In two steps, because networks are few and quick to learn from, and are left out one after the other in validation:
-first what operations show, which takes long, then what measured networks add to that.
+There are two steps. The first, which takes long, learns from operations. The second learns what measured networks add
+to that. It is quick and repeated often, because validation leaves out one network after the other.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ LearnNetworks = Callable[[Networks], ResidualModel]
 
 
 class AnyGpuForm(NamedTuple):
-    """How a recipe becomes a residual model, and how that is read again.
+    """How a recipe is fitted to give a residual model, and how that model is read from an entry.
 
     Args:
         settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_json`. Its fields are the keys of
             the TOML file.
-        from_files: Reads what the residual model's `to_files` wrote, facts and files. It raises ZooError, KeyError,
+        from_files: Function that reads what the residual model's `to_files` wrote. It raises ZooError, KeyError,
             TypeError or ValueError for anything else, and runs no code from the files.
-        operations: Fits a residual model to datasets (for their launch times), device times and the recipe.
-        networks: From the first step's correction and the same device times, a function that adds what measured
-            networks show. It may be called for one subset of them after the other.
-        quicker: The recipe, or one that is fitted more quickly, for a quick validation.
+        operations: First step: a function of datasets (for their launch times), device times and the recipe that
+            returns a residual model.
+        networks: Second step: a function of that residual model and the same device times. It returns a function that
+            adds what measured networks show, and that can be called for different sets of networks.
+        quicker: Function that turns the recipe into one that is fitted more quickly, for a quick validation.
     """
 
     settings: type[Any]
@@ -56,20 +57,20 @@ class AnyGpuForm(NamedTuple):
 
 @dataclass(frozen=True)
 class FittedAnyGpu:
-    """A correction, on any GPU."""
+    """A residual model that was fitted, for use on any GPU."""
 
     correction: ResidualModel
 
     def on(self, gpu: GPU, mode: str) -> AnyGpuPredictor:
-        """See `Fitted.on`; there is no other GPU."""
+        """The predictor of a GPU and mode, see `Fitted.on`. Every GPU is allowed."""
         return AnyGpuPredictor(gpu, mode, self.correction)
 
 
 def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) -> FittedAnyGpu:
-    """Fit a recipe on everything.
+    """Fit a recipe on all data.
 
     Raises:
-        DatasetError: Too few device times.
+        DatasetError: There are too few device times.
         MissingDependencyError: A library that this recipe trains with is not installed.
     """
     rows = [row for dataset in datasets for row in device_rows(dataset)]
@@ -78,12 +79,12 @@ def fit_on_all(datasets: Sequence[Dataset], networks: Networks, recipe: Recipe) 
 
 
 def fit_operations(datasets: Sequence[Dataset], rows: Rows, recipe: Recipe) -> ResidualModel:
-    """The first step; of the datasets it uses no device times but these."""
+    """The first step: fit to these device times. The datasets are used for their launch times only."""
     return _form_of(recipe).operations(datasets, rows, recipe)
 
 
 def network_learner(correction: ResidualModel, rows: Rows, recipe: Recipe) -> LearnNetworks:
-    """The second step, prepared; where there are no networks, it leads to the same correction."""
+    """Prepare the second step. Without networks it returns the same residual model."""
     learn = _form_of(recipe).networks(correction, rows, recipe)
     return lambda networks: learn(networks) if networks else correction
 
@@ -97,7 +98,7 @@ def read_residual_model(facts: Mapping[str, Any], files: Files) -> ResidualModel
     """Read what the `to_files` of a residual model wrote.
 
     Raises:
-        UnknownNameError, ZooError, KeyError, TypeError, ValueError: The facts or files are something else.
+        UnknownNameError, ZooError, KeyError, TypeError, ValueError: The facts or files are damaged or of another kind.
     """
     name = facts.get("predictor", "boosting")
     if name not in ANY_GPU_FORMS:
@@ -126,7 +127,7 @@ def _nothing_more(correction: Roofline, rows: Rows, recipe: RooflineRecipe) -> L
 
 
 def _transformer(datasets: Sequence[Dataset], rows: Rows, recipe: TransformerRecipe) -> Attentive:
-    # Here, because it needs torch.
+    # Imported here, because it needs torch.
     from ..transformer.fit import fit_transformer
 
     return fit_transformer(datasets, rows, recipe)
@@ -155,7 +156,7 @@ def _members_quicker(recipe: EnsembleRecipe) -> EnsembleRecipe:
 
 def _read_members(facts: Mapping[str, Any], files: Files) -> Ensemble:
     if any(member["predictor"] == facts["predictor"] for member in facts["members"]):
-        raise ZooError("an ensemble in a zoo entry is made of ensembles")
+        raise ZooError("an ensemble in a zoo entry contains an ensemble")
     return Ensemble.from_files(facts, files, read_residual_model)
 
 

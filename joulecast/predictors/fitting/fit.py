@@ -41,10 +41,10 @@ def fit(recipe: Recipe, datasets: Sequence[Dataset], networks: Networks = ()) ->
     Args:
         recipe: Settings of any predictor in `RECIPES`.
         datasets: Measurements of the GPUs to predict, or of any GPUs, depending on the recipe.
-        networks: Measured networks to learn from; a GPU's own predictor learns none.
+        networks: Measured networks to learn from. A GPU's own predictor does not use them.
 
     Raises:
-        DatasetError: Too little was measured.
+        DatasetError: There are too few measurements.
         MissingDependencyError: A library that this recipe trains with is not installed.
     """
     return FITS[type(recipe)](datasets, networks, recipe)
@@ -65,4 +65,4 @@ FITS: Mapping[type[Recipe], Fit] = {
     **{form.settings: _fit_own for form in ONE_GPU_FORMS.values()},
     **{form.settings: fit_on_all for form in ANY_GPU_FORMS.values()},
 }
-"""Class of recipe -> how it is fitted."""
+"""Class of recipe -> function that fits it."""

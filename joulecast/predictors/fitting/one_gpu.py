@@ -1,4 +1,4 @@
-"""Fitting a predictor of one GPU and mode on its own measurements, whichever recipe says how."""
+"""Fitting a GPU's own predictor for one mode, with any recipe."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..recipes.settings import Recipe
 from ..regressors.forms import ONE_GPU_FORMS
 
 LEAST_OPERATIONS = 20
-"""Unique operations below which nothing is fitted."""
+"""Least number of unique operations to fit a predictor."""
 
 
 def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[Operation] = ()) -> OperationPredictor:
@@ -30,10 +30,10 @@ def fit_own(dataset: Dataset, mode: str, recipe: Recipe, *, without: Collection[
         dataset: Measurements of one GPU at its default clock.
         mode: inference or training.
         recipe: Settings of a form in ONE_GPU_FORMS.
-        without: Operations to leave out, all their repeats with them.
+        without: Operations to leave out, with all their repeats.
 
     Raises:
-        DatasetError: Too few usable operations of this mode.
+        DatasetError: There are too few usable operations of this mode.
         MissingDependencyError: A library that this recipe trains with is not installed.
     """
     gpu = find_gpu(dataset.card.gpu)

@@ -1,4 +1,4 @@
-"""Recipes: which predictor, with which hyperparameters, as TOML files under `predictors/`."""
+"""Recipes: a predictor and its hyperparameters, as TOML files under `predictors/`."""
 
 from __future__ import annotations
 
@@ -25,24 +25,26 @@ RECIPES: Mapping[str, Any] = {
 
 
 def predictor_of(recipe: Recipe) -> str:
-    """The name that a recipe of this class has in a file."""
+    """The name of the predictor in files of this class of recipes."""
     return next(name for name, settings in RECIPES.items() if settings is type(recipe))
 
 
 def _member(value: object, folder: Path) -> Member:
     if not isinstance(value, dict) or value.keys() != {"recipe", "weight"} or not isinstance(value["weight"], float):
         raise InputError(
-            "a member of an ensemble is not one", given=value, allowed='{recipe = "other.toml", weight = 0.5}'
+            "a member of an ensemble has the wrong form",
+            given=value,
+            allowed='{recipe = "other.toml", weight = 0.5}',
         )
     recipe = load_recipe(folder / str(value["recipe"]))
     if predictor_of(recipe) not in ANY_GPU_FORMS or isinstance(recipe, EnsembleRecipe):
-        raise InputError("an ensemble is made of single predictors for any GPU", given=predictor_of(recipe))
+        raise InputError("an ensemble consists of single predictors for any GPU", given=predictor_of(recipe))
     return Member(recipe, value["weight"])
 
 
 def _perceptron(value: object) -> PerceptronRecipe:
     if not isinstance(value, dict):
-        raise InputError("a perceptron of a recipe is not a table", given=repr(value), allowed="[perceptron]")
+        raise InputError("the perceptron of a recipe is not a table", given=repr(value), allowed="[perceptron]")
     known = [field.name for field in fields(PerceptronRecipe)]
     for key in value:
         if key not in known:

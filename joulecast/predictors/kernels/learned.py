@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,17 @@ from ..batches import asked_together
 from ..contract import Regressor
 from ..intervals.calibration import Calibration
 from ..physics.cached import ON_EACH_GPU, cached
-from .basis import Basis, basis_of, known_basis
+from .basis import Basis, basis_of, is_like_measured, known_basis
 from .families import FAMILIES
 from .family import Family
 from .power import Burst, PowerDemand, as_pytorch, power_inputs
 
 _LEAST_S = 1e-6  # No kernel takes less.
+NetworkBasis = Literal["networks of the chip", "networks of other chips"]
+"""What predictions of networks in half precision rest on."""
+
+NETWORK_BASES: tuple[NetworkBasis, ...] = get_args(NetworkBasis)
+
 ALL = ""
 """Stands for all generations together."""
 
@@ -175,18 +181,20 @@ class Kernels:
 
     Args:
         variants: Family and variant -> what was learned of it.
-        network_factors: Chip -> how much longer these kernels take inside measured networks than in loops; 1 for all
-            other chips.
+        network_factors: Chip -> how much longer these kernels take inside measured networks than in loops.
+        network_errors: Basis -> quantity -> sorted absolute log errors on networks in half precision that were left
+            out.
     """
 
     variants: Mapping[tuple[str, str], Variant]
     network_factors: Mapping[str, float] = field(default_factory=dict)
+    network_errors: Mapping[NetworkBasis, Mapping[str, Sequence[float]]] = field(default_factory=dict)
 
     def knows(self, part: Part, gpu: GPU) -> bool:
         """Whether this knows the operations of a variant on a GPU."""
         return (
             part[:2] in self.variants
-            and _is_like_measured(gpu, part.operations[0].precision)
+            and is_like_measured(gpu, part.family, part.operations[0].precision)
             and FAMILIES[part.family].covers(gpu)
         )
 
@@ -214,7 +222,23 @@ class Kernels:
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """How much longer each operation takes inside a network than in a loop, shape (operations,)."""
         known = ~np.isnan(self.device_s(operations, gpu))
-        return np.where(known, self.network_factors.get(gpu.chip, 1.0), 1.0)
+        return np.where(known, self.network_factor(gpu), 1.0)
+
+    def network_factor(self, gpu: GPU) -> float:
+        """How much longer kernels take inside networks than in loops.
+
+        On a chip of which no network was measured, it is the geometric mean over the other chips and a 1: they are few,
+        and differ. With each chip left out, networks were closer with that than with 1. Where kernels predict neither
+        linear layers nor attention, nothing is known of what is left.
+        """
+        if not is_like_measured(gpu, "linear", "fp16"):
+            return 1.0
+        known = [math.log(factor) for factor in self.network_factors.values()]
+        return self.network_factors.get(gpu.chip, math.exp(sum(known) / (len(known) + 1)))
+
+    def network_basis(self, gpu: GPU) -> NetworkBasis:
+        """What is known of networks in half precision on a GPU."""
+        return "networks of the chip" if gpu.chip in self.network_factors else "networks of other chips"
 
     def calibrations(self, operations: OperationList, gpu: GPU) -> list[tuple[Calibration, NDArray[np.bool_]]]:
         """Errors of what device times rest on, each with a mask of the operations that they are of."""
@@ -238,16 +262,9 @@ class Kernels:
         return tuple(
             f"{family} in {variant}"
             for family, variant in self.variants
-            if _is_like_measured(gpu, FAMILIES[family].variant_precisions[variant]) and FAMILIES[family].covers(gpu)
+            if is_like_measured(gpu, family, FAMILIES[family].variant_precisions[variant])
+            and FAMILIES[family].covers(gpu)
         )
-
-
-def _is_like_measured(gpu: GPU, precision: str) -> bool:
-    """Whether a GPU runs a precision as those that were measured did.
-
-    All that were measured below fp32 have tensor cores for it. A Pascal GPU, which has none, computes fp16 in fp32.
-    """
-    return precision in gpu.peak_flops and (precision == "fp32" or gpu.on_tensor_cores(precision))
 
 
 @cached(ON_EACH_GPU)

@@ -1,4 +1,4 @@
-"""Measurements as predictors learn from them: one row per operation, and what is held out together.
+"""Measurements in the form that predictors learn from: one row per operation, and groups that are held out together.
 
-How repeats are combined, and which operations are held out together, changes here. It may import the room physics.
+How repeats are combined, and which operations are held out together, is decided here. This room may import physics.
 """

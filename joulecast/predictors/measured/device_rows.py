@@ -1,4 +1,4 @@
-"""Device times of operations, as predictors for any GPU learn from them."""
+"""Device times of operations, from which predictors for any GPU learn."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from ..physics.baseline import group_of
 from .loops import MeasuredLoop, as_arrays, fit_baseline, measured_loops
 
 LEAST_ROWS = 100
-"""Number of device times below which nothing is fitted."""
+"""Least number of device times to fit a predictor."""
 
 AT_CAP = 0.97
-"""Share of the power cap above which a power reading only says "at least this much"."""
+"""Share of the power cap above which a power reading is a lower bound only, because the cap lowers the clock."""
 
-_CLEARLY_DEVICE = 3.0  # A loop that takes this many times its host time shows the device time.
+_CLEARLY_DEVICE = (
+    3.0  # A loop that takes this many times its host time is bound by the device, so its time is the device time.
+)
 # Seconds that a launch takes on the A30's machine; used where no loop of the kind was measured.
 _USUAL_HOST_S = {"inference": 12e-6, "training": 170e-6}
 
@@ -34,7 +36,7 @@ class DeviceRow(NamedTuple):
 
 
 def device_rows(dataset: Dataset) -> list[DeviceRow]:
-    """Device times of a dataset: those that were measured as such, and loops that are clearly bound by the device."""
+    """Device times of a dataset: those measured without the host, and those of loops clearly bound by the device."""
     gpu = find_gpu(dataset.card.gpu)
     measured: dict[Operation, list[float]] = defaultdict(list)
     powers: dict[Operation, list[float]] = defaultdict(list)
@@ -53,7 +55,7 @@ def device_rows(dataset: Dataset) -> list[DeviceRow]:
 
 
 def power_rows(datasets: Sequence[Dataset]) -> list[DeviceRow]:
-    """Operations with the power that a board drew, and the time that they took, in one run; of device times only."""
+    """Operations whose power and device time were measured in one run."""
     return [
         DeviceRow(find_gpu(dataset.card.gpu), m.operation, m.device_time_s, m.power_w)
         for dataset in datasets
@@ -76,7 +78,7 @@ def _from_loops(dataset: Dataset, gpu: GPU, mode: str, known: Collection[Operati
 
 
 def launch_times_s(datasets: Sequence[Dataset]) -> dict[str, dict[str, float]]:
-    """Mode -> kind -> seconds that launching takes in a loop, medians over datasets; "" for kinds that none tells."""
+    """Mode -> kind -> seconds that launching takes in a loop, as medians over datasets; "" stands for other kinds."""
     result = {}
     for mode in MODES:
         by_kind: dict[str, list[float]] = defaultdict(list)

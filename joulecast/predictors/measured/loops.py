@@ -1,4 +1,4 @@
-"""Measured loops as a GPU's own predictor learns from them: one row per operation, with the median of its repeats."""
+"""Measured loops, from which a GPU's own predictor learns: one row per operation, with the median of its repeats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..physics.roofline import tiled_roofline
 
 @dataclass(frozen=True)
 class MeasuredLoop:
-    """The repeats of one operation by one method, as their medians; power is None where none can be used."""
+    """Medians over the repeats of one operation by one method; power is None where no reading is usable."""
 
     operation: Operation
     method: str
@@ -29,13 +29,13 @@ class MeasuredLoop:
 def measured_loops(dataset: Dataset, mode: str, without: Collection[Operation] = ()) -> list[MeasuredLoop]:
     """The usable loops of a mode. Timings without the host are not loops.
 
-    There is one per operation, or one per method for operations that the most used method left out. Another method has
-    another host cost, so it is ignored where the main method measured the operation.
+    There is one loop per operation, by the most used method. For an operation that this method did not measure, there
+    is one per other method. Otherwise other methods are ignored, because their host costs differ.
 
     Args:
         dataset: Measurements of one GPU.
         mode: inference or training.
-        without: Operations to leave out, all their repeats with them.
+        without: Operations to leave out, with all their repeats.
     """
     left_out = frozenset(without)
     groups: dict[tuple[Operation, str], list[Measurement]] = defaultdict(list)
@@ -59,7 +59,7 @@ def as_arrays(loops: Sequence[MeasuredLoop]) -> Loops:
 
 
 def fit_baseline(loops: Sequence[MeasuredLoop], gpu: GPU, accumulates_gradients: Collection[str]) -> Baseline:
-    """Read the constants of each kind off measured loops.
+    """Determine the constants of each kind from measured loops.
 
     Args:
         loops: Measured loops, at least one of them with power.

@@ -1,4 +1,4 @@
-"""What is held out together: an operation with all its variants, a network with its whole family."""
+"""Groups that are held out together: an operation with all its variants, a network with its whole family."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _FAMILIES: Mapping[str, str] = {
 def network_family(name: str) -> str:
     """The family of a network: "resnet" for resnet18, resnext50_32x4d and wide_resnet50_2, "swin" for swin_v2_t.
 
-    Networks of a family share their blocks, so one tells much about the others; a library's prefix ("timm/") and
-    whatever follows the first word or number of a name tell them apart.
+    Networks of a family share their blocks, so that one reveals much about the others. The family is the first word of
+    the name, without a library's prefix ("timm/") and without numbers.
     """
     bare = name.rsplit("/", 1)[-1].lower()
     for beginning, family in _FAMILIES.items():
@@ -32,12 +32,12 @@ def network_family(name: str) -> str:
 
 
 def alike(operation: Operation) -> Operation:
-    """A key that an operation shares with itself in the other mode and in other precisions."""
+    """A key that is the same for an operation in both modes and in all precisions."""
     return operation.replace(mode="inference", precision="fp32")
 
 
 def variants(operations: Collection[Operation]) -> frozenset[Operation]:
-    """The operations in both modes and all precisions: what a predictor must not see of what is held out."""
+    """The operations in both modes and all precisions. None of these may be in the training data if one is held out."""
     return frozenset(
         operation.replace(mode=mode, precision=precision)
         for operation in {alike(operation) for operation in operations}
@@ -47,7 +47,7 @@ def variants(operations: Collection[Operation]) -> frozenset[Operation]:
 
 
 def fold_of(operations: Collection[Operation], folds: int, seed: int) -> dict[Operation, int]:
-    """A fold for each unique operation, drawn at random; an operation's variants lie in one fold."""
+    """Assign a random fold to each unique operation, and the same fold to all its variants."""
     unique = sorted({alike(operation) for operation in operations}, key=lambda operation: operation.digest)
     order = np.random.default_rng(seed).permutation(len(unique))
     place = {unique[i]: rank % folds for rank, i in enumerate(order.tolist())}
@@ -55,7 +55,7 @@ def fold_of(operations: Collection[Operation], folds: int, seed: int) -> dict[Op
 
 
 def only_in(mine: Sequence[Collection[Operation]], others: Sequence[Collection[Operation]]) -> frozenset[Operation]:
-    """All variants of the operations that only the given networks have: what is left out together with them."""
+    """All variants of the operations that only these networks have; they are left out together with the networks."""
     elsewhere = {alike(operation) for network in others for operation in network}
     only = {alike(operation) for network in mine for operation in network} - elsewhere
     return variants(only)

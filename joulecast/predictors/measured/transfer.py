@@ -1,9 +1,9 @@
-"""Training loops of kinds that were hardly measured in training, from their inference loops.
+"""Estimates training loops of kinds that were hardly measured in training, from their inference loops.
 
 A training campaign with only tiny convolutions says nothing about large ones, and a predictor that has seen a single
-unusual large convolution is wrong about the others. Where inference was measured in full, a training loop is made from
-it: the same convolution with the work of forward and backward, slower by the ratio of the kinds that were measured in
-both modes.
+unusual large convolution is wrong about the others. Where inference was measured in full, training loops are estimated
+from it: the inference time times the ratio of the rooflines, times the ratio of slowdowns (training over inference) of
+kinds that were measured in both modes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,11 @@ from ..physics.roofline import tiled_roofline
 from .loops import MeasuredLoop, fit_baseline
 
 ENOUGH = 3
-"""Number of loops bound by the device from which a group needs no transfer."""
+"""Groups with at least this many loops bound by the device need no transfer."""
 
-_SLOWER = 1.4  # Training over inference, both over their rooflines; the median of the A30's kinds is 1.5.
+_SLOWER = (
+    1.4  # Slowdown over the roofline in training relative to that in inference; the median over the A30's kinds is 1.5.
+)
 
 
 def transferred_loops(
@@ -31,14 +33,14 @@ def transferred_loops(
     accumulates_gradients: Collection[str],
     without: Collection[Operation] = (),
 ) -> list[MeasuredLoop]:
-    """Make up the training loops of kinds that lack large ones, where inference has them.
+    """Estimate the large training loops of kinds that lack them but have large inference loops.
 
     Args:
-        training: Loops measured in training; kinds that never ran in them are not made up.
+        training: Loops measured in training. Kinds that were not measured in training at all are left out.
         inference: Loops measured in inference.
         gpu: The GPU that they were measured on.
         accumulates_gradients: Methods whose loop accumulates gradients.
-        without: Training operations that are held out, so that no loop of them is made.
+        without: Training operations that are held out, for which no loop is estimated.
     """
     if not any(loop.power_w is not None for loop in inference):
         return []

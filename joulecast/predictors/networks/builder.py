@@ -19,7 +19,8 @@ from ..physics.roofline import roofline
 from .composition import Totals, counts_of
 from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S
 from .knowledge import NetworkKnowledge
-from .prediction import Bound, Composition, OperationCost, Prediction
+from .operation_cost import Bound, OperationCost
+from .prediction import Composition, Prediction
 from .uncovered import Coverage
 
 _SHOWN_KINDS = 4
@@ -105,12 +106,11 @@ def spread_of(
     """What is known of errors on networks like this one; None where nothing is."""
     if coverage.share is None:
         return None  # How much longer the whole takes than what is counted is not known.
-    # A GPU's own errors come from networks whose operations were all measured there.
-    by_fallback = bool(knowledge.operations.by_fallback(network.operations))
-    errors = knowledge.find_fallback_errors() if by_fallback else knowledge.network_errors
+    counts, by_fallback = counts_of(network), bool(knowledge.operations.by_fallback(network.operations))
+    errors = knowledge.errors_on(counts, predictions)
     if errors is None or conditions.composition not in errors.scores:
         return None
-    if knowledge.host.execution != EAGER and not _device_decides(knowledge, counts_of(network), predictions):
+    if knowledge.host.execution != EAGER and not _device_decides(knowledge, counts, predictions):
         return None  # The errors that are known come from eager runs on the hosts that predictors learned from.
     if knowledge.host.execution.name == "compiled":
         return None
@@ -120,7 +120,7 @@ def spread_of(
         networks=errors,
         composition=conditions.composition,
         operations=predictions.spread if errors.difficulties else None,
-        counts=counts_of(network),
+        counts=counts,
         predictions=predictions,
         missing_share=coverage.share,
         measured_mhz=None if as_measured else float(knowledge.operations.gpu.boost_clock_mhz),

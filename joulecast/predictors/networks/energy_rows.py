@@ -1,8 +1,8 @@
-"""Predicted costs as rows of an energy tree: by module, forward and backward apart, static and dynamic energy apart."""
+"""Predicted costs as rows of an energy tree: by module, forward and backward apart, by component of energy."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...energy import Figure, Row, Share
 from ...operations.network import Entry
@@ -18,8 +18,7 @@ _BACKWARD = "(backward)"  # Where extraction puts what belongs to no module: gra
 def energy_rows(
     entry: Entry,
     device_time_s: float | None,
-    static_energy_j: float | None,
-    dynamic_energy_j: float | None,
+    energy_j: Mapping[str, float | None],
     source: Source,
     by_memory: bool,
 ) -> Iterator[Row]:
@@ -28,17 +27,14 @@ def energy_rows(
     Args:
         entry: The operation, and how often each module calls it.
         device_time_s: Seconds of all calls; None where nothing covers it.
-        static_energy_j: Joules that the board would draw in that time in any case; None where nothing covers it.
-        dynamic_energy_j: Joules that the operation causes; None where nothing covers it.
+        energy_j: Component -> joules, such as those that the board would draw in that time in any case (static) and
+            those that the operation causes (dynamic); None where nothing covers it.
         source: How time and energy are known: measured, modelled or missing.
         by_memory: Whether bytes decide its time rather than arithmetic.
     """
     whole = Share(
         {DEVICE: Figure.of(device_time_s, source)},
-        {
-            (DEVICE, STATIC): Figure.of(static_energy_j, source),
-            (DEVICE, DYNAMIC): Figure.of(dynamic_energy_j, source),
-        },
+        {(DEVICE, component): Figure.of(joules, source) for component, joules in energy_j.items()},
     )
     operation = entry.operation
     for path, calls in (entry.by_module or {"": entry.count}).items():

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import compress
 
+from ...arrays import FloatArray
+from ...operations.precisions import ELEMENT_BYTES
 from ..contract import PredictsOperations
-from ..intervals.network_calibration import NetworkCalibration
+from ..intervals.network_calibration import NetworkCalibration, shares_of
+from ..operation_predictions import OperationPredictions
 from .composition import HostModel
 from .prediction import Composition
+
+_HALF = 0.5  # Share of the device time from which a network counts as one in half precision.
 
 
 @dataclass(frozen=True)
@@ -21,10 +27,12 @@ class NetworkKnowledge:
         host: What the host needs for a call inside a network.
         composition: The composition that was better on networks that were left out; the default.
         network_errors: Errors on networks that were left out; None where no network was measured.
+        half_errors: The same of networks that spend most of their time in half precision; None where they count as the
+            others.
         any_gpu: Whether it was made for GPUs and clocks that were not measured. Its errors come from such GPUs, so that
             another clock adds nothing to them.
-        find_fallback_errors: Gives the errors of the fallback on networks, for networks with operations that only the
-            fallback predicts. It is called, and so loaded, only for these.
+        find_fallback: Gives what the fallback knows, for networks with operations that only the fallback predicts. It
+            is called, and so loaded, only for these.
     """
 
     name: str
@@ -32,10 +40,33 @@ class NetworkKnowledge:
     host: HostModel
     composition: Composition = "overlap"
     network_errors: NetworkCalibration | None = None
+    half_errors: NetworkCalibration | None = None
     any_gpu: bool = False
-    find_fallback_errors: Callable[[], NetworkCalibration | None] = lambda: None
+    find_fallback: Callable[[], NetworkKnowledge | None] = lambda: None
 
     def holds_measured_settings(self, clock_mhz: float, power_limit_w: float) -> bool:
         """Whether a GPU's own measurements were made at this clock and under this power cap."""
         gpu = self.operations.gpu
         return clock_mhz == gpu.boost_clock_mhz and power_limit_w == gpu.power_limit_w
+
+    def errors_on(self, counts: FloatArray, predictions: OperationPredictions) -> NetworkCalibration | None:
+        """Errors on networks like this one; None where nothing is known.
+
+        Args:
+            counts: Calls of each operation, shape (operations,).
+            predictions: What was predicted of the operations.
+        """
+        if self.operations.by_fallback(predictions.operations):
+            # A GPU's own errors come from networks whose operations were all measured there.
+            fallback = self.find_fallback()
+            return None if fallback is None else fallback.errors_on(counts, predictions)
+        if self.half_errors is not None and _half_share(counts, predictions) > _HALF:
+            return self.half_errors
+        return self.network_errors
+
+
+def _half_share(counts: FloatArray, predictions: OperationPredictions) -> float:
+    """Share of a network's device time in precisions of 16 bits and less."""
+    shares, known = shares_of(counts, predictions)
+    half = [ELEMENT_BYTES[operation.precision] <= 2 for operation in compress(predictions.operations, known)]
+    return float(shares[half].sum())

@@ -3,78 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from ...energy import EnergyTree, Row
 from ...errors import InputError
+from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, shape_to_json, titled
-from ...operations.network import Entry
-from ...operations.operation import Operation
 from ...operations.tables import IDENTITY, identity
 from ...rendering.notebook import Picture, as_html, as_picture
 from ...rendering.tables import Table, Tabular
 from ...units import si
 from ..intervals.network_spread import NetworkSpread
 from ..intervals.power_range import within_range
-from ..operation_predictions import Source
-from .energy_rows import energy_rows
+from .energy_rows import DYNAMIC, STATIC, energy_rows
+from .memory_levels import MemoryLevels, memory_levels
+from .operation_cost import OperationCost
 from .uncovered import Coverage, Uncovered
 
 Composition = Literal["overlap", "sum"]
 COMPOSITIONS: tuple[Composition, ...] = ("overlap", "sum")
 _COST_COLUMNS = ("device_time_s", "power_w", "energy_j", "source", "bound_by")
-Bound = Literal["compute", "memory", "launch"]
-
-
-@dataclass(frozen=True)
-class OperationCost:
-    """What one operation of a network costs, all its calls together; None where missing.
-
-    Args:
-        entry: The operation, how often it is called in an iteration, and in which modules of the model.
-        device_time_s: Seconds that the GPU works on it.
-        power_w: Board power while it does, at most the cap.
-        energy_j: Joules, with its share of static energy; these sum up to the network's.
-        source: measured, modelled or missing.
-        bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
-            where the host needs longer for a call than the GPU. A network waits for launches only where their sum
-            exceeds the device's.
-        dynamic_energy_j: The part of the joules that the operation causes; the rest is the board's static energy.
-    """
-
-    entry: Entry
-    device_time_s: float | None
-    power_w: float | None
-    energy_j: float | None
-    source: Source
-    bound_by: Bound
-    dynamic_energy_j: float | None = None
-
-    @property
-    def operation(self) -> Operation:
-        """The operation."""
-        return self.entry.operation
-
-    @property
-    def count(self) -> int:
-        """Calls per iteration."""
-        return self.entry.count
-
-    @property
-    def module_paths(self) -> tuple[str, ...]:
-        """Modules of the model that call it."""
-        return self.entry.module_paths
-
-    def to_json(self) -> dict[str, Any]:
-        """The operation with its count and modules, as `Entry.to_json` has it, and what it costs in SI units."""
-        return {
-            **self.entry.to_json(),
-            "device_time_s": self.device_time_s,
-            "power_w": self.power_w,
-            "energy_j": self.energy_j,
-            "source": self.source,
-            "bound_by": self.bound_by,
-        }
 
 
 @dataclass(frozen=True)
@@ -215,9 +164,32 @@ class Prediction(Tabular):
         rows: list[Row] = []
         for cost in self.operations:
             static_j = None if cost.energy_j is None else max(0.0, cost.energy_j - (cost.dynamic_energy_j or 0.0))
-            figures = cost.device_time_s, static_j, cost.dynamic_energy_j, cost.source
-            rows += energy_rows(cost.entry, *figures, by_memory=cost.bound_by == "memory")
+            energy_j = {STATIC: static_j, DYNAMIC: cost.dynamic_energy_j}
+            by_memory = cost.bound_by == "memory"
+            rows += energy_rows(cost.entry, cost.device_time_s, energy_j, cost.source, by_memory=by_memory)
         return EnergyTree.of(titled(self.network, self.input_shape), rows, notes=self.notes)
+
+    def by_memory_level(self, gpu: GPU | str | Path | None = None) -> MemoryLevels:
+        """Where the joules go below the operation: static, shared memory, L1, L2, DRAM, compute and the rest.
+
+        Args:
+            gpu: The GPU that was predicted, where it was described by a file; None for one of the catalogue.
+
+        Raises:
+            UnknownNameError: The catalogue has no such GPU.
+            InputError: It is another GPU than the one that was predicted.
+        """
+        found = find_gpu(self.gpu if gpu is None else gpu)
+        if found.name != self.gpu:
+            raise InputError("this prediction is for another GPU", given=found.name, allowed=self.gpu)
+        return memory_levels(
+            titled(self.network, self.input_shape),
+            self.operations,
+            found,
+            clock_mhz=self.held_clock_mhz,
+            energy_j=self.energy_j,
+            notes=self.notes,
+        )
 
     def interval(self, level: float = 0.9) -> Interval | None:
         """The conformal interval from networks that were left out in training; None where no errors are known.

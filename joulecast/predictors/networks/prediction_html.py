@@ -8,7 +8,8 @@ from ...operations.inputs import titled
 from ...operations.operation_text import operation_text
 from ...rendering.notebook import Bar, Picture, as_html, as_picture, bars, document, notes, short, table
 from ...units import si
-from .prediction import Interval, OperationCost, Prediction
+from .operation_cost import OperationCost
+from .prediction import Interval, Prediction
 
 LEVEL = 0.9
 QUANTITIES = (("time", "time_s", "s"), ("power", "power_w", "W"), ("energy", "energy_j", "J"))

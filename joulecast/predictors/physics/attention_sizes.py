@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from ...arrays import FloatArray
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
+from .cached import cached_by_operation
 
 
 class AttentionSizes(NamedTuple):
@@ -89,7 +89,7 @@ def _attention_sizes(operations: OperationList) -> AttentionSizes:
     return AttentionSizes(*columns)
 
 
-@lru_cache(maxsize=100_000)
+@cached_by_operation(most_bytes=75_000_000)
 def _sizes(operation: Operation) -> tuple[float, ...]:
     q, k, v = operation.input_shapes
     return (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES, PRECISIONS
 from ...operations.rules import Product, size
+from .cached import cached_by_operation
 from .tiling import padded
 
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))
@@ -121,7 +121,7 @@ def _numbers(operation: Operation) -> _Numbers:
 
 
 # Thousands of candidates share most of their operations, and reading these off one takes longer than predicting it.
-@lru_cache(maxsize=200_000)
+@cached_by_operation(most_bytes=150_000_000)
 def _packed(operation: Operation) -> bytes:
     """The numbers of an operation in a row: bytes are put together quicker than numbers."""
     return np.array(_numbers(operation), dtype=float).tobytes()

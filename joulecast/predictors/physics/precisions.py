@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from .cached import cached_by_operation
 
 
 class InFp32(NamedTuple):
@@ -51,6 +51,6 @@ def tf32_in_fp32(operations: OperationList) -> InFp32:
     return InFp32(places, always, OperationList(_in_fp32(each) for each in operations if each.precision == "tf32"))
 
 
-@lru_cache(maxsize=100_000)
+@cached_by_operation(most_bytes=75_000_000)
 def _in_fp32(operation: Operation) -> Operation:
     return replace(operation, precision="fp32")

@@ -88,8 +88,19 @@ class AnyGpuEntry:
             operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration, self.kernels),
             host=self.hosts[mode],
             network_errors=self.network_errors.get(mode),
+            half_errors=self._half_errors(gpu, mode),
             any_gpu=True,
         )
+
+    def _half_errors(self, gpu: GPU, mode: str) -> NetworkCalibration | None:
+        """Errors on networks in half precision; None where kernels say nothing of them, as in training."""
+        if self.kernels is None or mode != "inference":
+            return None
+        basis = self.kernels.network_basis(gpu)
+        errors = self.kernels.network_errors.get(basis)
+        if not errors:
+            return None
+        return NetworkCalibration.of_errors(errors, f"networks in half precision that were left out, from {basis}")
 
 
 def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from ...errors import ZooError
 from ...hardware import find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...predictors.formats.numbers import numbers
+from ...predictors.formats.numbers import numbers, sorted_errors
+from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ...predictors.kernels.family import Names
-from ...predictors.kernels.learned import Kernels, Variant
+from ...predictors.kernels.learned import NETWORK_BASES, Kernels, NetworkBasis, Variant
 from ..rendering import markdown
 from .card_values import name_of
 from .files import EntryFiles, checked_files, json_bytes, parsed_json, write_files
@@ -44,6 +45,7 @@ class KernelsCard:
         coverage: Family and variant -> basis -> share of left-out operations within their 90 % interval.
         power_errors: Family and variant -> basis and GPU -> number of operations, median and mean absolute error.
         network_factors: Chip -> how much longer these kernels take inside measured networks than in loops.
+        network_errors: Basis -> quantity -> sorted absolute log errors on measured networks that were left out.
         limits: What it cannot do.
         created: Date.
         licence: Licence of the entry.
@@ -59,6 +61,7 @@ class KernelsCard:
     coverage: Mapping[str, Mapping[str, float]]
     power_errors: Mapping[str, Mapping[str, tuple[int, float, float]]] = field(default_factory=dict)
     network_factors: Mapping[str, float] = field(default_factory=dict)
+    network_errors: Mapping[str, Mapping[str, Sequence[float]]] = field(default_factory=dict)
     limits: tuple[str, ...] = ()
     created: str = ""
     licence: str = "Apache-2.0"
@@ -109,7 +112,13 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
     everything = {
         "card.json": json_bytes(asdict(card)),
         "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes({"variants": facts, "network_factors": dict(kernels.network_factors)}),
+        "predictor.json": json_bytes(
+            {
+                "variants": facts,
+                "network_factors": dict(kernels.network_factors),
+                "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
+            }
+        ),
         **files,
     }
     shown = [
@@ -147,7 +156,17 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
             for row in manifest["golden"]["variants"]
         }
         variants = _StoredVariants(folder, manifest, files, by_name)
-        return KernelsEntry(name_of(card["name"]), Kernels(variants, factors), golden, card)
+        kernels = Kernels(variants, factors, _network_errors(predictor.get("network_errors", {})))
+        return KernelsEntry(name_of(card["name"]), kernels, golden, card)
+
+
+def _network_errors(facts: Mapping[str, Any]) -> dict[NetworkBasis, Mapping[str, tuple[float, ...]]]:
+    """Errors on networks, as `save_kernels` wrote them."""
+    return {
+        basis: {name: tuple(sorted_errors(facts[basis][name]).tolist()) for name in NETWORK_QUANTITIES}
+        for basis in NETWORK_BASES
+        if basis in facts
+    }
 
 
 def checked_kernels(folder: Path) -> KernelsEntry:

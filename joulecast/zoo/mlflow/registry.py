@@ -13,9 +13,11 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ...deadlines import within
 from ...errors import InputError, ZooError
 from ...operations.operation import MODES
 from ..entries.entry import load_card
@@ -32,6 +34,7 @@ CHAMPION, CHALLENGER = "champion", "challenger"
 _URI = re.compile(r"models:/(?P<name>[\w.-]{1,120})(?:@(?P<alias>[\w.-]{1,80})|/(?P<version>[0-9]{1,9}))")
 _MOST_BYTES = 128 << 20
 _ALIAS_SECONDS = 60.0
+_SECONDS = 300.0  # to look up and fetch a version, the largest of which has 128 MB
 
 
 @dataclass(frozen=True)
@@ -243,11 +246,15 @@ def registry_folder(model: str, uri: str | None = None) -> Path:
         return found
     what = "the model was not loaded; the predictors that ship with joulecast need no registry"
     with connected(uri, what, reading=True) as mlflow:
-        client = mlflow.MlflowClient()
-        if version is None:
-            version = str(client.get_model_version_by_alias(name, alias).version)
-            _aliases[uri, name, alias] = (time.monotonic(), version)
-        return _fetched(mlflow, client, name, version, uri)
+        return within(_SECONDS, partial(_looked_up, mlflow, name, alias, version, uri))
+
+
+def _looked_up(mlflow: Any, name: str, alias: str, version: str | None, uri: str) -> Path:
+    client = mlflow.MlflowClient()
+    if version is None:
+        version = str(client.get_model_version_by_alias(name, alias).version)
+        _aliases[uri, name, alias] = (time.monotonic(), version)
+    return _fetched(mlflow, client, name, version, uri)
 
 
 def pull_model(model: str, uri: str | None = None, *, replace: bool = False) -> str:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import partial
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
+from ...deadlines import within
 from ...errors import InputError, MissingDependencyError, ZooError
 from ..entries.files import MANIFEST
 from .source_folder import checked_path
+
+_SECONDS = 300.0  # for a file, the largest of which has 64 MB, and for all keys
+_MOST_KEYS = 100_000
+_MANIFEST_KEY = re.compile(rf"[^/]+/[^/]+/{re.escape(MANIFEST)}")
 
 
 class S3Source:
@@ -50,9 +58,14 @@ class S3Source:
         """See `Source.read`."""
         from botocore.exceptions import BotoCoreError, ClientError
 
+        def get() -> bytes:
+            found: bytes = self._client.get_object(Bucket=self._bucket, Key=self._key(path))["Body"].read(
+                most_bytes + 1
+            )
+            return found
+
         try:
-            response = self._client.get_object(Bucket=self._bucket, Key=self._key(path))
-            data: bytes = response["Body"].read(most_bytes + 1)
+            data = within(_SECONDS, get)
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") in ("NoSuchKey", "404"):
                 return None
@@ -67,14 +80,13 @@ class S3Source:
         """See `Source.names`."""
         from botocore.exceptions import BotoCoreError, ClientError
 
-        found = []
-        try:
+        def keys() -> list[str]:
             pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
-            for page in pages:
-                for each in page.get("Contents", ()):
-                    parts = each["Key"].removeprefix(self._prefix).split("/")
-                    if len(parts) == 3 and parts[2] == MANIFEST:
-                        found.append("/".join(parts[:2]))
+            listed = (each["Key"] for page in pages for each in page.get("Contents", ()))
+            return [key.removeprefix(self._prefix) for key in islice(listed, _MOST_KEYS)]
+
+        try:
+            found = [key.rpartition("/")[0] for key in within(_SECONDS, keys) if _MANIFEST_KEY.fullmatch(key)]
         except (BotoCoreError, ClientError, OSError) as error:
             raise self._failed(error) from error
         return sorted(found)
@@ -85,7 +97,8 @@ class S3Source:
 
         try:
             for path, data in files.items():
-                self._client.put_object(Bucket=self._bucket, Key=self._key(path), Body=data)
+                put = partial(self._client.put_object, Bucket=self._bucket, Key=self._key(path), Body=data)
+                within(_SECONDS, put)
         except (BotoCoreError, ClientError, OSError) as error:
             raise self._failed(error) from error
 
@@ -95,6 +108,6 @@ class S3Source:
 
         try:
             for path in paths:
-                self._client.delete_object(Bucket=self._bucket, Key=self._key(path))
+                within(_SECONDS, partial(self._client.delete_object, Bucket=self._bucket, Key=self._key(path)))
         except (BotoCoreError, ClientError, OSError) as error:
             raise self._failed(error) from error

@@ -135,3 +135,11 @@ def test_what_fits_into_the_large_cache_of_ada_may_come_from_there():
     small, large = (Operation("relu", [(n, 1024, 1024)], precision="bf16") for n in (10, 100))
     found = Bounds.of([small, large], l40s).fixed_s
     assert found == pytest.approx([2 * 10 * 2**21 / 864e9 / 6.6, 2 * 100 * 2**21 / 864e9])
+
+
+def test_memory_of_a_chip_whose_cache_was_not_measured_is_as_quick_as_its_data_sheet():
+    """relu on 100,000 numbers moves 0.8 MB, which fits into the P4's cache of 2 MB."""
+    p4 = find_gpu("P4")
+    assert p4.l2_bytes >= 800_000
+    expected = 800_000 / p4.memory_bandwidth
+    assert Bounds.of([Operation("relu", [(100_000,)])], p4).fixed_s.tolist() == pytest.approx([expected])

@@ -84,3 +84,20 @@ def test_batched_products_with_long_reductions_are_as_quick_on_pascal():
     short, long = (batched(8, 1024, 1024, n) for n in (4096, 65536))
     ratio = expected_ratio([short, long], find_gpu("P100 PCIe"))
     assert ratio[1] == pytest.approx(ratio[0], rel=0.05)
+
+
+def test_a_short_reduction_is_mostly_start_up():
+    # 20 steps to start up, for a single step of work.
+    assert tiled("A100 PCIe 40GB", batched(108, 128, 128, 1)) == pytest.approx(21.0)
+
+
+def test_operations_beside_products_are_left_as_they_are():
+    a100 = find_gpu("A100 PCIe 40GB")
+    product, layer = batched(109, 128, 128, 1000), Operation("linear", [(512, 512)], {"out_features": 512})
+    others = [Operation("softmax", [(64, 512)]), Operation("matmul", [(8, 512, 512), (8, 512, 512)], precision="bf16")]
+    ratio = expected_ratio([product, others[0], layer, others[1]], a100)
+    assert ratio[[1, 3]].tolist() == [1.0, 1.0]
+    assert ratio[[0]] == pytest.approx(expected_ratio([product], a100))
+    assert ratio[[2]] == pytest.approx(expected_ratio([layer], a100))
+    # Two waves of tiles for 109 products, of which 108 fit into one.
+    assert ratio[0] > 1.5

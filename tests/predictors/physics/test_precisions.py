@@ -13,7 +13,7 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.physics.energy import PRIOR_ENERGY
 from joulecast.predictors.physics.least_times import LeastTimes
 from joulecast.predictors.physics.operation_numbers import numbers_of
-from joulecast.predictors.physics.precisions import in_fp32, tf32_in_fp32, without_tf32
+from joulecast.predictors.physics.precisions import fp64_in_fp32, in_fp32, tf32_in_fp32, without_tf32
 from joulecast.predictors.physics.roofline import on_tensor_cores
 from joulecast.zoo.catalogue import find_predictor
 
@@ -95,3 +95,11 @@ def test_tiles_of_tensor_cores_count_where_there_are_some():
         least = LeastTimes.of([one_row], gpu, float(gpu.boost_clock_mhz))
         assert least.compute_s[0] >= slower * flops / gpu.peak_flops["fp16"] * (1 - 1e-12)
         assert least.compute_s[0] < 4 * slower * flops / gpu.peak_flops["fp16"]
+
+
+def test_only_fp64_is_taken_for_fp32():
+    operations = [Operation("relu", [(8, 8)], precision=precision) for precision in ("fp64", "bf16", "fp32")]
+    found = fp64_in_fp32(OperationList(operations))
+    assert [operation.precision for operation in found] == ["fp32", "bf16", "fp32"]
+    without = OperationList(operations[1:])
+    assert fp64_in_fp32(without) is without

@@ -1,1 +1,1 @@
-"""What LLM engines measure of their kernels (github.com/ai-dynamo/aiconfigurator): tables, plausibility, thinning."""
+"""Kernels of LLM engines, measured by github.com/ai-dynamo/aiconfigurator: its tables, and rules of plausibility."""

@@ -1,4 +1,4 @@
-"""Which measurements cannot be what they say: rules over columns, and their constants with the reason for each.
+"""Rules that find implausible measurements, and the reasons for their constants.
 
 Rows that differ in one size alone are neighbours. Their times need not rise with it (libraries choose kernels by size),
 but a row that is far from all four of its nearest neighbours was disturbed: of SGLang's bf16 products, B200 and GB200
@@ -25,8 +25,8 @@ SPIKE = 1.5
 _NEIGHBOURS = (-2, -1, 1, 2)
 
 # A replayed graph of the smallest operations takes 2 to 15 us. Where the quickest takes longer, each call waited for
-# the host (vLLM's block-wise fp8: 50 us on an H200, 146 us on a B200), and up to so many times that, the host may
-# still be what was measured.
+# the host (vLLM's block-wise fp8: 50 us on an H200, 146 us on a B200). Calls of up to this multiple of the quickest
+# may have waited for the host as well.
 _SMALL_S = 3e-6
 _HOST_BOUND = 2.5
 
@@ -36,12 +36,12 @@ WEAK_POWER = 0.85
 _POWER_NEIGHBOURS = (-3, -2, -1, 1, 2, 3)
 
 _TOLERANCE = 1.03
-# Where more than this share of the large rows of a stack beat the data sheet, its sizes are not what they say.
+# Where more than this share of a stack's large rows beat the data sheet, the recorded sizes must be wrong.
 _MISREAD = 0.1
 
 
 def _neighbours(values: Values, order: npt.NDArray[np.int64], group: Values, places: tuple[int, ...]) -> Values:
-    """For each row the values of rows before and behind it in its group; NaN beyond its ends. Shape (places, rows)."""
+    """For each row, the values of its neighbours in its group, NaN beyond the ends; shape (neighbours, rows)."""
     sorted_values, sorted_group = values[order].astype(float), group[order]
     found = np.full((len(places), len(values)), np.nan)
     for row, place in enumerate(places):
@@ -53,28 +53,28 @@ def _neighbours(values: Values, order: npt.NDArray[np.int64], group: Values, pla
 
 
 def spikes(time_us: Values, group: Values, along: Values) -> Flags:
-    """Rows that take more than 1.5 times as long as all four nearest neighbours, or are as much quicker.
+    """Find rows that take more than 1.5 times as long as all four nearest neighbours, or less than 1 / 1.5 of that.
 
     Args:
         time_us: Measured microseconds, one value per row.
-        group: A number for each row; neighbours are of one group.
+        group: A number for each row; rows with the same number can be neighbours.
         along: The size by which the rows of a group are sorted.
     """
     near = _neighbours(time_us, np.lexsort((along, group)), group, _NEIGHBOURS)
-    # (what lies at the end of its row has fewer neighbours, which is NaN and no spike)
+    # Rows at the ends have fewer than four neighbours; the comparison with NaN is false, so they are no spikes.
     slow: Flags = time_us > SPIKE * near.max(axis=0)
     quick: Flags = SPIKE * time_us < near.min(axis=0)
     return slow | quick
 
 
 def host_bound(time_s: Values, least_s: Values, stratum: Values, graph_s: float) -> Flags:
-    """Rows of stacks that were not replayed as graphs, as far as the host may be what was measured.
+    """Find rows whose time may be that of the host, because their stack was not replayed as a CUDA graph.
 
     Args:
-        time_s: What each row took.
-        least_s: What the data sheet allows.
-        stratum: A number for each row; rows of one stratum were measured in one way.
-        graph_s: What a replayed graph of the smallest operations takes at most.
+        time_s: Measured seconds of each row.
+        least_s: Least seconds that the data sheet allows.
+        stratum: A number for each row; rows with the same number were measured in the same way.
+        graph_s: Most seconds that a replayed graph of the smallest operations takes.
     """
     quickest = np.full(int(stratum.max(initial=-1)) + 1, np.inf)
     small = least_s < _SMALL_S
@@ -85,7 +85,7 @@ def host_bound(time_s: Values, least_s: Values, stratum: Values, graph_s: float)
 
 
 def weak_power(power_w: Values, group: Values, along: Values) -> Flags:
-    """Rows whose power is far below the median of their neighbours: the sensor had not seen all of the run."""
+    """Find rows whose power is far below the median of their neighbours, because the sensor missed part of the run."""
     near = _neighbours(power_w, np.lexsort((along, group)), group, _POWER_NEIGHBOURS)
     known = ~np.isnan(near).all(axis=0)
     usual = np.full(len(power_w), np.nan)
@@ -95,10 +95,10 @@ def weak_power(power_w: Values, group: Values, along: Values) -> Flags:
 
 
 def least_time_s(operation: Operation, gpu: GPU) -> float:
-    """What the data sheet allows at best: all arithmetic at the boost clock, and from memory what no cache can hold.
+    """Least seconds by the data sheet: arithmetic at the boost clock, and the memory traffic that exceeds the L2 cache.
 
-    Replays find in L2 what the last one left there, and causal attention may skip half of the scores. Of experts the
-    source says neither which of them got tokens, nor whether they have a gate, without which they are two products
+    Replays find in L2 what the last one left there, and causal attention may skip half of the scores. For experts the
+    source states neither which of them got tokens, nor whether they have a gate. Without a gate they are two products
     instead of three.
     """
     if "gpus" in operation.attributes:
@@ -121,12 +121,12 @@ def _least_link_s(operation: Operation, gpu: GPU) -> float:
 
 
 def misread(too_quick: Flags, large: Flags, stratum: Values) -> Flags:
-    """Rows of strata whose large rows beat the data sheet too often for it to be chance.
+    """Find rows of strata whose large rows beat the data sheet too often for chance.
 
     Args:
-        too_quick: Rows that are faster than the data sheet allows.
-        large: Rows for which it can tell.
-        stratum: A number for each row.
+        too_quick: Whether each row is faster than the data sheet allows.
+        large: Whether each row is large enough for that comparison.
+        stratum: A number for each row; rows with the same number were measured in the same way.
     """
     count = int(stratum.max(initial=-1)) + 1
     beaten = np.bincount(stratum, too_quick & large, count)

@@ -1,4 +1,4 @@
-"""The tables of aiconfigurator2026: which columns say what was measured, and which operation that is."""
+"""The tables of aiconfigurator2026: the columns that describe a measurement, and the operation that they describe."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..parquet_columns import Columns
 
 Row = Mapping[str, Any]
 
-# The source's word -> precision, and whether blocks share a scale.
+# The source's name of a precision -> precision, and whether blocks of values share a scale.
 _PRECISIONS: Mapping[str, tuple[str, bool]] = {
     "bfloat16": ("bf16", False),
     "fp8": ("fp8", False),
@@ -32,14 +32,14 @@ class SourceTable:
 
     Args:
         file: Name of the file.
-        words: Columns of texts that say what was measured, beside gpu, stack, kernel and precision.
-        sizes: Columns of integers that say what was measured.
-        along: A size that grows along each row of neighbours, from the columns.
-        not_along: Sizes that neighbours do not have in common, because `along` follows from them.
+        words: Text columns that describe what was measured, besides gpu, stack, kernel and precision.
+        sizes: Integer columns that describe what was measured.
+        along: Function from the columns to the size by which neighbouring rows are sorted.
+        not_along: Sizes in which neighbours differ, because `along` is computed from them.
         has_power: Whether it has power_w and power_limit_w.
-        graph_s: What a replayed graph of the smallest operations takes at most.
-        skip: Rows to leave out, from the columns, by the reason why.
-        operation: The operation that a row measured.
+        graph_s: Most seconds that a replayed graph of the smallest operations takes.
+        skip: Reason -> function from the columns to the rows that are left out for it.
+        operation: Function from a row to the operation that was measured.
     """
 
     file: str
@@ -54,18 +54,18 @@ class SourceTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns to read."""
+        """Names of the columns to read."""
         power = ("power_w", "power_limit_w") if self.has_power else ()
         return (*self.named, *self.sizes, "time_us", *power)
 
     @property
     def named(self) -> tuple[str, ...]:
-        """Columns of texts."""
+        """Names of the text columns."""
         return ("gpu", "stack", "kernel", "precision", *self.words)
 
 
 def engine(stack: str) -> str:
-    """Whose kernels a stack ("trtllm 1.0.0") calls, as the attribute `implementation` says it."""
+    """The engine whose kernels a stack ("trtllm 1.0.0") calls, as a value of the attribute `implementation`."""
     return _IMPLEMENTATIONS[stack.split()[0]]
 
 
@@ -75,7 +75,7 @@ def known_stacks(stacks: set[str]) -> set[str]:
 
 
 def known_precisions() -> tuple[str, ...]:
-    """The source's words for precisions."""
+    """The source's names of precisions."""
     return tuple(_PRECISIONS)
 
 
@@ -97,7 +97,7 @@ def _attention(row: Row) -> Operation:
     precision, _ = _PRECISIONS[row["precision"]]
     keys = row["tokens"] + row["cached"]
     attributes: dict[str, Any] = {"causal": row["phase"] == "context", "implementation": engine(row["stack"])}
-    # A window as wide as all keys is none.
+    # A window that includes all keys has no effect.
     if 0 < row["window"] < keys:
         attributes["window"] = row["window"]
     if row["cache_precision"] not in ("", row["precision"]):
@@ -143,7 +143,7 @@ EXPERTS = SourceTable(
     not_along=("tokens",),
     has_power=False,
     operation=_experts,
-    # Several kernels: sorting, two products with what is between them, the sum.
+    # These are several kernels: sorting, two products with an activation in between, and the sum.
     graph_s=60e-6,
 )
 
@@ -157,10 +157,11 @@ _WITHOUT_NVLINK = ("NVIDIA L40S",)
 
 
 def _collective(row: Row) -> Operation:
-    """A collective; message_size counts the elements of the larger side.
+    """The collective operation of a row; message_size counts the elements of the larger side.
 
-    (In half precision they take as long as twice as many in int8, and 2^28 over 8 H100s gather in 1.40 ms: 336 GB/s for
-    each GPU of 450 if that is the whole, seven times the link if it is a part.)
+    Two findings show that: elements in half precision take as long as twice as many in int8, so it counts elements. And
+    gathering 2^28 of them over 8 H100s takes 1.40 ms. That is 336 of 450 GB/s for each GPU if it counts the larger
+    side, and would be seven times the bandwidth of the link if it counted each GPU's part.
     """
     kind, gpus = _COLLECTIVES[row["collective"]], row["gpus"]
     elements = row["message_size"] // gpus if kind == "all_gather" else row["message_size"]

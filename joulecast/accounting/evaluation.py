@@ -1,0 +1,257 @@
+"""How far accounting can be believed: the evaluation of SMARAGDINE, repeated.
+
+ASSS is the correlation of summarised energies between runs that were sampled with different periods, ASSW that between
+runs of different lengths (Babakol and Liu, "Tensor-Aware Energy Accounting", ICSE 2024). Beside these stand the
+correlation between equal runs, what profiling costs, and on known power the error itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..arrays import FloatArray
+from ..errors import InputError
+from ..rendering.notebook import drawn_into
+from .events import Events
+from .shares import NO_MODULE, Counter, swept
+from .simulated_power import sampled
+
+PERIODS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+"""Sampling periods that are compared; counters update every 10 to 100 ms."""
+
+LENGTHS = (0.25, 0.5, 0.75, 1.0)
+"""Run lengths that are compared, as parts of the longest."""
+
+PUBLISHED: Mapping[str, str] = {
+    "ASSS": "0.90 to 0.94",
+    "ASSW": "0.97 to 0.99",
+    "overhead in time": "-0.05 +- 0.12 %",
+    "overhead in energy": "0.47 +- 1.10 %",
+}
+"""SMARAGDINE's figures, of BERT on a GPU in TensorFlow."""
+
+_LARGE = 0.05  # Share of the energy from which on a module's error is looked at.
+
+Summary = Mapping[tuple[str, str], float]
+"""Phase and path, layers of a kind together -> joules."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A run whose joules are known as finely as it gets.
+
+    Args:
+        events: What ran.
+        counters: Energy over time, on the clock of the events.
+        known_j: True joules of each event, where power is simulated; None where it was measured.
+    """
+
+    events: Events
+    counters: tuple[Counter, ...]
+    known_j: FloatArray | None = None
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What profiling costs.
+
+    Args:
+        time: Longer by this part, such as 0.1 for 10 %: mean over pairs of blocks.
+        time_std: Standard deviation over these pairs.
+        energy: The same of joules; None where they were not measured.
+        energy_std: Its standard deviation.
+    """
+
+    time: float
+    time_std: float
+    energy: float | None = None
+    energy_std: float | None = None
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How far accounting of a model can be believed.
+
+    Args:
+        title: The model and how it ran, for people.
+        power: Whether joules were measured or simulated.
+        experiments: How many equal runs there were.
+        iterations: Iterations of each.
+        periods_s: Sampling periods.
+        by_period: Correlations between runs sampled with each two periods, shape (periods, periods).
+        lengths_s: Run lengths in seconds.
+        by_length: Correlations between runs of each two lengths, shape (lengths, lengths).
+        by_experiment: Correlations between each two equal runs, shape (experiments, experiments).
+        errors: Sampling period -> largest relative error of a module with over 5 % of the joules; empty where the truth
+            is not known.
+        overhead: What profiling costs; None where it was not looked at.
+    """
+
+    title: str
+    power: Literal["measured", "simulated"]
+    experiments: int
+    iterations: int
+    periods_s: tuple[float, ...]
+    by_period: FloatArray
+    lengths_s: tuple[float, ...]
+    by_length: FloatArray
+    by_experiment: FloatArray
+    errors: Mapping[float, float]
+    overhead: Overhead | None = None
+
+    def save(self, path: str | Path) -> Path:
+        """Draw the correlations into a PNG or SVG file.
+
+        Raises:
+            InputError: The file is neither, or lies in no folder.
+            MissingDependencyError: matplotlib is not installed.
+        """
+        return drawn_into(self, Path(path))
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything as plain lists and dictionaries; quantities in SI units."""
+        overhead = self.overhead
+        return {
+            "title": self.title,
+            "power": self.power,
+            "experiments": self.experiments,
+            "iterations": self.iterations,
+            "asss": {"periods_s": list(self.periods_s), "pearson": self.by_period.tolist()},
+            "assw": {"lengths_s": list(self.lengths_s), "pearson": self.by_length.tolist()},
+            "stability": {"pearson": self.by_experiment.tolist()},
+            "errors": {str(period_s): error for period_s, error in self.errors.items()},
+            "overhead": None
+            if overhead is None
+            else {
+                "time": overhead.time,
+                "time_std": overhead.time_std,
+                "energy": overhead.energy,
+                "energy_std": overhead.energy_std,
+            },
+            "published": dict(PUBLISHED),
+        }
+
+
+def evaluate(
+    title: str,
+    experiments: Sequence[Experiment],
+    *,
+    periods_s: Sequence[float] = PERIODS_S,
+    lengths: Sequence[float] = LENGTHS,
+    overhead: Overhead | None = None,
+) -> Evaluation:
+    """Account for equal runs, sampled with several periods and cut to several lengths, and compare.
+
+    Each period and each length takes another run than its neighbours, where there are several.
+
+    Args:
+        title: What ran, for people.
+        experiments: Equal runs, at least two.
+        periods_s: Sampling periods in seconds.
+        lengths: Run lengths as parts of the whole, above 0 and up to 1.
+        overhead: What profiling costs; None where it was not looked at.
+
+    Raises:
+        InputError: Fewer than two runs, or a period or length that cannot be.
+    """
+    if len(experiments) < 2:
+        raise InputError("equal runs are compared with each other", given=len(experiments), allowed="2 or more")
+    if not all(period_s > 0 for period_s in periods_s) or not all(0 < length <= 1 for length in lengths):
+        raise InputError("periods are positive, and lengths parts of the whole", given=f"{periods_s}, {lengths}")
+    finest_s = min(periods_s)
+
+    def run(i: int) -> Experiment:
+        return experiments[i % len(experiments)]
+
+    by_period = [summary(run(i), period_s) for i, period_s in enumerate(periods_s)]
+    by_length = [summary(run(i), finest_s, length) for i, length in enumerate(lengths)]
+    by_experiment = [summary(experiment, finest_s) for experiment in experiments]
+    first = experiments[0]
+    start_s, end_s = first.events.window_s
+    return Evaluation(
+        title,
+        "measured" if first.known_j is None else "simulated",
+        len(experiments),
+        first.events.iterations,
+        tuple(periods_s),
+        correlations(by_period),
+        tuple(length * (end_s - start_s) for length in lengths),
+        correlations(by_length),
+        correlations(by_experiment),
+        {period_s: largest_error(run(i), period_s) for i, period_s in enumerate(periods_s)}
+        if first.known_j is not None
+        else {},
+        overhead,
+    )
+
+
+def summary(experiment: Experiment, period_s: float, length: float = 1.0) -> Summary:
+    """Joules by phase and module with layers of a kind together, as a sensor of this period tells them.
+
+    Args:
+        experiment: A run.
+        period_s: Seconds between two updates of the sensor.
+        length: Part of the run from its start that is looked at.
+    """
+    start_s, end_s = experiment.events.window_s
+    window_s = start_s, start_s + length * (end_s - start_s)
+    shares = swept(experiment.events, [sampled(counter, period_s) for counter in experiment.counters], window_s)
+    found: dict[tuple[str, str], float] = {}
+    for row in shares.rows:
+        key = row.phase, _starred(row.path)
+        found[key] = found.get(key, 0.0) + row.share.energy_j
+    return found
+
+
+def known_summary(experiment: Experiment) -> Summary:
+    """The true joules of a run with simulated power, by phase and module with layers of a kind together."""
+    found: dict[tuple[str, str], float] = {}
+    if experiment.known_j is None:
+        return found
+    places = experiment.events.places
+    sums = np.bincount(experiment.events.place, experiment.known_j, len(places))
+    for place, joules in zip(places, sums.tolist(), strict=True):
+        key = place.phase, _starred(NO_MODULE if place.path is None else place.path)
+        found[key] = found.get(key, 0.0) + joules
+    return found
+
+
+def largest_error(experiment: Experiment, period_s: float) -> float:
+    """Largest relative error of what is accounted to a module with over 5 % of the true joules; 0 where none has.
+
+    Args:
+        experiment: A run with simulated power.
+        period_s: Seconds between two updates of the sensor.
+    """
+    accounted, known = summary(experiment, period_s), known_summary(experiment)
+    whole_j = sum(known.values())
+    large = {key: joules for key, joules in known.items() if joules > _LARGE * whole_j}
+    return max((abs(accounted.get(key, 0.0) / joules - 1) for key, joules in large.items()), default=0.0)
+
+
+def correlations(summaries: Sequence[Summary]) -> FloatArray:
+    """Pearson's correlation of each two summaries over all modules; NaN where one of them has no spread."""
+    keys = sorted(set().union(*summaries))
+    columns = np.array([[found.get(key, 0.0) for key in keys] for found in summaries])
+    matrix = np.eye(len(summaries))
+    for i, j in combinations(range(len(summaries)), 2):
+        spread = columns[i].std() * columns[j].std()
+        pearson = float(np.corrcoef(columns[i], columns[j])[0, 1]) if spread else float("nan")
+        matrix[i, j] = matrix[j, i] = pearson
+    return matrix
+
+
+def off_diagonal(matrix: FloatArray) -> FloatArray:
+    """Each pair of a matrix of correlations once."""
+    pairs: FloatArray = matrix[np.triu_indices(len(matrix), 1)]
+    return pairs
+
+
+def _starred(path: str) -> str:
+    return ".".join("*" if part.isdecimal() else part for part in path.split("."))

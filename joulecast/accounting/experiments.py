@@ -1,0 +1,104 @@
+"""Equal runs of a model on this machine, and what profiling them costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..metering.meter import Meter
+from . import evaluation_figures
+from .evaluation import Evaluation, Experiment, Overhead, evaluate
+from .passes import profiled_events, recording_of, runs_on_gpu, wait_for_gpu
+from .profiling import profiled
+from .shares import counters_of
+from .simulated_power import known_power
+from .steps import Steps
+
+SHOWN_BY = (evaluation_figures,)
+"""Modules that say how an Evaluation is drawn. Importing them registers it."""
+
+_INTERVAL_S = 0.005
+_WARM_UP = 2
+
+
+def evaluate_model(
+    steps: Steps,
+    *,
+    experiments: int = 4,
+    iterations: int = 10,
+    pairs: int = 5,
+    sensors: Collection[str] | None = None,
+) -> Evaluation:
+    """Run a model several times, and say how far the accounting of it can be believed.
+
+    Where this machine has no energy counter, power is simulated on top of what really ran (`simulated_power`).
+
+    Args:
+        steps: Iterations of the model.
+        experiments: Equal runs, at least two.
+        iterations: Iterations of each run.
+        pairs: Blocks with and without the profiler that are compared for its overhead.
+        sensors: What is measured; None for all that have a counter.
+
+    Raises:
+        InputError: A number that is too small.
+        ExtractionError: The model raises an error.
+    """
+    if experiments < 2 or iterations < 2 or pairs < 1:
+        raise InputError(
+            "too little to compare",
+            given=f"{experiments} experiments of {iterations} iterations, {pairs} pairs of blocks",
+            allowed="2 experiments or more of 2 iterations or more, 1 pair or more",
+        )
+    for _ in range(_WARM_UP):
+        steps.run()
+    runs = [_experiment(steps, iterations, sensors) for _ in range(experiments)]
+    return evaluate(steps.title, runs, overhead=_overhead(steps, iterations, pairs, sensors))
+
+
+def _experiment(steps: Steps, iterations: int, sensors: Collection[str] | None) -> Experiment:
+    meter = Meter(sensors, interval_s=_INTERVAL_S)
+    with meter:
+        events = profiled_events(steps, iterations)
+    recording = recording_of(meter)
+    counters = () if recording is None else counters_of(recording, events.origin_ns)
+    if counters:
+        return Experiment(events, counters)
+    known = [known_power(events, device) for device in events.devices]
+    joules = np.sum([each.energy_j for each in known], axis=0)
+    return Experiment(events, tuple(each.counter for each in known), joules)
+
+
+def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str] | None) -> Overhead:
+    """Blocks with and without the profiler in turn, so that a machine that gets slower does so for both."""
+    longer, more = [], []
+    for _ in range(pairs):
+        plain_s, plain_j = _block(steps, iterations, sensors)
+        with profiled(steps.module, on_gpu=runs_on_gpu(steps)):
+            profiled_s, profiled_j = _block(steps, iterations, sensors)
+        longer.append(profiled_s / plain_s - 1)
+        if plain_j and profiled_j:
+            more.append(profiled_j / plain_j - 1)
+    energy: dict[str, Any] = {"energy": float(np.mean(more)), "energy_std": float(np.std(more))} if more else {}
+    return Overhead(float(np.mean(longer)), float(np.std(longer)), **energy)
+
+
+def _block(steps: Steps, iterations: int, sensors: Collection[str] | None) -> tuple[float, float | None]:
+    """Seconds and joules of some iterations; None where joules are not known."""
+    meter, on_gpu = Meter(sensors), runs_on_gpu(steps)
+    with meter:
+        wait_for_gpu(on_gpu)
+        with meter.window("block"):
+            start_s = time.monotonic()
+            for _ in range(iterations):
+                steps.run()
+            wait_for_gpu(on_gpu)
+            end_s = time.monotonic()
+    found = meter.result() if meter.measures else None
+    if found is None or found.energy_j is None:
+        return end_s - start_s, None
+    return end_s - start_s, found.tree().at("block").total.energy_j

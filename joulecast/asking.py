@@ -1,0 +1,77 @@
+"""Questions to a service, as the client sends them: what the library's arguments become in JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import InputError
+from .hardware import GPU
+from .hardware.host import Host, find_host, hosts
+from .operations.inputs import Inputs, shape_to_json
+from .operations.network import Network
+
+if TYPE_CHECKING:
+    from .extraction.assumptions import Assume
+
+
+def gpu_name(gpu: str | GPU) -> str:
+    """The name of a GPU."""
+    if isinstance(gpu, str):
+        return gpu
+    return gpu.name
+
+
+def run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:
+    """How a job is run. A profile is read here, and its factor is sent."""
+    found = find_host(host)
+    return {"execution": execution, "host": found.name if found.name in hosts() else found.factor}
+
+
+def choices(
+    gpus: str | GPU | Iterable[str | GPU] | None,
+    clocks: float | Iterable[float] | None,
+    precision: str | Sequence[str],
+    batch_sizes: Iterable[int] | None,
+) -> dict[str, Any]:
+    """What is to be compared, as lists."""
+    return {
+        "gpus": None if gpus is None else [gpu_name(g) for g in ([gpus] if isinstance(gpus, str | GPU) else gpus)],
+        "clocks_mhz": None if clocks is None else list(clocks) if isinstance(clocks, Iterable) else [clocks],
+        "precision": precision if isinstance(precision, str) else list(precision),
+        "batch_sizes": None if batch_sizes is None else list(batch_sizes),
+    }
+
+
+def subject(
+    model: Any,
+    input_shape: Any,
+    mode: str,
+    cache_length: int | None,
+    assume: Assume | None,
+    model_options: Mapping[str, object] | None,
+) -> dict[str, Any]:
+    """A model as a question has it; what needs torch to look into stays here."""
+    if isinstance(model, str):
+        shape = shape_to_json(Inputs.of(input_shape).shape) if input_shape is not None else None
+        return {
+            "model": model,
+            "input_shape": shape,
+            "mode": mode,
+            "cache_length": cache_length,
+            "assume": dict(assume) if assume else None,
+            "model_options": dict(model_options) if model_options else None,
+        }
+    if not isinstance(model, Network):
+        if not isinstance(model, Sequence):
+            raise InputError(
+                "a service cannot be sent this model",
+                given=type(model).__name__,
+                allowed="a name, a Network, a list of (Operation, count)",
+                hint="joulecast.extract(model, input_shape) makes a Network of it",
+            )
+        model = Network.of(model)
+    content = model.to_json()
+    described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
+    return {**described, "mode": mode}

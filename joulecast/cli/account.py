@@ -1,0 +1,187 @@
+"""`joulecast account`: measured energy by module, from a model that runs here or from a trace."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..errors import InputError
+from ..operations.inputs import parse_shapes
+from ..units import si
+from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
+from .account_evaluation import evaluate
+from .arguments import AsJson, Predictor, Shapes, table
+from .models import ModelOptions, model_and_options
+
+if TYPE_CHECKING:
+    from ..accounting.result import Accounting
+    from ..predictors.networks.prediction import Prediction
+
+_RUN, _EVALUATE = "run", "evaluate"
+_LEAST_SHARE = 0.001  # Of the whole; parts below it are not listed, so that a tree stays readable.
+
+
+class _AccountGroup(typer.core.TyperGroup):
+    """`joulecast account MODEL SHAPE` accounts for a model; `joulecast account evaluate` is a subcommand."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] not in (_RUN, _EVALUATE, "--help"):
+            args = [_RUN, *args]
+        return list(super().parse_args(ctx, args))
+
+
+app = typer.Typer(
+    cls=_AccountGroup,
+    no_args_is_help=True,
+    help="Account measured energy to modules: joulecast account MODEL SHAPE [OPTIONS]. See `joulecast account run "
+    "--help`.",
+)
+
+app.command(_EVALUATE)(evaluate)
+
+Loop = Annotated[float, typer.Option("--loop", help="Least seconds of the undisturbed loop, which gives the joules.")]
+Save = Annotated[
+    Path | None,
+    typer.Option("--save", help="Write pictures: one page (.html), or PNG files into a folder that is there."),
+]
+
+
+@app.command(_RUN)
+def run(
+    model: RunModel = None,
+    input_shape: Shapes = None,
+    training: Training = False,
+    device: Device = "cpu",
+    optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adamw: step after each backward.")] = None,
+    model_option: ModelOptions = None,
+    loop: Loop = 3.0,
+    iterations: Annotated[int, typer.Option(min=1, help="Iterations under the profiler, which give the shares.")] = 5,
+    sensors: Sensors = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Account for this trace of torch.profiler (JSON, also .gz) instead of a model.")
+    ] = None,
+    recording: Annotated[
+        Path | None, typer.Option(help="What `joulecast measure --out` wrote while the trace was taken.")
+    ] = None,
+    clock_offset: Annotated[
+        float, typer.Option(help="Seconds by which the clock of the trace is ahead of the recording's.")
+    ] = 0.0,
+    gpu: Annotated[
+        str | None, typer.Option(help="Predict the model on this GPU, and compare module by module.")
+    ] = None,
+    predictor: Predictor = None,
+    static_power: Annotated[
+        float | None, typer.Option(help="With --gpu: watts drawn in any case; joules above are shared by prediction.")
+    ] = None,
+    depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
+    summarized: Annotated[bool, typer.Option("--summarized", help="Layers of a kind together.")] = False,
+    top: Annotated[int, typer.Option(min=0, help="How many of the largest parts to list; 0 for none.")] = 10,
+    save: Save = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run a model, or read a trace, and say which modules and operators the joules belong to."""
+    if static_power is not None and gpu is None:
+        raise InputError("a model shares joules by a prediction", given="--static-power alone", hint="add --gpu")
+    found = (
+        _of_trace(trace, recording, clock_offset, model)
+        if trace is not None
+        else _of_model(
+            model, input_shape, training, device, optimizer, model_option, loop, iterations, sensors, recording
+        )
+    )
+    prediction = None
+    if gpu is not None:
+        prediction = _predicted(model, input_shape, gpu, training, predictor, model_option)
+        if static_power is not None:
+            found = found.by_model(prediction, static_power)
+    if save is not None:
+        found.save(save)
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=1))
+        return
+    typer.echo(_text(found, depth, summarized, top))
+    if prediction is not None:
+        typer.echo("")
+        if found.measured:
+            typer.echo(f"predicted on {prediction.gpu} against accounted joules of modules:")
+            typer.echo(str(found.compare(prediction)))
+        else:
+            typer.echo(f"predicted on {prediction.gpu}: {si(prediction.energy_j, 'J')}; without joules of this machine "
+                       "there is nothing to compare")  # fmt: skip
+
+
+def _of_trace(trace: Path, recording: Path | None, clock_offset: float, model: str | None) -> Accounting:
+    from ..accounting.account import account_trace
+
+    if model is not None:
+        raise InputError("a trace stands for itself", given=f"--trace and {model}", hint="leave one of them out")
+    return account_trace(trace, recording, clock_offset_s=clock_offset)
+
+
+def _of_model(
+    model: str | None,
+    input_shape: list[str] | None,
+    training: bool,
+    device: str,
+    optimizer: str | None,
+    model_option: list[str] | None,
+    loop: float,
+    iterations: int,
+    sensors: str | None,
+    recording: Path | None,
+) -> Accounting:
+    from ..accounting.account import account
+
+    if recording is not None:
+        raise InputError(
+            "a recording belongs to a trace",
+            given=f"--recording {recording} without --trace",
+            hint="a model that runs here is measured while it runs: leave the recording out",
+        )
+    module, shapes = module_and_shapes(model, input_shape, model_option)
+    return account(
+        module,
+        shapes,
+        mode="training" if training else "inference",
+        device=device,
+        optimizer=optimizer,
+        sensors=chosen_sensors(sensors),
+        loop_s=loop,
+        profiled_iterations=iterations,
+    )
+
+
+def _predicted(
+    model: str | None,
+    input_shape: list[str] | None,
+    gpu: str,
+    training: bool,
+    predictor: str | None,
+    model_option: list[str] | None,
+) -> Prediction:
+    from ..api import predict
+
+    if model is None or input_shape is None:
+        raise InputError("a prediction needs the model and its shape", given="--gpu with --trace")
+    made, options = model_and_options(model, model_option)
+    mode = "training" if training else "inference"
+    return predict(made, parse_shapes(input_shape), gpu, mode=mode, predictor=predictor, model_options=options)
+
+
+def _text(found: Accounting, depth: int, summarized: bool, top: int) -> str:
+    from ..accounting.text import energy_text, table_text
+
+    tree = found.summarized() if summarized else found.tree()
+    parts = [str(found), found.basis, "", table_text(tree, found.duration_s, depth, _LEAST_SHARE)]
+    if top:
+        rows = [
+            [node.path or "(model)", node.name, node.phase or "", energy_text(node.own), si(node.own.time_s, "s")]
+            for node in found.top(top)
+        ]
+        parts += ["", table(["module", "operator", "phase", "energy", "time"], rows, frozenset({3, 4}))]
+    left_out = f"parts below {100 * _LEAST_SHARE:g} % are not in the tree above; --save and --json have them all"
+    parts += ["", *(f"note: {note}" for note in (left_out, *found.notes))]
+    return "\n".join(parts)

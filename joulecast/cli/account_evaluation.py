@@ -1,0 +1,88 @@
+"""`joulecast account evaluate`: how far accounting can be believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..units import si
+from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
+from .arguments import AsJson, Shapes, table
+from .models import ModelOptions
+
+if TYPE_CHECKING:
+    from ..accounting.evaluation import Evaluation
+
+
+def evaluate(
+    model: RunModel,
+    input_shape: Shapes = None,
+    training: Training = False,
+    device: Device = "cpu",
+    model_option: ModelOptions = None,
+    experiments: Annotated[int, typer.Option(min=2, help="Equal runs that are compared.")] = 4,
+    iterations: Annotated[int, typer.Option(min=2, help="Iterations of each run.")] = 10,
+    pairs: Annotated[int, typer.Option(min=1, help="Blocks with and without the profiler, for its overhead.")] = 5,
+    sensors: Sensors = None,
+    save: Annotated[Path | None, typer.Option("--save", help="Draw the correlations into a PNG or SVG file.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say how far accounting can be believed, beside what SMARAGDINE reported of itself.
+
+    Correlations of the joules of modules between runs that were sampled at different periods (ASSS), of different
+    lengths (ASSW), and equal ones; what the profiler costs. Without an energy counter power is simulated.
+    """
+    from ..accounting.experiments import evaluate_model
+    from ..accounting.steps import steps_of
+    from ..profiling.devices import find_device
+
+    module, shapes = module_and_shapes(model, input_shape, model_option)
+    mode = "training" if training else "inference"
+    with steps_of(module, shapes, mode, find_device(device), None) as steps:
+        found = evaluate_model(
+            steps, experiments=experiments, iterations=iterations, pairs=pairs, sensors=chosen_sensors(sensors)
+        )
+    if save is not None:
+        found.save(save)
+    typer.echo(json.dumps(found.to_json(), indent=1) if as_json else _evaluation_text(found))
+
+
+def _evaluation_text(found: Evaluation) -> str:
+    from ..accounting.evaluation import PUBLISHED, off_diagonal
+
+    def correlations(matrix: Any) -> str:
+        pairs = off_diagonal(matrix)
+        return f"{pairs.min():.3f} to {pairs.max():.3f}"
+
+    def percent(mean: float | None, std: float | None) -> str:
+        return "not measured" if mean is None or std is None else f"{100 * mean:+.1f} +- {100 * std:.1f} %"
+
+    rows = [
+        ["ASSS: correlation over sampling periods", correlations(found.by_period), PUBLISHED["ASSS"]],
+        ["ASSW: correlation over run lengths", correlations(found.by_length), PUBLISHED["ASSW"]],
+        ["correlation of equal runs", correlations(found.by_experiment), ""],
+    ]
+    if found.overhead is not None:
+        cost = found.overhead
+        rows += [
+            ["overhead in time of the profiler", percent(cost.time, cost.time_std), PUBLISHED["overhead in time"]],
+            ["overhead in energy", percent(cost.energy, cost.energy_std), PUBLISHED["overhead in energy"]],
+        ]
+    rows += [
+        [f"largest error of a module, sampled every {si(period_s, 's')}", f"{100 * error:.1f} %", ""]
+        for period_s, error in found.errors.items()
+    ]
+    head = f"{found.title}: {found.experiments} runs of {found.iterations} iterations, {found.power} power"
+    shown = table(["", "here", "SMARAGDINE"], rows, frozenset({1, 2}))
+    told = [
+        "Only profiled iterations pay for the profiler; the joules of `joulecast account` come from a loop without it."
+    ]
+    if found.power == "simulated":
+        told.append(
+            "No energy counter could be read: the operators ran, but their watts are made up, each operator its own. "
+            "Errors are of modules with over 5 % of the joules."
+        )
+    return "\n".join([head, "", shown, "", *told])

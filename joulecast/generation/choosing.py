@@ -1,0 +1,274 @@
+"""best_generation: which GPUs, how many, at which clock, batch and precision serve a model best."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import InputError, JoulecastError, unknown_name
+from ..hardware import GPU
+from ..hardware import gpus as catalogue
+from ..queries.clocks import clock_grid_mhz
+from ..queries.evaluation import prefetch
+from ..queries.objectives import Tariff
+from .choices import GenerationChoice, GenerationChoices
+from .decoder import Decoder
+from .deployment import Deployment, checked_batching, checked_precisions
+from .engines import Engine, find_engine
+from .figures import Figures, figures_of
+from .models import find_decoder
+from .parallel import Parallel, find_gpus, find_parallel
+from .served import StepNetworks
+from .server import Server
+from .serving import Load
+
+if TYPE_CHECKING:
+    from ..extraction.sources import Model
+
+OBJECTIVES = ("energy", "time", "cost", "carbon")
+"""Joules per token, seconds per token of a request, price and grams of CO2 per million tokens."""
+
+BATCHES = (1, 4, 16, 32, 64, 128, 256, 512)
+_CLOCKS = 8
+_MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What requests may take.
+
+    Args:
+        time_to_first_token_s, time_per_output_token_s: Seconds at most; None for any.
+        tokens_per_s: Tokens of all requests together per second, at least.
+    """
+
+    time_to_first_token_s: float | None = None
+    time_per_output_token_s: float | None = None
+    tokens_per_s: float | None = None
+
+    def keeps(self, figures: Figures) -> Sequence[bool]:
+        """Whether figures keep the limits, one value for each clock."""
+        kept = np.ones(len(figures.tokens_per_s), dtype=bool)
+        for name, limit in vars(self).items():
+            if limit is not None:
+                values = getattr(figures, name)
+                kept &= values >= limit if name == "tokens_per_s" else values <= limit
+        return [bool(each) for each in kept]
+
+
+def best_generation(
+    model: Model,
+    *,
+    prompt_tokens: int,
+    output_tokens: int,
+    objective: str = "energy",
+    gpus: str | GPU | Iterable[str | GPU] | None = None,
+    counts: Iterable[int] = (1,),
+    batches: Iterable[int] = BATCHES,
+    precisions: Iterable[str] = ("bf16",),
+    clocks: Iterable[float] | None = None,
+    engine: str = "vllm",
+    cache_precision: str | None = None,
+    power_limit_w: float | None = None,
+    max_time_to_first_token_s: float | None = None,
+    max_time_per_output_token_s: float | None = None,
+    min_tokens_per_s: float | None = None,
+    price_per_hour: float | Mapping[str, float] | None = None,
+    price_per_kwh: float | None = None,
+    carbon: float | str | None = None,
+) -> GenerationChoices:
+    """Choose how to serve a language model: the best clock, batch and precision of each GPU, best first.
+
+    GPUs that lack the memory or the precision, or that miss a limit, are left out; `left_out` says why.
+
+    Args:
+        model: Name of a language model, a configuration of transformers, the path of its config.json, or its module.
+        prompt_tokens: Tokens of each prompt.
+        output_tokens: Tokens that are written for each.
+        objective: energy (per token), time (per output token), cost or carbon (both per token); the least is best.
+        gpus: Names, aliases or files of GPUs, or "2x H100 SXM"; None for the whole catalogue.
+        counts: Numbers of GPUs that share the model, for names without a number.
+        batches: Sequences at a time, to choose from.
+        precisions: Of the weights, to choose from.
+        clocks: Graphics clocks in MHz, to choose from; None for eight of each GPU, its default among them.
+        engine: vllm, sglang, tensorrt_llm or transformers.
+        cache_precision: fp8 for keys and values; None for 16 bits.
+        power_limit_w: Power cap of a board in watts; None for each board's default.
+        max_time_to_first_token_s: Seconds that a request may wait for its first token.
+        max_time_per_output_token_s: Seconds from one token of a request to the next.
+        min_tokens_per_s: Tokens of all requests together per second.
+        price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
+        price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
+        carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
+
+    Raises:
+        UnknownNameError: No such model, GPU, engine, precision, objective or country.
+        InputError: A number that cannot be, or no GPU serves the model within the limits.
+
+    Example:
+        >>> ways = best_generation("llama3_8b", prompt_tokens=300, output_tokens=300, gpus=["H100 SXM", "L40S"])
+        >>> [way.gpu for way in ways]
+        ['NVIDIA H100 80GB HBM3', 'NVIDIA L40S']
+    """
+    if objective not in OBJECTIVES:
+        raise unknown_name("objective", objective, OBJECTIVES)
+    tariff = Tariff.of(price_per_hour, price_per_kwh, carbon)
+    _refuse_without(objective, tariff)
+    found = find_engine(engine)
+    query = _Query(
+        model,
+        find_decoder(model),
+        found,
+        cache_precision,
+        tuple(Load(batch, prompt_tokens, output_tokens) for batch in sorted(set(batches))),
+        None if clocks is None else tuple(clocks),
+        power_limit_w,
+    )
+    limits = Limits(max_time_to_first_token_s, max_time_per_output_token_s, min_tokens_per_s)
+    rows: list[GenerationChoice] = []
+    left_out: dict[str, str] = {}
+    named = list(_named(gpus, tuple(counts)))
+    for precision in dict.fromkeys(precisions):
+        for count in sorted({count for count, _ in named}):
+            boards = [gpu for number, gpu in named if number == count]
+            for served, clocks_mhz, figures in query.figures(boards, count, precision, left_out):
+                rows += _rows(served, clocks_mhz, figures, limits, objective, tariff)
+    for count, gpu in named:
+        way = served_by(count, gpu)
+        if any(row.boards == way for row in rows):
+            left_out.pop(way, None)
+        else:
+            left_out.setdefault(way, "misses a limit, or has no price, whatever its clock and batch")
+    if not rows:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in list(left_out.items())[:5])
+        raise InputError(
+            f"no GPU serves {query.decoder.name} so", given=reasons, hint="name other GPUs, counts, batches or limits"
+        )
+    return GenerationChoices(rows, left_out)
+
+
+def served_by(count: int, gpu: GPU) -> str:
+    """GPUs with their number, as `GenerationChoice.boards` has it."""
+    return f"{count}x {gpu.name}" if count > 1 else gpu.name
+
+
+@dataclass(frozen=True)
+class _Query:
+    """What is to be served, whichever the GPU."""
+
+    model: Model
+    decoder: Decoder
+    engine: Engine
+    cache_precision: str | None
+    loads: tuple[Load, ...]
+    clocks: tuple[float, ...] | None
+    power_limit_w: float | None
+
+    def figures(
+        self, boards: Sequence[GPU], count: int, precision: str, left_out: dict[str, str]
+    ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
+        """Each GPU with each batch that fits, its clocks, and what it does there; notes what is left out."""
+        precisions = checked_precisions(precision, self.cache_precision, self.engine)
+        batching = checked_batching(None, self.engine)
+        servers: list[tuple[Server, list[Deployment]]] = []
+        for gpu in boards:
+            try:
+                parallel = find_parallel(count, gpu, count, 1)
+                whole = Deployment.of(self.decoder, gpu, self.engine, precisions, parallel, batching, self.loads[0])
+                gpu.running_precision(precision)
+                each = [replace(whole, asked=load) for load in self.loads]
+                fitting = [deployment for deployment in each if deployment.memory.fits]
+                if not fitting:
+                    each[0].refuse_shortage()
+                servers.append((Server.of(self.model, whole, self.power_limit_w, None), fitting))
+            except JoulecastError as error:
+                left_out.setdefault(served_by(count, gpu), error.what)
+        by_link: dict[Parallel, list[tuple[Server, list[Deployment]]]] = {}
+        for server, fitting in servers:
+            by_link.setdefault(server.deployment.parallel, []).append((server, fitting))
+        for alike in by_link.values():
+            yield from self._alike(alike, left_out)
+
+    def _alike(
+        self, servers: Sequence[tuple[Server, list[Deployment]]], left_out: dict[str, str]
+    ) -> Iterator[tuple[Deployment, Sequence[float], Figures]]:
+        """The same for GPUs that run the same operations, which are predicted for all of them at once."""
+        one, count = servers[0][0], servers[0][0].deployment.parallel.gpus
+        asked = dict.fromkeys(
+            one.padded(tokens) for _, fitting in servers for served in fitting for tokens in served.steps
+        )
+        steps = StepNetworks({tokens: one.network(tokens) for tokens in asked})
+        if self.engine.fused:
+            prefetch([server.predictor for server, _ in servers], steps.together)
+        for server, fitting in servers:
+            try:
+                server.take(steps)
+                clocks = self._clocks_mhz(server.gpu)
+                for served in fitting:
+                    yield served, clocks, figures_of(served, server, clocks)
+            except JoulecastError as error:
+                left_out.setdefault(served_by(count, server.gpu), error.what)
+
+    def _clocks_mhz(self, gpu: GPU) -> list[float]:
+        if self.clocks is None:
+            return [float(clock) for clock in clock_grid_mhz(gpu, _CLOCKS)]
+        return [gpu.checked_clock_mhz(clock) for clock in self.clocks]
+
+
+def _named(names: str | GPU | Iterable[str | GPU] | None, counts: Sequence[int]) -> Iterator[tuple[int, GPU]]:
+    """Numbers of GPUs with each GPU."""
+    listed = [names] if isinstance(names, str | GPU) else list(catalogue().values() if names is None else names)
+    for name in listed:
+        number, gpu = find_gpus(name)
+        for count in counts if number == 1 else (number,):
+            yield count, gpu
+
+
+def _refuse_without(objective: str, tariff: Tariff) -> None:
+    if objective == "cost" and not tariff.has_prices:
+        raise InputError(
+            "the objective cost needs prices", given="none", allowed="price_per_hour, price_per_kwh, or both"
+        )
+    if objective == "carbon" and tariff.carbon_g_per_kwh is None:
+        raise InputError(
+            "the objective carbon needs the carbon intensity of the grid",
+            given="none",
+            allowed="carbon: grams of CO2 per kWh, or a country such as DE",
+        )
+
+
+def _rows(
+    served: Deployment,
+    clocks_mhz: Sequence[float],
+    figures: Figures,
+    limits: Limits,
+    objective: str,
+    tariff: Tariff,
+) -> Iterator[GenerationChoice]:
+    gpu, count = served.gpu.name, served.parallel.gpus
+    for place, kept in enumerate(limits.keeps(figures)):
+        joules = float(figures.energy_per_token_j[place])
+        seconds = float(figures.time_per_output_token_s[place])
+        rate = float(figures.tokens_per_s[place])
+        cost = tariff.cost(count * _MILLION / rate, _MILLION * joules, gpu)
+        grams = tariff.carbon_g(_MILLION * joules)
+        value = {"energy": joules, "time": seconds, "cost": cost, "carbon": grams}[objective]
+        if kept and value is not None:
+            yield GenerationChoice(
+                gpu=gpu,
+                gpus=count,
+                precision=served.precisions.weights,
+                batch=served.asked.batch,
+                clock_mhz=clocks_mhz[place],
+                time_to_first_token_s=float(figures.time_to_first_token_s[place]),
+                time_per_output_token_s=seconds,
+                tokens_per_s=rate,
+                power_w=float(figures.power_w[place]),
+                energy_per_token_j=joules,
+                value=value,
+                cost_per_million_tokens=cost,
+                carbon_g_per_million_tokens=grams,
+            )

@@ -1,0 +1,60 @@
+"""From steps to requests: seconds, watts and joules of a deployment at one clock or at many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..arrays import FloatArray
+from ..predictors.physics.energy import static_power_w
+from .deployment import Deployment
+from .server import Server
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a deployment does, at each of some clocks; arrays of shape (clocks,).
+
+    Args:
+        time_to_first_token_s: Seconds from the arrival of a request to its first token.
+        time_per_output_token_s: Mean seconds from one token of a request to the next.
+        tokens_per_s: Tokens that are written for all requests together per second.
+        energy_per_token_j: Joules of all boards per token that is written.
+    """
+
+    time_to_first_token_s: FloatArray
+    time_per_output_token_s: FloatArray
+    tokens_per_s: FloatArray
+    energy_per_token_j: FloatArray
+
+    @property
+    def power_w(self) -> FloatArray:
+        """Mean power of all boards together."""
+        return self.energy_per_token_j * self.tokens_per_s
+
+
+def figures_of(deployment: Deployment, server: Server, clocks: Sequence[float]) -> Figures:
+    """Add steps up to requests.
+
+    Args:
+        deployment: What is served.
+        server: One of its replicas.
+        clocks: Graphics clocks in MHz.
+
+    Raises:
+        InputError: The GPU lacks a precision, or cannot hold a clock or the cap.
+    """
+    cycle, load = deployment.cycle, deployment.load
+    server.prepare(deployment.steps)
+    total = server.cost(cycle.steps, clocks)
+    # Replicas without requests wait as long as the others work.
+    idle_w = float(static_power_w(deployment.gpu, float(deployment.gpu.boost_clock_mhz)))
+    idle = deployment.parallel.replicas - deployment.busy
+    boards_j = deployment.parallel.tensor * (deployment.busy * total.energy_j + idle * idle_w * total.time_s)
+    tokens = deployment.asked.batch * load.output_tokens
+    return Figures(
+        time_to_first_token_s=server.cost(cycle.first_token, clocks).time_s,
+        time_per_output_token_s=server.cost(cycle.next_tokens, clocks).time_s,
+        tokens_per_s=tokens / total.time_s,
+        energy_per_token_j=boards_j / tokens,
+    )

@@ -1,0 +1,169 @@
+"""A step of an engine as a network that can be predicted at any clock: its kernels, and its collectives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..arrays import FloatArray
+from ..hardware import GPU
+from ..operations.network import Entry, Network
+from ..predictors.networks.execution import EAGER
+from ..predictors.networks.network_predictor import NetworkPredictor
+from ..predictors.networks.prepared import PreparedNetwork
+from ..predictors.operation_predictions import OperationPredictions
+from ..predictors.physics.bounds import Bounds
+from ..predictors.physics.clock import Work
+from ..predictors.physics.least_times import LeastTimes
+from ..zoo.catalogue import find_kernels
+from .collectives import KINDS, collective_costs
+from .same_die import energy_factors
+from .steps import StepTokens
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ServedStep(PreparedNetwork):
+    """A step of fused kernels in CUDA graphs, as they were measured, and not as eager networks run them.
+
+    Args:
+        together: Predictions of the operations of several steps at the default clock.
+        places: The operations of this step among them, in its order.
+    """
+
+    together: OperationPredictions | None = None
+    places: Places | None = None
+
+    @cached_property
+    def at_default(self) -> OperationPredictions:
+        """The operations as parts of this step, at the default clock."""
+        if self.together is None or self.places is None:
+            predictor = self.knowledge.operations
+            found = predictor.predict_for_network(self.network.operations, self.power_limit_w)
+            return predictor.in_network(found, self.counts)
+        return chosen(self.together, self.places)
+
+    def half_widths(self, level: float) -> dict[str, FloatArray] | None:
+        """Half widths of the logarithms of each operation's time, power and energy; None where no errors are known.
+
+        Args:
+            level: Share of operations that lie within.
+        """
+        found = self.at_default if self.together is None else self.together
+        if found.spread is None:
+            return None
+        places = slice(None) if self.places is None else self.places
+        return {quantity: half[places] for quantity, half in found.spread.log_errors(found, level).items()}
+
+
+@dataclass(frozen=True)
+class StepNetworks:
+    """The operations of several steps, which are the same on any GPU.
+
+    Args:
+        networks: What a step works on -> its operations.
+    """
+
+    networks: Mapping[StepTokens, Network]
+
+    @cached_property
+    def together(self) -> Network:
+        """All operations, each once."""
+        each = dict.fromkeys(operation for network in self.networks.values() for operation in network.operations)
+        return Network(tuple(map(Entry, each)))
+
+    @cached_property
+    def places(self) -> Mapping[StepTokens, Places]:
+        """Where the operations of each step stand in `together`."""
+        place_of = {operation: place for place, operation in enumerate(self.together.operations)}
+        return {
+            tokens: np.array([place_of[operation] for operation in network.operations])
+            for tokens, network in self.networks.items()
+        }
+
+    def on(self, predictor: NetworkPredictor, power_limit_w: float) -> dict[StepTokens, ServedStep]:
+        """The steps on a GPU, predicted at once, which takes less time than one after the other.
+
+        Args:
+            predictor: Predicts operations on the GPU.
+            power_limit_w: Power cap of the board.
+        """
+        steps = self.networks.items()
+        if predictor.host.execution == EAGER:
+            return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
+        operations, gpu = self.together.operations, predictor.operations.gpu
+        found = predictor.operations.predict_for_network(operations, power_limit_w)
+        found = with_collectives(found.times(1.0, energy_factors(operations, gpu, find_kernels())), gpu)
+        return {
+            tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
+            for tokens, network in steps
+        }
+
+
+def chosen(predictions: OperationPredictions, places: Places) -> OperationPredictions:
+    """Predictions of some of the operations; what is known of errors stays behind."""
+
+    def of(values: FloatArray | float) -> FloatArray:
+        return np.asarray(values)[places] if np.ndim(values) else np.full(len(places), values)
+
+    work = predictions.work
+    if work is not None:
+        parts = LeastTimes(*map(of, (work.parts.compute_s, work.parts.memory_s, work.parts.cache_s)))
+        work = replace(
+            work,
+            clock_mhz=of(work.clock_mhz),
+            parts=parts,
+            switching_j=of(work.switching_j),
+            awake_j=of(work.awake_j),
+            memory_j=of(work.memory_j),
+            most_mhz=of(work.most_mhz),
+            bounds=Bounds(*map(of, work.bounds)),
+        )
+    return replace(
+        predictions,
+        operations=tuple(predictions.operations[place] for place in places.tolist()),
+        time_s=of(predictions.time_s),
+        power_w=of(predictions.power_w),
+        energy_j=of(predictions.energy_j),
+        device_time_s=of(predictions.device_time_s),
+        dynamic_energy_j=of(predictions.dynamic_energy_j),
+        host_time_s=of(predictions.host_time_s),
+        source=tuple(predictions.source[place] for place in places.tolist()),
+        held_clock_mhz=of(predictions.held_clock_mhz),
+        work=work,
+        spread=None,
+    )
+
+
+def with_collectives(predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
+    """Predictions of a step, with those of its collectives, which no predictor of kernels covers."""
+    places = np.array([operation.kind in KINDS for operation in predictions.operations], dtype=bool)
+    if not places.any() or predictions.work is None:
+        return predictions
+    seconds, joules = collective_costs(predictions.operations, gpu)
+    still, clock = np.zeros(len(places)), float(gpu.boost_clock_mhz)
+    # (what waits for a link does not wait longer at another clock)
+    parts = LeastTimes(still, np.nan_to_num(seconds), still)
+    work = Work(gpu, np.full(len(places), clock), parts, still, still, np.nan_to_num(joules))
+
+    def known(theirs: FloatArray, mine: FloatArray | float) -> FloatArray:
+        return np.where(places, mine, theirs)
+
+    power_w = predictions.static_power_w + joules / seconds
+    return replace(
+        predictions,
+        time_s=known(predictions.time_s, seconds),
+        power_w=known(predictions.power_w, power_w),
+        energy_j=known(predictions.energy_j, power_w * seconds),
+        device_time_s=known(predictions.device_time_s, seconds),
+        dynamic_energy_j=known(predictions.dynamic_energy_j, joules),
+        host_time_s=known(predictions.host_time_s, 0.0),
+        held_clock_mhz=known(predictions.held_clock_mhz, clock),
+        source=tuple("modelled" if here else each for here, each in zip(places, predictions.source, strict=True)),
+        work=predictions.work.with_others(work, places),
+    )

@@ -1,0 +1,175 @@
+"""Counters of memory levels from `ncu --csv`, NVIDIA's profiler of kernels (Nsight Compute).
+
+    ncu --csv --print-units base --metrics NAMES python train.py > counters.csv
+
+`metrics()` gives the names. The table below holds what to add up for each level. The names are those that Nsight
+Compute has for GPUs from Volta on (compute capability 7.0); nobody has tried them on a GPU here.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..errors import InputError
+from ..regular_files import read_regular
+from .gpu import MEMORY_LEVELS
+
+SECTOR, WAVEFRONT = 32, 128
+"""Bytes of a sector of caches and memory, and of a pass over the banks of shared memory."""
+
+COUNTERS: Mapping[str, tuple[Mapping[str, float], ...]] = {
+    # Level -> ways to count it, best first: metric -> bytes of one of its units.
+    "shared": (
+        {"smsp__sass_data_bytes_mem_shared.sum": 1},
+        {"l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": WAVEFRONT},
+    ),
+    "l1": (
+        {"l1tex__t_sectors_pipe_lsu_mem_global_op_ld_lookup_hit.sum": SECTOR},
+        {"l1tex__t_sectors_lookup_hit.sum": SECTOR},
+    ),
+    # What is written is counted where it ends, in DRAM.
+    "l2": ({"lts__t_sectors_op_read_lookup_hit.sum": SECTOR}, {"lts__t_sectors_lookup_hit.sum": SECTOR}),
+    "dram": (
+        {"dram__bytes_read.sum": 1, "dram__bytes_write.sum": 1},
+        {"dram__sectors_read.sum": SECTOR, "dram__sectors_write.sum": SECTOR},
+    ),
+}
+"""All generations from Volta to Blackwell; a later way is taken where a file lacks the one before."""
+
+_UNITS = {"byte": 1.0, "Kbyte": 1e3, "Mbyte": 1e6, "Gbyte": 1e9, "Tbyte": 1e12, "sector": 1.0, "": 1.0}
+_COLUMNS = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
+_MOST_BYTES = 256 << 20
+_REFUSED = "ERR_NVGPUCTRPERM"
+
+
+@dataclass(frozen=True)
+class KernelCounters:
+    """What one kernel took from each memory level.
+
+    Args:
+        name: The kernel, as ncu prints it.
+        traffic_bytes: Memory level -> bytes that hit it; None where the file has no counter of it.
+    """
+
+    name: str
+    traffic_bytes: Mapping[str, float | None]
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What the kernels of a file took from each memory level.
+
+    Args:
+        kernels: In the order in which they ran.
+    """
+
+    kernels: tuple[KernelCounters, ...]
+
+    @property
+    def traffic_bytes(self) -> dict[str, float | None]:
+        """Memory level -> bytes of all kernels; None where one of them has no counter of it."""
+        found: dict[str, float | None] = {}
+        for level in MEMORY_LEVELS:
+            known = [each.traffic_bytes[level] for each in self.kernels]
+            found[level] = None if None in known else math.fsum(value for value in known if value is not None)
+        return found
+
+
+def metrics() -> tuple[str, ...]:
+    """Names for the option --metrics of ncu."""
+    return tuple(name for ways in COUNTERS.values() for name in ways[0])
+
+
+def read_counters(path: str | Path) -> Counters:
+    """Read what `ncu --csv` wrote, with or without the lines of the program and of ncu itself around it.
+
+    Raises:
+        InputError: It cannot be read, has no counters of memory levels, a unit that is not known, or says that ncu may
+            not read counters.
+    """
+    text = read_regular(Path(path), _MOST_BYTES, "this file of counters").decode(errors="replace")
+    return counters_of(text.splitlines(), str(path))
+
+
+def counters_of(lines: Sequence[str], where: str) -> Counters:
+    """The counters in lines of `ncu --csv`.
+
+    Args:
+        lines: All of a file.
+        where: How to call it in messages.
+
+    Raises:
+        InputError: See `read_counters`.
+    """
+    if any(_REFUSED in line for line in lines):
+        raise InputError(
+            "ncu was not allowed to read the GPU's counters",
+            given=f"{where}: {_REFUSED}",
+            hint="run ncu as root, or let users: `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of "
+            "/etc/modprobe.d, and load the driver anew",
+        )
+    start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
+    header = [] if start is None else next(csv.reader([lines[start]]))
+    if start is None or not set(_COLUMNS) <= set(header):
+        raise InputError(
+            "this is not what `ncu --csv` writes",
+            given=where,
+            allowed=f"a table with the columns {', '.join(_COLUMNS)}",
+            hint=_command(),
+        )
+    kernels: dict[str, tuple[str, dict[str, float]]] = {}
+    for cells in csv.reader(line for line in lines[start + 1 :] if line.startswith('"')):
+        if len(cells) != len(header):
+            continue  # a line that was torn, or one of the program
+        row = dict(zip(header, cells, strict=True))
+        values = kernels.setdefault(row["ID"], (row["Kernel Name"], {}))[1]
+        value = _value(row, where)
+        if value is not None:
+            values[row["Metric Name"]] = value
+    found = tuple(KernelCounters(name, _levels(values)) for name, values in kernels.values())
+    if not any(value is not None for each in found for value in each.traffic_bytes.values()):
+        raise InputError(
+            "this file has no counters of memory levels",
+            given=f"{where}: {len(found)} kernels",
+            allowed=", ".join(metrics()),
+            hint=_command(),
+        )
+    return Counters(found)
+
+
+def _command() -> str:
+    return f"ncu --csv --print-units base --metrics {','.join(metrics())} PROGRAM > counters.csv"
+
+
+def _value(row: Mapping[str, str], where: str) -> float | None:
+    """A value in bytes or as a count; None where ncu has none, or where the metric is none of ours."""
+    if row["Metric Name"] not in _names():
+        return None
+    if row["Metric Unit"] not in _UNITS:
+        raise InputError(
+            "a counter in a unit that is not known",
+            given=f"{where}: {row['Metric Name']} in {row['Metric Unit']!r}",
+            allowed=", ".join(filter(None, _UNITS)),
+            hint="give ncu --print-units base",
+        )
+    try:
+        value = float(row["Metric Value"].replace(",", "")) * _UNITS[row["Metric Unit"]]
+    except ValueError:  # "n/a"
+        return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def _names() -> Iterable[str]:
+    return {name for ways in COUNTERS.values() for way in ways for name in way}
+
+
+def _levels(values: Mapping[str, float]) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for level, ways in COUNTERS.items():
+        known = next((way for way in ways if set(way) <= set(values)), None)
+        found[level] = None if known is None else math.fsum(values[name] * size for name, size in known.items())
+    return found

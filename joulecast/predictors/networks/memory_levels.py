@@ -1,0 +1,295 @@
+"""Where a prediction's joules go below the operation: static power, memory levels, arithmetic, and the rest.
+
+The split adds nothing to a prediction and takes nothing away: the components of an operation add up to the joules that
+were predicted for it, to the last bit. Traffic times energy per access gives the memory levels; where that exceeds the
+dynamic energy that was predicted, all levels are scaled down to it. Of what is left, arithmetic takes what the energy
+of FLOPs explains beyond shared memory and L1, since that was fitted to whole products. What nothing explains is the
+rest: instructions, multiprocessors that are awake, and all errors.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ...arrays import FloatArray
+from ...energy import EnergyTree, Row
+from ...hardware import GPU
+from ...hardware.gpu import MEMORY_LEVELS
+from ...hardware.ncu import Counters
+from ...rendering.notebook import Picture
+from ...rendering.stacked_bars import StackedBar, stacked_bars
+from ...rendering.tables import Table, Tabular
+from ...units import si
+from ..physics.access_energy import ACCESS_BYTES, AccessEnergies
+from ..physics.energy import PRIOR_ENERGY, EnergyConstants
+from ..physics.memory_traffic import traffic_bytes
+from .energy_rows import STATIC, energy_rows
+from .operation_cost import OperationCost
+
+COMPUTE, REST = "compute", "rest"
+COMPONENTS = (STATIC, *MEMORY_LEVELS, COMPUTE, REST)
+"""What the joules of an operation are divided into."""
+
+_NORMAL_90 = 1.6449  # Standard deviations on each side that 90 % lie within.
+
+
+@dataclass(frozen=True)
+class OperationLevels:
+    """Where the joules of one operation go, all its calls together.
+
+    Args:
+        cost: What was predicted.
+        energy_j: Component -> joules; None for each where nothing covers the operation.
+        traffic_bytes: Memory level -> bytes that hit it.
+        scaled: What the levels were multiplied with because they exceeded the predicted dynamic energy; 1 if not.
+    """
+
+    cost: OperationCost
+    energy_j: Mapping[str, float | None]
+    traffic_bytes: Mapping[str, float]
+    scaled: float = 1.0
+
+
+@dataclass(frozen=True)
+class MemoryLevels(Tabular):
+    """Where the joules of a network go: static, shared memory, L1, L2, DRAM, compute and rest.
+
+    Args:
+        title: The network, for people.
+        gpu: Full name of the GPU.
+        clock_mhz: Graphics clock that it settles at.
+        predicted_j: Joules of an iteration, as predicted.
+        operations: The division of each operation, in the order of the network.
+        energies: What an access costs at each level.
+        warnings: Those of the prediction.
+    """
+
+    title: str
+    gpu: str
+    clock_mhz: float
+    predicted_j: float
+    operations: tuple[OperationLevels, ...]
+    energies: AccessEnergies
+    warnings: tuple[str, ...] = ()
+
+    @cached_property
+    def energy_j(self) -> dict[str, float]:
+        """Component -> joules of an iteration; together exactly the energy that was predicted."""
+        sums = {
+            component: math.fsum(each.energy_j[component] or 0.0 for each in self.operations)
+            for component in COMPONENTS
+        }
+        return closed(sums, self.predicted_j)
+
+    @property
+    def dynamic_j(self) -> float:
+        """Joules that are not static."""
+        return math.fsum(joules for component, joules in self.energy_j.items() if component != STATIC)
+
+    @property
+    def movement_j(self) -> float:
+        """Joules of all memory levels together."""
+        return math.fsum(self.energy_j[level] for level in MEMORY_LEVELS)
+
+    @cached_property
+    def traffic_bytes(self) -> dict[str, float]:
+        """Memory level -> bytes of an iteration that hit it."""
+        return {level: math.fsum(each.traffic_bytes[level] for each in self.operations) for level in MEMORY_LEVELS}
+
+    def range_j(self, level: str) -> tuple[float, float]:
+        """Least and most joules of a memory level, within which 90 % lie by what is known of the energy per access.
+
+        The traffic is taken as it is; `compare_traffic` holds it against counters.
+
+        Args:
+            level: One of `MEMORY_LEVELS`.
+        """
+        factor = self.energies.spread[level] ** _NORMAL_90
+        return self.energy_j[level] / factor, min(self.energy_j[level] * factor, self.dynamic_j)
+
+    def compare_traffic(self, counters: Counters, iterations: float = 1) -> dict[str, tuple[float, float | None]]:
+        """Memory level -> predicted bytes of an iteration, and counted ones; None where they were not counted.
+
+        Args:
+            counters: What `ncu` counted for the same program (`joulecast.hardware.ncu.read_counters`).
+            iterations: How many iterations the counters are of.
+        """
+        counted = counters.traffic_bytes
+        return {
+            level: (self.traffic_bytes[level], None if (found := counted[level]) is None else found / iterations)
+            for level in MEMORY_LEVELS
+        }
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What to keep in mind."""
+        told = [f"energy per access: {self.energies.source}"]
+        scaled = sum(each.scaled < 1 for each in self.operations)
+        if scaled:
+            told.append(f"{scaled} operations: the levels were scaled down to the dynamic energy that is predicted")
+        return (*told, *self.warnings)
+
+    def tree(self) -> EnergyTree:
+        """The energy tree of the prediction, with these components instead of static and dynamic energy."""
+        rows: list[Row] = []
+        for each in self.operations:
+            cost = each.cost
+            by_memory = cost.bound_by == "memory"
+            rows += energy_rows(cost.entry, cost.device_time_s, each.energy_j, cost.source, by_memory=by_memory)
+        return EnergyTree.of(self.title, rows, notes=self.notes)
+
+    def by_kind(self) -> dict[str, dict[str, float]]:
+        """Operation kind -> component -> joules, most joules first."""
+        return _added((each.cost.operation.kind, each.energy_j) for each in self.operations)
+
+    def by_module(self) -> dict[str, dict[str, float]]:
+        """Outermost module -> component -> joules, most joules first; the model itself is ""."""
+        return _added(
+            (node.path.partition(".")[0], {part: figure.value for part, figure in node.own.by_component().items()})
+            for node in self.tree().root.walk()
+            if node.own.energy
+        )
+
+    def plot(self, by: str = "kind") -> Picture:
+        """Stacked bars of the components.
+
+        Args:
+            by: "kind" of operation, or "module".
+        """
+        found = self.by_module() if by == "module" else self.by_kind()
+        items = [StackedBar(name or "(model)", [parts[c] for c in COMPONENTS]) for name, parts in found.items()]
+        title = f"Energy by memory level of {self.title} on {self.gpu}"
+        return Picture(stacked_bars(items, COMPONENTS, "J", title))
+
+    def to_json(self) -> dict[str, Any]:
+        """Joules, ranges and traffic as plain dictionaries; quantities in SI units."""
+        return {
+            "title": self.title,
+            "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
+            "energy_j": self.energy_j,
+            "range_j": {level: list(self.range_j(level)) for level in MEMORY_LEVELS},
+            "traffic_bytes": self.traffic_bytes,
+            "access_energy_j": dict(self.energies.joules),
+            "measured": self.energies.measured,
+            "operations": [
+                {**each.cost.to_json(), "by_level_j": dict(each.energy_j), "traffic_bytes": dict(each.traffic_bytes)}
+                for each in self.operations
+            ],
+            "notes": list(self.notes),
+        }
+
+    def _table(self) -> Table:
+        """One row for each operation, with the joules of each component."""
+        header = ["kind", "input_shapes", "precision", "count", *(f"{component}_j" for component in COMPONENTS)]
+        rows = (
+            [
+                each.cost.operation.kind,
+                " ".join("x".join(map(str, shape)) for shape in each.cost.operation.input_shapes),
+                each.cost.operation.precision,
+                each.cost.count,
+                *each.energy_j.values(),
+            ]
+            for each in self.operations
+        )
+        return Table(header, rows)
+
+    def __str__(self) -> str:
+        whole = self.predicted_j
+        lines = [f"{self.title} on {self.gpu}: {si(whole, 'J')}"]
+        for component, joules in self.energy_j.items():
+            line = f"{component:>8}  {si(joules, 'J'):>9}  {100 * joules / whole:5.1f} %"
+            if component in MEMORY_LEVELS:
+                low_j, high_j = self.range_j(component)
+                line += f"  ({si(low_j, 'J')} to {si(high_j, 'J')}; {si(self.traffic_bytes[component], 'B')})"
+            lines.append(line)
+        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+
+
+def memory_levels(
+    title: str,
+    costs: Sequence[OperationCost],
+    gpu: GPU,
+    *,
+    clock_mhz: float,
+    energy_j: float,
+    notes: tuple[str, ...] = (),
+) -> MemoryLevels:
+    """Divide the joules of a prediction.
+
+    Args:
+        title: The network, for people.
+        costs: What was predicted for each operation.
+        gpu: The GPU that it was predicted for.
+        clock_mhz: Graphics clock that it settles at.
+        energy_j: Predicted joules of an iteration.
+        notes: Warnings about the prediction.
+    """
+    operations = [cost.operation for cost in costs]
+    energies = AccessEnergies.of(gpu, clock_mhz)
+    counts = np.array([[cost.count] for cost in costs], dtype=float).reshape(len(costs), 1)
+    traffic = traffic_bytes(operations, gpu) * counts if costs else np.zeros((0, len(MEMORY_LEVELS)))
+    levels_j = traffic / ACCESS_BYTES * np.array([energies.joules[level] for level in MEMORY_LEVELS])
+    units_j = _unit_energy_j(costs, gpu, clock_mhz)
+    divided = tuple(_divided(*each) for each in zip(costs, traffic, levels_j, units_j, strict=True))
+    return MemoryLevels(title, gpu.name, clock_mhz, energy_j, divided, energies, notes)
+
+
+def _unit_energy_j(costs: Sequence[OperationCost], gpu: GPU, clock_mhz: float) -> FloatArray:
+    """Joules that all calls of each operation take in arithmetic units, with what feeds them."""
+    if not costs:
+        return np.zeros(0)
+    parts = EnergyConstants.parts([cost.operation for cost in costs], np.zeros(len(costs)), gpu, clock_mhz)
+    each_j: FloatArray = parts[:, :2] @ PRIOR_ENERGY.values()[:2]
+    all_j: FloatArray = each_j * np.array([cost.count for cost in costs])
+    return all_j
+
+
+def _divided(cost: OperationCost, traffic: FloatArray, levels_j: FloatArray, unit_j: float) -> OperationLevels:
+    moved = dict(zip(MEMORY_LEVELS, map(float, traffic), strict=True))
+    if cost.energy_j is None:
+        return OperationLevels(cost, dict.fromkeys(COMPONENTS), moved)
+    dynamic_j = min(cost.dynamic_energy_j or 0.0, cost.energy_j)
+    explained_j = float(levels_j.sum())
+    scaled = min(1.0, dynamic_j / explained_j) if explained_j else 1.0
+    parts = {STATIC: cost.energy_j - dynamic_j}
+    parts |= {level: scaled * float(joules) for level, joules in zip(MEMORY_LEVELS, levels_j, strict=True)}
+    left_j = max(0.0, dynamic_j - scaled * explained_j)
+    parts[COMPUTE] = min(left_j, max(0.0, unit_j - parts["shared"] - parts["l1"]))
+    parts[REST] = 0.0
+    return OperationLevels(cost, closed(parts, cost.energy_j), moved, scaled)
+
+
+def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
+    """The parts with a rest that makes them the total exactly, as `math.fsum` adds.
+
+    Where rounding leaves less than nothing for the rest, the largest part gives it.
+
+    Args:
+        parts: Component -> joules, with a "rest" that is computed anew.
+        total_j: What they add up to.
+    """
+    found = {**parts, REST: 0.0}
+    taker = REST
+    if math.fsum([total_j, *(-joules for joules in found.values())]) < 0:
+        taker = max(found, key=lambda part: found[part])
+    others = [-joules for part, joules in found.items() if part != taker]
+    found[taker] = math.fsum([total_j, *others])
+    while (sum_j := math.fsum(found.values())) != total_j:
+        found[taker] = math.nextafter(found[taker], math.inf if sum_j < total_j else -math.inf)
+    return found
+
+
+def _added(named: Any) -> dict[str, dict[str, float]]:
+    listed: dict[str, dict[str, list[float]]] = {}
+    for name, parts in named:
+        for component in COMPONENTS:
+            listed.setdefault(name, {}).setdefault(component, []).append(parts.get(component) or 0.0)
+    sums = {name: {part: math.fsum(values) for part, values in parts.items()} for name, parts in listed.items()}
+    return dict(sorted(sums.items(), key=lambda item: -math.fsum(item[1].values())))

@@ -1,0 +1,63 @@
+"""OperationCost: what one operation of a network is predicted to cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ...operations.network import Entry
+from ...operations.operation import Operation
+from ..operation_predictions import Source
+
+Bound = Literal["compute", "memory", "launch"]
+
+
+@dataclass(frozen=True)
+class OperationCost:
+    """What one operation of a network costs, all its calls together; None where missing.
+
+    Args:
+        entry: The operation, how often it is called in an iteration, and in which modules of the model.
+        device_time_s: Seconds that the GPU works on it.
+        power_w: Board power while it does, at most the cap.
+        energy_j: Joules, with its share of static energy; these sum up to the network's.
+        source: measured, modelled or missing.
+        bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
+            where the host needs longer for a call than the GPU. A network waits for launches only where their sum
+            exceeds the device's.
+        dynamic_energy_j: The part of the joules that the operation causes; the rest is the board's static energy.
+    """
+
+    entry: Entry
+    device_time_s: float | None
+    power_w: float | None
+    energy_j: float | None
+    source: Source
+    bound_by: Bound
+    dynamic_energy_j: float | None = None
+
+    @property
+    def operation(self) -> Operation:
+        """The operation."""
+        return self.entry.operation
+
+    @property
+    def count(self) -> int:
+        """Calls per iteration."""
+        return self.entry.count
+
+    @property
+    def module_paths(self) -> tuple[str, ...]:
+        """Modules of the model that call it."""
+        return self.entry.module_paths
+
+    def to_json(self) -> dict[str, Any]:
+        """The operation with its count and modules, as `Entry.to_json` has it, and what it costs in SI units."""
+        return {
+            **self.entry.to_json(),
+            "device_time_s": self.device_time_s,
+            "power_w": self.power_w,
+            "energy_j": self.energy_j,
+            "source": self.source,
+            "bound_by": self.bound_by,
+        }

@@ -1,0 +1,191 @@
+"""Known joules per module: what accounting finds of them through sensors that lag and step, and how it is evaluated."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from joulecast.accounting import Events, Place
+from joulecast.accounting.evaluation import (
+    Experiment,
+    correlations,
+    evaluate,
+    known_summary,
+    largest_error,
+    off_diagonal,
+    summary,
+)
+from joulecast.accounting.passes import one_pass
+from joulecast.accounting.result import Accounting
+from joulecast.accounting.shares import Used, spread
+from joulecast.accounting.simulated_power import known_power, sampled
+from joulecast.energy import EnergyTree, Figure, Row, Share
+from joulecast.errors import InputError
+from joulecast.metering.recording import DeviceInfo, Recording
+from joulecast.metering.samples import Samples
+
+LARGE, WITHIN = 0.05, 0.02
+STATIC_W = 30.0
+WATTS = {"conv": 180.0, "norm": 60.0, "linear": 240.0, "add": 20.0, "conv backward": 210.0}
+PACKAGE = DeviceInfo("cpu0", "package")
+
+
+def schedule(scale_s, iterations, seed=0):
+    """Iterations of five modules, with pauses; a module takes 0.4 to 1.6 of the scale."""
+    rng = np.random.default_rng(seed)
+    modules = [
+        ("stem", "forward", "conv", 1.0),
+        ("norm", "forward", "norm", 0.8),
+        ("head", "forward", "linear", 0.4),
+        ("tail", "forward", "add", 0.9),
+        ("stem", "backward", "conv backward", 1.6),
+    ]
+    rows, windows, now_s = [], [], 0.0
+    for _ in range(iterations):
+        begin_s = now_s
+        for path, phase, operation, length in modules:
+            took_s = scale_s * length * rng.uniform(0.9, 1.1)
+            rows.append((now_s, now_s + took_s, Place(path, phase, operation), "cpu"))
+            now_s += took_s + 0.1 * scale_s * rng.random()
+        windows.append((begin_s, now_s))
+    return Events.of(rows, windows=windows)
+
+
+def true_joules(events):
+    """By arithmetic: watts of the operator and of the idle device times its seconds."""
+    found = {}
+    for place, start, end in zip(events.place, events.start_s, events.end_s, strict=True):
+        path, phase, operation = events.places[place]
+        found[phase, path] = found.get((phase, path), 0.0) + (WATTS[operation] + STATIC_W) * (end - start)
+    return found
+
+
+def recorded(events, update_s):
+    """What a counter that steps by millijoules once in a period tells a sampler that polls now and then."""
+    curve = known_power(events, watts=WATTS, static_w=STATIC_W).counter.curve
+    rng = np.random.default_rng(1)
+    last_s = float(curve.time_s[-1])
+    polls = np.cumsum(0.01 + rng.exponential(0.001, int(last_s / 0.01) + 100)) - 0.5
+    seen_s = np.floor(polls / update_s) * update_s
+    before = STATIC_W * np.minimum(seen_s, 0.0)
+    after = STATIC_W * np.maximum(seen_s - last_s, 0.0)
+    joules = np.round(1000 + before + np.interp(seen_s, curve.time_s, curve.energy_j) + after, 3)
+    samples = {"cpu0": Samples.of(polls, energy_j=joules)}
+    return Recording("here", "", float(polls[0]), float(polls[-1]), (PACKAGE,), samples)
+
+
+@pytest.mark.parametrize("update_s", [0.02, 0.05, 0.1])
+def test_modules_that_last_eight_updates_of_the_sensor_get_their_joules(update_s):
+    events = schedule(scale_s=20 * update_s, iterations=40)
+    found = one_pass("model", events, recorded(events, update_s))
+    truth = true_joules(events)
+    large = {key: joules for key, joules in truth.items() if joules > LARGE * sum(truth.values())}
+    assert len(large) == 5
+    for (phase, path), joules in large.items():
+        assert found.tree().at(path, phase).total.energy_j == pytest.approx(joules, rel=WITHIN)
+
+
+def test_what_the_sensor_does_not_resolve_needs_a_model():
+    """Modules of milliseconds: two passes by time give the mean power to all, a prediction gives each its own."""
+    events = schedule(scale_s=0.005, iterations=50)
+    start_s, end_s = events.window_s
+    iteration_s = (end_s - start_s) / events.iterations
+    joules = float(known_power(events, watts=WATTS, static_w=STATIC_W).counter.curve.energy_j[-1]) / events.iterations
+    shares = spread(events, iteration_s, [Used(PACKAGE, joules)])
+    by_time = Accounting("model", shares.rows, shares.unattributed, iteration_s, 2, events.iterations)
+    truth = {key: value / events.iterations for key, value in true_joules(events).items()}
+    # a GPU of another speed: all dynamic joules 3 times as large
+    predicted = EnergyTree.of(
+        "prediction",
+        [
+            Row(
+                path,
+                Share({}, {("gpu", "dynamic"): Figure(3 * (joules - STATIC_W * seconds), "modelled")}),
+                phase=phase,
+            )
+            for (phase, path), joules in truth.items()
+            for seconds in [sum(r.share.time_s for r in shares.rows if (r.phase, r.path) == (phase, path))]
+        ],
+    )
+    by_model = by_time.by_model(predicted, STATIC_W)
+    errors = {
+        made.sharing: max(abs(made.tree().at(path, phase).total.energy_j / joules - 1)
+                          for (phase, path), joules in truth.items() if joules > LARGE * sum(truth.values()))
+        for made in (by_time, by_model)
+    }  # fmt: skip
+    assert errors["time"] > 0.2
+    assert errors["model"] < WITHIN
+    assert by_model.energy_j == pytest.approx(joules)
+
+
+def test_simulated_power_adds_up():
+    events = Events.of([(0, 2, Place("a", "forward", "conv"), "cpu"), (1, 3, Place("b", "forward", "add"), "cpu")])
+    known = known_power(events, watts=WATTS, static_w=STATIC_W)
+    # conv 2 s x 180 W, add 2 s x 20 W; of 30 W idle each has a second alone and half of one together
+    assert known.energy_j == pytest.approx([360 + 45, 40 + 45])
+    assert known.counter.curve.energy_j[-1] == pytest.approx(known.energy_j.sum())
+
+
+def test_a_sampled_counter_keeps_its_total_and_forgets_what_is_between():
+    events = schedule(scale_s=0.1, iterations=3)
+    exact = known_power(events, watts=WATTS).counter
+    coarse = sampled(exact, 0.25)
+    assert coarse.curve.energy_j[-1] == pytest.approx(exact.curve.energy_j[-1])
+    assert len(coarse.curve.time_s) == 2 + math.floor((exact.curve.time_s[-1]) / 0.25)
+
+
+def experiment(seed, scale_s=0.05):
+    events = schedule(scale_s, 8, seed)
+    known = known_power(events, watts=WATTS, static_w=STATIC_W)
+    return Experiment(events, (known.counter,), known.energy_j)
+
+
+def test_finer_sampling_is_closer_to_the_truth():
+    run = experiment(0)
+    fine, coarse = largest_error(run, 0.001), largest_error(run, 0.2)
+    assert fine < WITHIN < coarse
+    for key, joules in known_summary(run).items():
+        assert summary(run, 0.0005)[key] == pytest.approx(joules, rel=0.05)
+
+
+def test_an_evaluation_has_every_pair_once():
+    found = evaluate("model", [experiment(seed) for seed in range(3)], periods_s=(0.005, 0.05), lengths=(0.5, 1.0))
+    assert found.power == "simulated"
+    assert found.by_period.shape == (2, 2)
+    assert off_diagonal(found.by_experiment).shape == (3,)
+    assert off_diagonal(found.by_experiment).min() > 0.99
+    assert found.lengths_s[0] == pytest.approx(found.lengths_s[1] / 2)
+    assert set(found.errors) == {0.005, 0.05}
+    assert json.loads(json.dumps(found.to_json()))["published"]["ASSS"] == "0.90 to 0.94"
+
+
+def test_correlations_are_pearsons():
+    one, two = {("f", "a"): 1.0, ("f", "b"): 2.0, ("f", "c"): 4.0}, {("f", "a"): 2.0, ("f", "b"): 1.0, ("f", "c"): 7.0}
+    expected = np.corrcoef([1, 2, 4], [2, 1, 7])[0, 1]
+    assert correlations([one, two])[0, 1] == pytest.approx(expected)
+    assert np.isnan(correlations([one, {("f", "a"): 1.0, ("f", "b"): 1.0, ("f", "c"): 1.0}])[0, 1])
+
+
+def test_correlations_are_drawn(tmp_path):
+    pytest.importorskip("matplotlib")
+    from joulecast.accounting.evaluation_figures import save
+
+    found = evaluate("model", [experiment(seed) for seed in range(2)])
+    assert save(found, tmp_path / "e.png").stat().st_size > 1000
+    assert "0.99" in found.save(tmp_path / "e.svg").read_text() or "1.000" in (tmp_path / "e.svg").read_text()
+    with pytest.raises(InputError, match="PNG or an SVG"):
+        found.save(tmp_path / "e.pdf")
+
+
+@pytest.mark.parametrize("given", [{"periods_s": (0.0,)}, {"lengths": (2.0,)}])
+def test_periods_and_lengths_that_cannot_be_are_refused(given):
+    with pytest.raises(InputError):
+        evaluate("model", [experiment(0), experiment(1)], **given)
+
+
+def test_one_run_has_nothing_to_be_compared_with():
+    with pytest.raises(InputError, match="2 or more"):
+        evaluate("model", [experiment(0)])

@@ -1,0 +1,105 @@
+"""End to end: a model runs while a real sampler reads simulated counters."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import joulecast  # noqa: E402
+from joulecast.accounting.module_ranges import named_modules  # noqa: E402
+
+PACKAGE_W, MEMORY_W = 50.0, 8.0
+LAG = 0.25  # The thread that writes the counters lags on a busy machine.
+
+
+@pytest.fixture
+def counters(tmp_path, monkeypatch):
+    """A package of 50 W and memory of 8 W."""
+    folder = tmp_path / "powercap"
+    watts = {"intel-rapl:0": ("package-0", PACKAGE_W), "intel-rapl:0:0": ("dram", MEMORY_W)}
+    for zone, (name, _) in watts.items():
+        (folder / zone).mkdir(parents=True)
+        (folder / zone / "name").write_text(name)
+        (folder / zone / "max_energy_range_uj").write_text("262143328850")
+    ended, start_s = threading.Event(), time.monotonic()
+
+    def write():
+        for zone, (_, power_w) in watts.items():
+            new = folder / zone / "new"
+            new.write_text(f"{1e6 * power_w * (time.monotonic() - start_s):.0f}")
+            new.replace(folder / zone / "energy_uj")
+
+    def keep_writing():
+        while not ended.wait(0.005):
+            write()
+
+    write()
+    thread = threading.Thread(target=keep_writing)
+    thread.start()
+    monkeypatch.setenv("JOULECAST_POWERCAP", str(folder))
+    yield folder
+    ended.set()
+    thread.join()
+
+
+def model():
+    return torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.ReLU(), torch.nn.Linear(256, 256))
+
+
+def test_an_iteration_takes_the_joules_of_its_seconds(counters):
+    found = joulecast.account(model(), (512, 256), mode="training", loop_s=0.6, sensors=("cpu", "ram"))
+    assert found.measured
+    assert found.energy_j == pytest.approx((PACKAGE_W + MEMORY_W) * found.duration_s, rel=LAG)
+    assert found.tree().total.energy_j == pytest.approx(found.energy_j, rel=1e-9)
+    assert {part for row in found.rows for part in row.share.energy} == {("cpu0", "package"), ("ram0", "dram")}
+    assert found.tree().at("0", "backward").total.energy_j > 0
+    assert "undisturbed loop" in found.basis
+    assert "the sensor updates every" in str(found.resolution)
+
+
+def test_steps_of_the_user_take_the_joules_of_their_seconds(counters):
+    trained = model()
+    with joulecast.account(trained, sensors=("cpu",)) as running:
+        for _ in range(20):
+            trained(torch.randn(512, 256)).sum().backward()
+            threading.Event().wait(0.02)
+    found = running.result()
+    assert found.energy_j == pytest.approx(PACKAGE_W * found.duration_s, rel=LAG)
+    assert found.unattributed.energy_j > 0.4 * PACKAGE_W * 0.4  # most of 20 pauses of 20 ms
+
+
+def test_a_trace_with_its_recording_on_the_command_line(counters, tmp_path, call):
+    trained, activities = model(), [torch.profiler.ProfilerActivity.CPU]
+    with (
+        joulecast.measure(("cpu",), interval_s=0.02, out=tmp_path / "run.jsonl"),
+        named_modules(trained),
+        torch.profiler.profile(activities=activities) as profile,
+    ):
+        for _ in range(5):
+            trained(torch.randn(512, 256)).sum().backward()
+            threading.Event().wait(0.05)
+    profile.export_chrome_trace(str(tmp_path / "trace.json"))
+    given = "account", "--trace", tmp_path / "trace.json", "--recording", tmp_path / "run.jsonl"
+    code, out, _ = call(*given, "--json")
+    assert code == 0
+    told = json.loads(out)
+    assert told["energy_j"] == pytest.approx(PACKAGE_W * told["duration_s"], rel=LAG)
+    code, _, error = call(*given, "--clock-offset", "3600")
+    assert code == 2
+    assert "do not overlap in time" in error
+
+
+def test_an_evaluation_on_counters_has_measured_power(counters):
+    from joulecast.accounting.experiments import evaluate_model
+    from joulecast.accounting.steps import steps_of
+
+    with steps_of(model(), (512, 256), "training", None, None) as steps:
+        found = evaluate_model(steps, experiments=2, iterations=5, pairs=1, sensors=("cpu",))
+    assert found.power == "measured"
+    assert found.overhead.energy is not None
+    assert not found.errors

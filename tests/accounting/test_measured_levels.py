@@ -1,0 +1,57 @@
+"""Measured joules by memory level, by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from joulecast.accounting.memory_levels import measured_levels
+from joulecast.accounting.result import Accounting
+from joulecast.energy import Figure, Row, Share
+from joulecast.errors import InputError
+from joulecast.hardware import find_gpu
+from joulecast.hardware.ncu import Counters, KernelCounters, metrics
+
+A100 = "A100 SXM 80GB"
+
+
+def counters(**traffic_bytes):
+    known = {"shared": None, "l1": None, "l2": None, "dram": None}
+    return Counters((KernelCounters("kernel", {**known, **traffic_bytes}),))
+
+
+def test_levels_are_accesses_times_their_energy():
+    found = measured_levels(10.0, 4.0, counters(dram=32e9, l2=64e9, shared=32e9), find_gpu(A100), 1410.0)
+    assert found.energy_j["dram"] == pytest.approx(2.09)
+    assert found.energy_j["l2"] == pytest.approx(2 * 0.368)
+    assert found.energy_j["shared"] == pytest.approx(0.0821)
+    assert found.energy_j["rest"] == pytest.approx(6 - 2.09 - 0.736 - 0.0821)
+    assert math.fsum(found.energy_j.values()) == 10.0
+    assert "not counted, and in the rest: l1" in str(found)
+    half = measured_levels(10.0, 4.0, counters(dram=64e9), find_gpu(A100), 1410.0, iterations=2)
+    assert half.energy_j["dram"] == pytest.approx(2.09)
+
+
+def test_counters_of_other_work_are_refused():
+    with pytest.raises(InputError, match="more work than was measured"):
+        measured_levels(1.0, 0.5, counters(dram=320e9), find_gpu(A100), 1410.0)
+    with pytest.raises(InputError, match="nothing to divide"):
+        measured_levels(0.0, 0.0, counters(dram=1.0), find_gpu(A100), 1410.0)
+
+
+def test_an_accounting_is_divided_by_a_file(tmp_path):
+    header = '"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"'
+    lines = [f'"0","kernel","{name}","{"byte" if "bytes" in name else "sector"}","1,000"' for name in metrics()]
+    path = tmp_path / "counters.csv"
+    path.write_text("\n".join([header, *lines]))
+    share = Share({"gpu0": Figure(0.01, "measured")}, {("gpu0", "board"): Figure(2.0, "measured")})
+    host = Share({"cpu0": Figure(0.01, "measured")}, {("cpu0", "package"): Figure(5.0, "measured")})
+    rows = (Row("", share, "aten::mm"), Row("", host, "aten::mm"))
+    accounting = Accounting("a model", rows, Share(), 0.01, 2, 10, counter_power_w={"gpu0": 50.0})
+    found = accounting.by_memory_level(path, A100)
+    assert found.energy_j["static"] == pytest.approx(0.5)
+    assert math.fsum(found.energy_j.values()) == 2.0  # the CPU's joules are not the GPU's
+    assert found.energy_j["l1"] == pytest.approx(1000 * 107e-12)
+    with pytest.raises(InputError, match="no joules were measured"):
+        Accounting("a model", (Row("", Share(), "aten::mm"),), Share(), 0.01, 2, 10).by_memory_level(path, A100)

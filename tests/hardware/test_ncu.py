@@ -1,0 +1,80 @@
+"""Counters of `ncu --csv`: sums by hand, units, and files that are something else."""
+
+from __future__ import annotations
+
+import pytest
+
+from joulecast.errors import InputError
+from joulecast.hardware.ncu import counters_of, metrics, read_counters
+
+HEADER = (
+    '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device",'
+    '"CC","Section Name","Metric Name","Metric Unit","Metric Value"'
+)
+
+
+def line(number, kernel, metric, unit, value):
+    return (
+        f'"{number}","77","python","127.0.0.1","{kernel}","1","7","(256, 1, 1)","(64, 1, 1)","0","8.0",'
+        f'"Command line profiler metrics","{metric}","{unit}","{value}"'
+    )
+
+
+TWO_KERNELS = [
+    "==PROF== Connected to process 77 (/usr/bin/python3)",
+    "epoch 1, loss 2.3",
+    HEADER,
+    line(0, "ampere_sgemm_128x128_nn(float *, int)", "smsp__sass_data_bytes_mem_shared.sum", "byte", "4,096"),
+    line(0, "ampere_sgemm_128x128_nn(float *, int)", "lts__t_sectors_op_read_lookup_hit.sum", "sector", "10"),
+    line(0, "ampere_sgemm_128x128_nn(float *, int)", "dram__bytes_read.sum", "Kbyte", "1.5"),
+    line(0, "ampere_sgemm_128x128_nn(float *, int)", "dram__bytes_write.sum", "byte", "500"),
+    line(0, "ampere_sgemm_128x128_nn(float *, int)", "sm__cycles_elapsed.avg", "cycle", "123"),
+    line(1, "relu", "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum", "", "2"),
+    line(1, "relu", "lts__t_sectors_op_read_lookup_hit.sum", "sector", "0"),
+    line(1, "relu", "dram__sectors_read.sum", "sector", "3"),
+    line(1, "relu", "dram__sectors_write.sum", "sector", "4"),
+    "==PROF== Disconnected from process 77",
+]
+
+
+def test_kernels_by_hand():
+    found = counters_of(TWO_KERNELS, "counters.csv")
+    product, relu = found.kernels
+    assert product.name == "ampere_sgemm_128x128_nn(float *, int)"
+    assert product.traffic_bytes == {"shared": 4096, "l1": None, "l2": 320, "dram": 2000}
+    assert relu.traffic_bytes == {"shared": 256, "l1": None, "l2": 0, "dram": 7 * 32}
+    assert found.traffic_bytes == {"shared": 4352, "l1": None, "l2": 320, "dram": 2224}
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([], "not what `ncu --csv` writes"),
+        (["name,joules", "a,1"], "not what `ncu --csv` writes"),
+        ([HEADER.replace('"Metric Unit",', "")], "not what `ncu --csv` writes"),
+        ([HEADER], "no counters of memory levels"),
+        ([HEADER, line(0, "k", "sm__cycles_elapsed.avg", "cycle", "12")], "no counters of memory levels"),
+        ([HEADER, line(0, "k", "dram__bytes_read.sum", "furlong", "12")], "a unit that is not known"),
+        ([HEADER, line(0, "k", "dram__bytes_read.sum", "byte", "n/a")], "no counters of memory levels"),
+        (["==ERROR== ERR_NVGPUCTRPERM - The user does not have permission"], "not allowed to read"),
+    ],
+    ids=["empty", "table", "columns", "no kernel", "other metrics", "unit", "none", "permission"],
+)
+def test_what_is_no_file_of_counters_is_refused(lines, says):
+    with pytest.raises(InputError, match=says):
+        counters_of(lines, "counters.csv")
+
+
+def test_the_setting_that_allows_counters_is_told(tmp_path):
+    path = tmp_path / "counters.csv"
+    path.write_text("==ERROR== ERR_NVGPUCTRPERM - The user does not have permission\n")
+    with pytest.raises(InputError) as caught:
+        read_counters(path)
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in caught.value.hint
+    assert set(metrics()) >= {"dram__bytes_read.sum", "dram__bytes_write.sum"}
+
+
+def test_a_torn_line_is_left_out(tmp_path):
+    path = tmp_path / "counters.csv"
+    path.write_text("\n".join([*TWO_KERNELS[:-2], '"2","77","python"']))
+    assert len(read_counters(path).kernels) == 2

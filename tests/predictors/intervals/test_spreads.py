@@ -1,0 +1,162 @@
+"""Intervals of single predictions: looked up, widened, sent to a client; against arithmetic by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from joulecast.errors import InputError
+from joulecast.operations.operation import Operation
+from joulecast.predictors.intervals.calibration import Calibration, ErrorGroup, PowerUnits
+from joulecast.predictors.intervals.closeness import COORDINATES, Closeness, coordinates
+from joulecast.predictors.intervals.conformal import conformal_error, conformal_rank
+from joulecast.predictors.intervals.network_calibration import NetworkCalibration
+from joulecast.predictors.intervals.network_spread import NetworkSpread
+from joulecast.predictors.intervals.operation_spread import OperationSpread, SentOperationSpread
+from joulecast.predictors.operation_predictions import OperationPredictions
+
+RELU, SORT = Operation("relu", [(8, 16)]), Operation("sort", [(8, 16)])
+# Of nine sorted errors, a level of 0.9 takes the ninth: ceil(10 x 0.9).
+ERRORS = np.linspace(0.01, 0.09, 9)
+
+
+def predictions(*operations):
+    count = len(operations)
+    return OperationPredictions(
+        operations=operations,
+        time_s=np.full(count, 2e-3),
+        power_w=np.full(count, 100.0),
+        energy_j=np.full(count, 0.2),
+        device_time_s=np.full(count, 1e-3),
+        dynamic_energy_j=np.full(count, 0.1),
+        host_time_s=np.full(count, 1e-5),
+        source=("modelled",) * count,
+        static_power_w=50.0,
+        held_clock_mhz=np.full(count, 1440.0),
+    )
+
+
+def spread(*operations, counts=None, missing_share=0.0, measured_mhz=None, errors=ERRORS):
+    networks = NetworkCalibration.of_errors(
+        dict.fromkeys(("time", "power", "energy", "edp"), errors), "networks of a test"
+    )
+    counts = np.ones(len(operations)) if counts is None else counts
+    composition = next(iter(networks.scores))
+    return NetworkSpread(networks, composition, None, counts, predictions(*operations), missing_share, measured_mhz)
+
+
+def test_coordinates_by_hand():
+    """relu of 8 x 16 in fp32: 128 FLOPs, 512 bytes in and out. Counts are one higher, so that none has no logarithm."""
+    found = dict(zip(COORDINATES, coordinates([RELU])[0].tolist(), strict=True))
+    values = list(found.values())
+    assert values[0] == pytest.approx(math.log2(RELU.flops + 1), rel=1e-6)
+    assert values[1] == pytest.approx(math.log2(512 + 512 + 1), rel=1e-6)
+    assert values[2] == pytest.approx(3.0)
+    assert values[-1] == 0.0
+    # bf16 is place 3 of the precisions, each of which is 2 away from the next.
+    assert coordinates([RELU.replace(precision="bf16")])[0, -1] == 6.0
+
+
+def test_no_operations_have_no_distances():
+    known = Closeness.of([RELU])
+    assert known.distances([]).shape == (0,)
+    assert known.distances([SORT]).tolist() == [math.inf]
+
+
+def test_levels_that_few_errors_support():
+    assert conformal_error(ERRORS, 0.9, "cases") == pytest.approx(0.09)
+    assert conformal_rank(0.95, 9) == 10
+    with pytest.raises(InputError) as caught:
+        conformal_error(ERRORS, 0.95, "cases")
+    assert caught.value.what == "9 cases cannot support such an interval"
+    assert caught.value.allowed == "up to 0.900"
+
+
+def test_units_of_power_are_interpolated_in_logarithms_and_rounded_when_stored():
+    units = PowerUnits(np.array([50.0, 100.0]), np.array([0.1, 0.4]))
+    assert units.of(np.array([50.0, 75.0, 100.0])).tolist() == pytest.approx([0.1, 0.2, 0.4])
+    stored = PowerUnits(np.array([50.123456]), np.array([0.12345678])).to_json()
+    assert stored == {"watts": [50.1235], "units": [0.123457]}
+
+
+@pytest.mark.parametrize(
+    ("watts", "units"), [([], []), ([50.0], []), ([60.0, 50.0], [0.1, 0.1]), ([50.0, 60.0], [0.1, 0.0])]
+)
+def test_units_of_power_that_are_damaged(watts, units):
+    with pytest.raises(ValueError, match=r"^units of power that are none$"):
+        PowerUnits.from_json({"watts": watts, "units": units})
+
+
+def group(*errors):
+    return ErrorGroup(1.0, {"time": np.array(errors)})
+
+
+def test_a_calibration_needs_a_group_for_all_and_none_that_is_empty():
+    whole = Calibration(Closeness({}), {"": (group(0.1, 0.2),), "normalization GPU": (group(0.1),)}).to_json()
+    assert set(Calibration.from_json(whole).groups) == {"", "normalization GPU"}
+    assert Calibration.from_json(whole).power_units is None
+    for groups in ({name: rows for name, rows in whole["groups"].items() if name}, {**whole["groups"], "x": []}):
+        with pytest.raises(ValueError, match="without a group for all, or with an empty group"):
+            Calibration.from_json({**whole, "groups": groups})
+
+
+def test_networks_by_errors_without_difficulty():
+    """The ninth error of nine: a factor of exp(0.09) up and down; two of them for what is missing by half."""
+    low, high = spread(RELU).around("time", 1e-3, 0.9, 1440.0)
+    assert (low, high) == pytest.approx((1e-3 * math.exp(-0.09), 1e-3 * math.exp(0.09)))
+    missing = spread(RELU, missing_share=0.5)
+    assert missing.around("energy", 1.0, 0.9, 1440.0) == pytest.approx((math.exp(-0.09), 2 * math.exp(0.09)))
+    assert missing.around("edp", 1.0, 0.9, 1440.0)[1] == pytest.approx(4 * math.exp(0.09))
+    assert missing.around("power", 1.0, 0.9, 1440.0)[1] == pytest.approx(math.exp(0.09))
+    assert missing.basis.endswith("what is missing: as much time and energy per FLOP or byte as the rest")
+    assert spread(RELU).basis == "networks of a test"
+
+
+def test_kinds_that_nobody_measured_widen_by_their_share_of_the_device_time():
+    """Nine of ten such kinds lie within a factor of two. At three quarters of the time: 0.75 x log 2 / 0.09."""
+    half = spread(RELU, SORT, counts=np.array([1.0, 3.0]))
+    assert half.never_measured_kinds == ("sort",)
+    assert half.units["time"] == pytest.approx(0.75 * math.log(2) / 0.09, rel=1e-6)
+    assert spread(RELU).units["time"] == 1.0
+    # A share so small that errors on networks are larger changes nothing.
+    assert spread(RELU, SORT, counts=np.array([99.0, 1.0])).units["time"] == 1.0
+    # With too few errors for that level there is nothing to compare with.
+    assert spread(RELU, SORT, errors=np.array([0.1])).units["time"] == 1.0
+
+
+def test_a_client_gets_the_same_intervals():
+    for known in (spread(RELU, SORT), spread(RELU, missing_share=0.2), spread(RELU, measured_mhz=1440.0)):
+        sent = known.as_sent()
+        assert sent.basis == known.basis
+        assert sent.far_outside is known.far_outside is False
+        assert sent.missing_share == known.missing_share
+        for level in (0.5, 0.9):
+            assert sent.supports(level) is known.supports(level) is True
+            for quantity in ("time", "power", "energy", "edp"):
+                asked = (quantity, 2.0, level, 720.0)
+                assert sent.around(*asked) == pytest.approx(known.around(*asked), rel=1e-12)
+        assert sent.supports(0.95) is known.supports(0.95) is False
+
+
+def test_levels_that_were_sent_are_those_that_can_be_asked_for():
+    half = {"time": np.array([0.1])}
+    sent = SentOperationSpread({0.5: half, 0.9: half}, (True,))
+    assert sent.log_errors(predictions(RELU), 0.9) is half
+    assert sent.far_outside([RELU]).tolist() == [True]
+    with pytest.raises(InputError) as caught:
+        sent.log_errors(predictions(RELU), 0.7)
+    assert caught.value.what == "intervals that come from a service have certain levels"
+    assert (caught.value.given, caught.value.allowed) == (0.7, "0.5, 0.9")
+
+
+def test_operations_are_sent_at_all_levels_that_their_errors_support():
+    """Nine errors support levels up to 0.9; of the half widths, those at 0.9 are the ninth error."""
+    errors = dict.fromkeys(("time", "power", "energy"), ERRORS)
+    calibration = Calibration(Closeness({}), {"": (ErrorGroup(1.0, errors),)})
+    known = OperationSpread(calibration, frozenset({RELU.digest}), 1440.0)
+    sent = known.as_sent(predictions(RELU))
+    assert set(sent.half_widths) == {0.5, 0.68, 0.8, 0.9}
+    assert sent.half_widths[0.9]["time"].tolist() == pytest.approx([0.09])
+    assert sent.far == (False,)
