@@ -8,13 +8,16 @@ from .api import (
     extract,
     predict,
     predict_generation,
+    predict_image,
     predict_many,
     predict_operations,
+    predict_parallel_training,
     sweep,
 )
 from .client import Client
 from .errors import JoulecastError
 from .generation.choices import GenerationChoices
+from .generation.images.predict import ImagePrediction
 from .generation.prediction import GenerationPrediction
 from .metering.meter import measure
 from .operations.network import Network
@@ -31,6 +34,7 @@ __all__ = [
     "Explanation",
     "GenerationChoices",
     "GenerationPrediction",
+    "ImagePrediction",
     "JoulecastError",
     "Network",
     "Operation",
@@ -44,7 +48,9 @@ __all__ = [
     "measure",
     "predict",
     "predict_generation",
+    "predict_image",
     "predict_many",
     "predict_operations",
+    "predict_parallel_training",
     "sweep",
 ]

@@ -11,6 +11,8 @@ from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
 from .generation.choosing import best_generation
 from .generation.generate import predict_generation
+from .generation.images.predict import predict_image
+from .generation.training import predict_parallel_training
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
 from .operations.network import Network
@@ -37,8 +39,10 @@ __all__ = [
     "extract",
     "predict",
     "predict_generation",
+    "predict_image",
     "predict_many",
     "predict_operations",
+    "predict_parallel_training",
     "prepare",
     "sweep",
 ]

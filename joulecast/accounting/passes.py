@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from ..metering.meter import Meter
 from ..metering.recording import Recording
@@ -12,7 +12,7 @@ from .attribution import attributed, module_share
 from .events import Events
 from .resolution import resolution
 from .result import Accounting
-from .shares import Counter, Shares, Used, counters_of, spread, swept
+from .shares import Counter, Shares, Used, counters_of, refuse_apart, spread, swept
 
 if TYPE_CHECKING:
     from .steps import Steps
@@ -37,9 +37,8 @@ def one_pass(title: str, events: Events, recording: Recording | None, clock_offs
     """
     counters = () if recording is None else counters_of(recording, events.origin_ns, clock_offset_s)
     start_s, end_s = events.window_s
-    found = swept(events, counters, (start_s, end_s))
-    iteration_s = (end_s - start_s) / events.iterations
-    return _accounting(title, found, events, recording, counters, end_s - start_s, 1, iteration_s, None)
+    refuse_apart(counters, (start_s, end_s))
+    return _accounting(title, swept(events, counters), events, recording, counters, end_s - start_s, None)
 
 
 def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, profiled_iterations: int) -> Accounting:
@@ -77,7 +76,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     profiled_s = float(sum(end - start for start, end in events.windows)) / events.iterations
     found = spread(events, iteration_s, used)
     overhead = profiled_s / iteration_s - 1
-    return _accounting(steps.title, found, events, recording, counters, iteration_s, 2, iteration_s, overhead)
+    return _accounting(steps.title, found, events, recording, counters, iteration_s, overhead)
 
 
 def profiled_events(steps: Steps, iterations: int) -> Events:
@@ -131,21 +130,21 @@ def _accounting(
     recording: Recording | None,
     counters: tuple[Counter, ...],
     duration_s: float,
-    passes: Literal[1, 2],
-    iteration_s: float,
     overhead: float | None,
 ) -> Accounting:
+    """Put together what one pass or two found; one pass has no overhead to tell."""
     notes = [*events.notes, *shares.notes]
     if not counters:
         why = "; ".join(recording.absent) if recording is not None else ""
         notes.insert(0, f"{_NO_COUNTER}: {why}" if why else _NO_COUNTER)
+    iteration_s = duration_s / events.iterations if overhead is None else duration_s
     by_phase = {phase: module_share(events, phase) for phase in ("forward", "backward")}
     return Accounting(
         title=title,
         rows=shares.rows,
         unattributed=shares.unattributed,
         duration_s=duration_s,
-        passes=passes,
+        passes=1 if overhead is None else 2,
         iterations=events.iterations,
         resolution=resolution(events, [counter.curve for counter in counters], iteration_s),
         overhead=overhead,
@@ -153,7 +152,7 @@ def _accounting(
         notes=tuple(notes),
         events=events,
         recording=recording,
-        counter_power_w={c.device.name: c.device.idle_w for c in counters if c.device.idle_w is not None},
+        idle_power_w={c.device.name: c.device.idle_w for c in counters if c.device.idle_w is not None},
     )
 
 

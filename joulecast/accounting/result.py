@@ -69,7 +69,7 @@ class Accounting:
         notes: What to keep in mind.
         events: What ran when, for plots; None where it was read from a file.
         recording: What the sensors saw, for plots; None where there was none.
-        counter_power_w: Power that a device draws in any case, by device; devices of which nobody knows it are missing.
+        idle_power_w: Power that a device draws in any case, by device; devices of which nobody knows it are missing.
     """
 
     title: str
@@ -85,7 +85,7 @@ class Accounting:
     notes: tuple[str, ...] = ()
     events: Events | None = field(default=None, repr=False, compare=False)
     recording: Recording | None = field(default=None, repr=False, compare=False)
-    counter_power_w: Mapping[str, float] = field(default_factory=dict)
+    idle_power_w: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def total(self) -> Share:
@@ -179,7 +179,7 @@ class Accounting:
         everywhere = static_power_w if isinstance(static_power_w, int | float) else None
         static_w = {}
         for part in parts:
-            found = given.get(part[0], self.counter_power_w.get(part[0]) if everywhere is None else everywhere)
+            found = given.get(part[0], self.idle_power_w.get(part[0]) if everywhere is None else everywhere)
             if found is None or not found >= 0:
                 raise InputError(
                     "the power that a device draws in any case is not known",
@@ -218,9 +218,7 @@ class Accounting:
         found = find_gpu(gpu)
         devices = [device for device in self.total.devices if device.rpartition("/")[2].startswith("gpu")]
         joules = sum(self.total.on(device).energy_j for device in devices)
-        known_w = (
-            [static_power_w] * len(devices) if static_power_w is not None else map(self.counter_power_w.get, devices)
-        )
+        known_w = [static_power_w] * len(devices) if static_power_w is not None else map(self.idle_power_w.get, devices)
         clock = float(found.boost_clock_mhz) if clock_mhz is None else clock_mhz
         watts = sum(found_w or 0.0 for found_w in known_w)
         return measured_levels(joules, watts * self.duration_s, read_counters(ncu), found, clock, iterations)

@@ -15,6 +15,7 @@ from ..errors import JoulecastError
 from . import (
     account,
     best,
+    calibrate,
     catalogue,
     collect,
     datasets,
@@ -50,6 +51,7 @@ app.command("evaluate")(train.evaluate)
 app.command("train-kernels")(kernels.train_kernels)
 app.command("gpus")(catalogue.list_gpus)
 app.command("host")(host.host)
+app.command("calibrate")(calibrate.calibrate)
 app.command("serve")(serve.serve)
 app.add_typer(datasets.app, name="datasets")
 app.add_typer(zoo.app, name="zoo")

@@ -1,0 +1,213 @@
+"""Denoisers of image pipelines: transformers over patches of the latents, one forward for each step.
+
+Sizes are those of the published configurations. The transformers differ in how text meets the image: MMDiT (Esser et
+al., arXiv 2403.03206) and FLUX join both in one attention, PixArt (Chen et al., arXiv 2310.00426) and HunyuanDiT
+(arXiv 2405.08748) attend from the image to the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...operations.network import Network
+from .layers import Layers
+
+
+class Denoiser(Protocol):
+    """A network that takes noise off the latents of a batch."""
+
+    def network(self, images: int, image_tokens: int, text_tokens: int, precision: str) -> Network:
+        """The operations of one step.
+
+        Args:
+            images: Images at once; with guidance each counts twice.
+            image_tokens: Patches of an image.
+            text_tokens: Tokens of its prompt.
+            precision: What it runs in.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class JointDiT:
+    """MMDiT: image and text have weights of their own, and one attention over both.
+
+    Args:
+        double: Blocks with weights for both.
+        hidden: Features of a token.
+        heads: Heads of attention.
+        single: Blocks after them with the same weights for both, whose feed-forward runs beside the attention (FLUX).
+        dual: Blocks whose image tokens attend to each other once more (SD 3.5 medium).
+        patch: Numbers of a patch: its side squared times the channels of the latents.
+        text: Features of the text encoder's tokens.
+        pooled: Features of the pooled text that conditions each block.
+        guided: Whether guidance is an input, learned by distillation, so that there is one forward per step.
+        last_context: Whether the last of the double blocks computes text that nobody reads.
+    """
+
+    double: int
+    hidden: int
+    heads: int
+    single: int = 0
+    dual: int = 0
+    patch: int = 64
+    text: int = 4096
+    pooled: int = 2048
+    guided: bool = False
+    last_context: bool = False
+
+    def network(self, images: int, image_tokens: int, text_tokens: int, precision: str) -> Network:
+        """See `Denoiser.network`."""
+        found, hidden = Layers(precision), self.hidden
+        found.linear("x_embed", (images, image_tokens, self.patch), hidden)
+        found.linear("context_embed", (images, text_tokens, self.text), hidden)
+        self._condition(found, images)
+        joint = (images, self.heads, image_tokens + text_tokens, hidden // self.heads)
+        own = (images, self.heads, image_tokens, hidden // self.heads)
+        found.attention("double.{}.attention", joint, joint, blocks=self.double)
+        found.add("double.{}.attention", "cat", own, (*own[:2], text_tokens, own[3]), blocks=self.double, each=3, dim=2)
+        for stream, tokens, blocks in (
+            ("image", image_tokens, self.double),
+            ("text", text_tokens, self.double if self.last_context else self.double - 1),
+        ):
+            self._stream(found, f"double.{{}}.{stream}", (images, tokens, hidden), blocks)
+        if not self.last_context:
+            # (of the last block's text only queries, keys and values are computed)
+            last = (images, text_tokens, hidden)
+            self._modulated(found, "last.text", last, 1, (images, hidden), 2)
+            found.linear("last.text.qkv", last, 3 * hidden)
+        if self.single:
+            found.rotary("double.{}.rotary", joint, blocks=self.double, each=2)
+        if self.dual:
+            shape = (images, image_tokens, hidden)
+            found.linear("double.{}.dual.modulation", (images, hidden), 3 * hidden, blocks=self.dual)
+            found.linear("double.{}.dual.qkv", shape, 3 * hidden, blocks=self.dual)
+            found.attention("double.{}.dual", own, own, blocks=self.dual)
+            found.linear("double.{}.dual.out", shape, hidden, blocks=self.dual)
+        if self.single:
+            self._single(found, (images, image_tokens + text_tokens, hidden), joint)
+        self._modulated(found, "out", (images, image_tokens, hidden), 1, (images, hidden), 2)
+        found.linear("out.proj", (images, image_tokens, hidden), self.patch)
+        return found.network("denoiser", {"latents": (images, image_tokens, self.patch)})
+
+    def _condition(self, found: Layers, images: int) -> None:
+        """Time, pooled text and guidance, as vectors."""
+        for name, inputs in (("time", 256), ("pooled", self.pooled), *((("guidance", 256),) if self.guided else ())):
+            found.linear(f"{name}.0", (images, inputs), self.hidden)
+            found.add(f"{name}.act", "silu", (images, self.hidden))
+            found.linear(f"{name}.1", (images, self.hidden), self.hidden)
+
+    def _modulated(
+        self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int, vector: tuple[int, int], parts: int
+    ) -> None:
+        """Norms that the condition scales and shifts, and the layer that makes these from the condition."""
+        found.add(f"{path}.modulation", "silu", vector, blocks=blocks)
+        found.linear(f"{path}.modulation", vector, parts * self.hidden, blocks=blocks)
+        norms = 2 if parts == 6 else 1
+        one = (shape[0], 1, shape[2])
+        found.add(f"{path}.norm", "layer_norm", shape, blocks=blocks, each=norms, affine=False)
+        found.add(f"{path}.norm", "mul", shape, one, blocks=blocks, each=norms)
+        found.add(f"{path}.norm", "add", shape, one, blocks=blocks, each=norms)
+
+    def _stream(self, found: Layers, path: str, shape: tuple[int, int, int], blocks: int) -> None:
+        """Image or text of the double blocks."""
+        images, tokens, hidden = shape
+        one, inner = (images, 1, hidden), (images, tokens, 4 * hidden)
+        heads = (images, self.heads, tokens, hidden // self.heads)
+        self._modulated(found, path, shape, blocks, (images, hidden), 6)
+        found.linear(f"{path}.qkv", shape, 3 * hidden, blocks=blocks)
+        found.rms_norm(f"{path}.qk_norm", heads, blocks=blocks, each=2)
+        found.linear(f"{path}.out", shape, hidden, blocks=blocks)
+        found.linear(f"{path}.mlp.0", shape, 4 * hidden, blocks=blocks)
+        found.add(f"{path}.mlp.act", "gelu", inner, blocks=blocks)
+        found.linear(f"{path}.mlp.1", inner, hidden, blocks=blocks)
+        # Gates of attention and feed-forward, and the residuals.
+        found.add(path, "mul", shape, one, blocks=blocks, each=2)
+        found.add(path, "add", shape, shape, blocks=blocks, each=2)
+
+    def _single(self, found: Layers, shape: tuple[int, int, int], heads: tuple[int, int, int, int]) -> None:
+        images, tokens, hidden = shape
+        n, wide = self.single, (images, tokens, 5 * hidden)
+        self._modulated(found, "single.{}", shape, n, (images, hidden), 3)
+        found.linear("single.{}.qkv", shape, 3 * hidden, blocks=n)
+        found.linear("single.{}.mlp", shape, 4 * hidden, blocks=n)
+        found.add("single.{}.mlp", "gelu", (images, tokens, 4 * hidden), blocks=n)
+        found.rms_norm("single.{}.qk_norm", heads, blocks=n, each=2)
+        found.rotary("single.{}.rotary", heads, blocks=n, each=2)
+        found.attention("single.{}.attention", heads, heads, blocks=n)
+        found.add("single.{}", "cat", shape, (images, tokens, 4 * hidden), blocks=n, dim=2)
+        found.linear("single.{}.out", wide, hidden, blocks=n)
+        found.add("single.{}", "mul", shape, (images, 1, hidden), blocks=n)
+        found.add("single.{}", "add", shape, shape, blocks=n)
+
+
+@dataclass(frozen=True)
+class CrossDiT:
+    """A transformer over the image whose blocks look at the text.
+
+    Args:
+        layers: Blocks.
+        hidden: Features of a token.
+        heads: Heads of attention.
+        inner: Features between the layers of a feed-forward block.
+        patch: Numbers of a patch: its side squared times the channels of the latents.
+        patch_out: Numbers that are predicted for a patch; twice as many where their variance is predicted, too.
+        text: Features of the text encoder's tokens.
+        projected: Whether text is projected to the image's features once, before all blocks (PixArt).
+        own_modulation: Whether each block makes its scale and shift from the condition by a layer of its own.
+        skips: Blocks that read what another one gave long before, in a layer of its own (HunyuanDiT).
+    """
+
+    layers: int
+    hidden: int
+    heads: int
+    inner: int
+    patch: int
+    patch_out: int
+    text: int
+    projected: bool = True
+    own_modulation: bool = False
+    skips: int = 0
+
+    def network(self, images: int, image_tokens: int, text_tokens: int, precision: str) -> Network:
+        """See `Denoiser.network`."""
+        found, n, hidden = Layers(precision), self.layers, self.hidden
+        shape, wide = (images, image_tokens, hidden), (images, image_tokens, self.inner)
+        text = (images, text_tokens, hidden if self.projected else self.text)
+        found.linear("x_embed", (images, image_tokens, self.patch), hidden)
+        if self.projected:
+            found.linear("text_embed.0", (images, text_tokens, self.text), hidden)
+            found.add("text_embed.act", "gelu", text)
+            found.linear("text_embed.1", text, hidden)
+        found.linear("time.0", (images, 256), hidden)
+        found.linear("time.1", (images, hidden), hidden)
+        modulation = hidden if self.own_modulation else 6 * hidden
+        found.linear("blocks.{}.modulation", (images, hidden), modulation, blocks=n if self.own_modulation else 1)
+        heads = (images, self.heads, image_tokens, hidden // self.heads)
+        keys = (images, self.heads, text_tokens, hidden // self.heads)
+        norms = 3 if self.own_modulation else 2
+        found.add("blocks.{}.norm", "layer_norm", shape, blocks=n, each=norms, affine=False)
+        found.add("blocks.{}.norm", "mul", shape, (images, 1, hidden), blocks=n, each=2)
+        found.add("blocks.{}.norm", "add", shape, (images, 1, hidden), blocks=n, each=2)
+        for name in ("q", "k", "v", "out"):
+            found.linear(f"blocks.{{}}.self.{name}", shape, hidden, blocks=n)
+        found.attention("blocks.{}.self", heads, heads, blocks=n)
+        for name in ("q", "out"):
+            found.linear(f"blocks.{{}}.cross.{name}", shape, hidden, blocks=n)
+        for name in ("k", "v"):
+            found.linear(f"blocks.{{}}.cross.{name}", text, hidden, blocks=n)
+        found.attention("blocks.{}.cross", heads, keys, blocks=n)
+        found.linear("blocks.{}.mlp.0", shape, self.inner, blocks=n)
+        found.add("blocks.{}.mlp.act", "gelu", wide, blocks=n)
+        found.linear("blocks.{}.mlp.1", wide, hidden, blocks=n)
+        found.add("blocks.{}", "mul", shape, (images, 1, hidden), blocks=n, each=2)
+        found.add("blocks.{}", "add", shape, shape, blocks=n, each=3)
+        if self.skips:
+            double = (images, image_tokens, 2 * hidden)
+            found.add("skips.{}", "cat", shape, shape, blocks=self.skips, dim=2)
+            found.add("skips.{}.norm", "layer_norm", double, blocks=self.skips)
+            found.linear("skips.{}", double, hidden, blocks=self.skips)
+        found.add("out.norm", "layer_norm", shape, affine=False)
+        found.linear("out.proj", shape, self.patch_out)
+        return found.network("denoiser", {"latents": (images, image_tokens, self.patch)})

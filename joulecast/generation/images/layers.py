@@ -1,0 +1,87 @@
+"""Operations of a network that is written down instead of extracted: one call for each, in all blocks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ...operations.network import Entry, Network
+from ...operations.operation import Operation
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Operations as they are recorded.
+
+    Args:
+        precision: What all of them run in.
+        calls: Operation -> the path of each of its calls.
+    """
+
+    precision: str
+    calls: dict[Operation, list[str]] = field(default_factory=dict)
+
+    def add(self, path: str, kind: str, *shapes: Shape, blocks: int = 1, each: int = 1, **attributes: object) -> None:
+        """Record an operation.
+
+        Args:
+            path: Path of the module that calls it; {} stands for the number of the block.
+            kind: Kind of the operation.
+            shapes: Shapes of its inputs.
+            blocks: Blocks that have such a module.
+            each: Calls in each of them.
+            attributes: Attributes of the operation.
+        """
+        operation = Operation(kind, shapes, attributes, precision=self.precision)
+        paths = [path.format(block) for block in range(blocks) for _ in range(each)]
+        self.calls.setdefault(operation, []).extend(paths)
+
+    def linear(self, path: str, shape: Shape, outputs: int, *, blocks: int = 1, bias: bool = True) -> None:
+        """Record a linear layer on an input of this shape."""
+        self.add(path, "linear", shape, blocks=blocks, out_features=outputs, bias=bias)
+
+    def attention(self, path: str, queries: Shape, keys: Shape, *, blocks: int = 1) -> None:
+        """Record attention of all queries to all keys; values are like keys."""
+        self.add(path, "attention", queries, keys, keys, blocks=blocks)
+
+    def rms_norm(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
+        """Record a norm as `diffusers` computes it: in fp32, one operation after the other."""
+        wide, row = Layers("fp32", self.calls), (*shape[:-1], 1)
+        for kind, shapes, attributes in (
+            ("copy", [shape], {}),
+            ("pow", [shape], {}),
+            ("mean", [shape], {"dim": -1, "keepdim": True}),
+            ("add", [row], {}),
+            ("rsqrt", [row], {}),
+            ("mul", [shape, row], {}),
+        ):
+            wide.add(path, kind, *shapes, blocks=blocks, each=each, **attributes)
+        self.add(path, "copy", shape, blocks=blocks, each=each)
+        self.add(path, "mul", shape[-1:], shape, blocks=blocks, each=each)
+
+    def rotary(self, path: str, shape: Shape, *, blocks: int = 1, each: int = 1) -> None:
+        """Record a turn by positions as `diffusers` computes it: halves swapped, then products and a sum in fp32."""
+        wide, half, angles = Layers("fp32", self.calls), (*shape[:-1], shape[-1] // 2), (1, 1, *shape[-2:])
+        self.add(path, "neg", half, blocks=blocks, each=each)
+        self.add(path, "cat", half, half, blocks=blocks, each=each, dim=-1)
+        wide.add(path, "copy", shape, blocks=blocks, each=2 * each)
+        wide.add(path, "mul", shape, angles, blocks=blocks, each=2 * each)
+        wide.add(path, "add", shape, shape, blocks=blocks, each=each)
+        self.add(path, "copy", shape, blocks=blocks, each=each)
+
+    def network(self, name: str, shape: Mapping[str, Shape]) -> Network:
+        """The recorded operations.
+
+        Args:
+            name: What to call the network.
+            shape: Shape of each of its inputs.
+        """
+        entries = tuple(Entry.at(operation, paths) for operation, paths in self.calls.items())
+        return Network(entries, name=name, input_shape=dict(shape))
+
+
+def parameters_of(network: Network) -> int:
+    """Elements of all weights: those of each module once."""
+    return sum(len(entry.by_module) * entry.operation.parameters for entry in network)

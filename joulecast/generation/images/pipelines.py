@@ -1,0 +1,112 @@
+"""Image pipelines by name: encoders, denoiser and autoencoder, and how many steps they take unless told otherwise.
+
+Sizes, steps and guidance are those of the published repositories on huggingface.co and of `diffusers`' defaults. To
+add a pipeline, add a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .autoencoders import Autoencoder
+from .denoisers import CrossDiT, Denoiser, JointDiT
+from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, mt5_xl, t5_xxl
+
+PATCH = 2
+"""Side of the denoisers' patches in latents."""
+
+
+@dataclass(frozen=True)
+class ImagePipeline:
+    """What makes an image of a prompt.
+
+    Args:
+        source: Its repository.
+        encoders: What reads the prompt.
+        denoiser: What takes the noise off, step by step.
+        autoencoder: What makes pixels of the latents.
+        text_tokens: Tokens that the denoiser sees of the prompt.
+        steps: Steps unless told otherwise.
+        guided: Whether each step also computes what an empty prompt gives (classifier-free guidance).
+    """
+
+    source: str
+    encoders: tuple[TextEncoder, ...]
+    denoiser: Denoiser
+    autoencoder: Autoencoder
+    text_tokens: int
+    steps: int
+    guided: bool = True
+
+    @property
+    def multiple(self) -> int:
+        """What the sides of an image are multiples of, in pixels."""
+        return PATCH * self.autoencoder.scale
+
+
+_STABLE_DIFFUSION_3 = (CLIP_L, CLIP_G, t5_xxl(256))
+_FLUX = JointDiT(19, 3072, 24, single=38, pooled=768, guided=True, last_context=True)
+_LATENTS_16, _LATENTS_4 = Autoencoder(16), Autoencoder(4)
+
+PIPELINES: Mapping[str, ImagePipeline] = {
+    "sd3_5_large": ImagePipeline(
+        "stabilityai/stable-diffusion-3.5-large",
+        _STABLE_DIFFUSION_3,
+        JointDiT(38, 2432, 38),
+        _LATENTS_16,
+        text_tokens=77 + 256,
+        steps=28,
+    ),
+    "sd3_5_medium": ImagePipeline(
+        "stabilityai/stable-diffusion-3.5-medium",
+        _STABLE_DIFFUSION_3,
+        JointDiT(24, 1536, 24, dual=13),
+        _LATENTS_16,
+        text_tokens=77 + 256,
+        steps=28,
+    ),
+    "flux_1_dev": ImagePipeline(
+        "black-forest-labs/FLUX.1-dev",
+        (CLIP_L, t5_xxl(512)),
+        _FLUX,
+        _LATENTS_16,
+        text_tokens=512,
+        steps=28,
+        guided=False,
+    ),
+    "flux_1_schnell": ImagePipeline(
+        "black-forest-labs/FLUX.1-schnell",
+        (CLIP_L, t5_xxl(256)),
+        JointDiT(19, 3072, 24, single=38, pooled=768, last_context=True),
+        _LATENTS_16,
+        text_tokens=256,
+        steps=4,
+        guided=False,
+    ),
+    "pixart_sigma": ImagePipeline(
+        "PixArt-alpha/PixArt-Sigma-XL-2-1024-MS",
+        (t5_xxl(300),),
+        CrossDiT(28, 1152, 16, 4608, patch=16, patch_out=32, text=4096),
+        _LATENTS_4,
+        text_tokens=300,
+        steps=20,
+    ),
+    "hunyuan_dit": ImagePipeline(
+        "Tencent-Hunyuan/HunyuanDiT-v1.2-Diffusers",
+        (HUNYUAN_BERT, mt5_xl(256)),
+        CrossDiT(
+            *(40, 1408, 16, 6144),
+            patch=16,
+            patch_out=32,
+            text=1024,
+            projected=False,
+            own_modulation=True,
+            skips=19,
+        ),
+        _LATENTS_4,
+        text_tokens=77 + 256,
+        steps=50,
+    ),
+}
+"""Name -> pipeline."""

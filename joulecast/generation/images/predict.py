@@ -1,0 +1,209 @@
+"""predict_image: text, steps and decoding, added up to images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputError, unknown_name
+from ...hardware import GPU, find_gpu
+from ...hardware.host import Host, find_host
+from ...operations.network import Network
+from ...operations.precisions import ELEMENT_BYTES
+from ...predictors.networks.execution import Execution
+from ...predictors.networks.prediction import Prediction
+from ...queries.memory import MemoryNeed, memory_need, shortage
+from ...single_operations import refuse_precisions
+from ...units import si
+from ...zoo import find_predictor
+from .layers import parameters_of
+from .pipelines import PATCH, PIPELINES, ImagePipeline
+
+_PRECISIONS = ("bf16", "fp16", "fp32")
+
+
+@dataclass(frozen=True)
+class ImagePrediction:
+    """Time, power and energy of a pipeline that makes images.
+
+    Args:
+        model: Name of the pipeline.
+        gpu: Full name of the GPU.
+        batch: Images at once.
+        height, width: Pixels of an image.
+        steps: Steps of the denoiser.
+        precision: What all parts run in.
+        time_per_batch_s: Seconds from the prompts to the pixels of all images.
+        time_per_image_s: Seconds of GPU for each image.
+        power_w: Mean board power.
+        energy_per_image_j: Joules for each image.
+        weights_bytes: Bytes of the weights of all parts.
+        text: Each text encoder, once for the batch.
+        denoise: One step of the denoiser.
+        decode: The decoder of the autoencoder, once for the batch.
+        notes: Warnings about this prediction.
+    """
+
+    model: str
+    gpu: str
+    batch: int
+    height: int
+    width: int
+    steps: int
+    precision: str
+    time_per_batch_s: float
+    time_per_image_s: float
+    power_w: float
+    energy_per_image_j: float
+    weights_bytes: int
+    text: tuple[Prediction, ...] = field(repr=False)
+    denoise: Prediction = field(repr=False)
+    decode: Prediction = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}, {self.width} x {self.height}, {self.steps} steps, batch {self.batch}, {self.precision}, on "
+            f"{self.gpu}: {si(self.time_per_image_s, 's')} and {si(self.energy_per_image_j, 'J')} per image, "
+            f"{si(self.power_w, 'W')}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The prediction as plain lists and dictionaries; quantities in SI units."""
+        parts = {"text", "denoise", "decode", "notes"}
+        return {
+            **{each.name: getattr(self, each.name) for each in fields(self) if each.name not in parts},
+            "text": [each.to_json(details=False) for each in self.text],
+            "denoise": self.denoise.to_json(details=False),
+            "decode": self.decode.to_json(details=False),
+            "notes": list(self.notes),
+        }
+
+
+def predict_image(
+    model: str,
+    gpu: str | GPU | None,
+    *,
+    batch: int = 1,
+    height: int = 1024,
+    width: int = 1024,
+    steps: int | None = None,
+    precision: str = "bf16",
+    clock: float | None = None,
+    power_limit_w: float | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
+    predictor: str | Path | None = None,
+) -> ImagePrediction:
+    """Predict what images cost that a diffusion pipeline makes, as `diffusers` runs it.
+
+    Args:
+        model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma or hunyuan_dit.
+        gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU.
+        batch: Images at once.
+        height: Pixels from top to bottom.
+        width: Pixels from left to right.
+        steps: Steps of the denoiser; None for the pipeline's default.
+        precision: What all parts run in: bf16, fp16 or fp32.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        power_limit_w: Power cap in watts; None for the board's default.
+        execution: "eager", "graph" or "compiled"; see `joulecast.predict`.
+        host: The machine that launches operations; see `joulecast.predict`.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
+
+    Returns:
+        Seconds, watts and joules per image, with a step of the denoiser and the other parts.
+
+    Raises:
+        UnknownNameError: No such pipeline, GPU, execution, precision or predictor.
+        InputError: Sizes that cannot be; or the GPU lacks the memory, the precision, the clock or the cap.
+        ZooError, UncoveredError: See `joulecast.predict`.
+
+    Example:
+        >>> image = predict_image("sd3_5_medium", "H100 SXM")
+        >>> image.steps
+        28
+    """
+    if model not in PIPELINES:
+        raise unknown_name("image pipeline", model, PIPELINES)
+    if precision not in _PRECISIONS:
+        raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
+    pipeline, board = PIPELINES[model], find_gpu(gpu)
+    count = pipeline.steps if steps is None else steps
+    _refuse_sizes(pipeline, {"batch": batch, "steps": count}, {"height": height, "width": width})
+    networks = _networks(pipeline, batch, height, width, precision)
+    weights = _refuse_shortage(model, networks, board, precision)
+    found = find_predictor(board, "inference", predictor).under(Execution.of(execution, find_host(host)))
+    predictions = []
+    for network in networks:
+        refuse_precisions(board, network.operations)
+        predictions.append(found.predict(network, clock, power_limit_w))
+    *text, denoise, decode = predictions
+    time_s = sum(each.time_s for each in text) + count * denoise.time_s + decode.time_s
+    energy_j = sum(each.energy_j for each in text) + count * denoise.energy_j + decode.energy_j
+    return ImagePrediction(
+        model=model,
+        gpu=board.name,
+        batch=batch,
+        height=height,
+        width=width,
+        steps=count,
+        precision=precision,
+        time_per_batch_s=time_s,
+        time_per_image_s=time_s / batch,
+        power_w=energy_j / time_s,
+        energy_per_image_j=energy_j / batch,
+        weights_bytes=weights,
+        text=tuple(text),
+        denoise=denoise,
+        decode=decode,
+        notes=(
+            "from the pipeline's configuration: what diffusers runs between its modules is left out",
+            *denoise.notes,
+        ),
+    )
+
+
+def _networks(pipeline: ImagePipeline, batch: int, height: int, width: int, precision: str) -> list[Network]:
+    """Text encoders, one step of the denoiser, and the decoder."""
+    images = batch * (2 if pipeline.guided else 1)
+    tokens = (height // pipeline.multiple) * (width // pipeline.multiple)
+    return [
+        *(encoder.network(images, precision) for encoder in pipeline.encoders),
+        pipeline.denoiser.network(images, tokens, pipeline.text_tokens, precision),
+        pipeline.autoencoder.network(batch, PATCH * (height // PATCH), PATCH * (width // PATCH), precision),
+    ]
+
+
+def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[str, Any]) -> None:
+    for name, value in (*counts.items(), *sides.items()):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{name} is a positive integer", given=repr(value)[:100])
+    for name, value in sides.items():
+        if value % pipeline.multiple:
+            raise InputError(
+                f"the {name} of an image is a multiple of its patches",
+                given=value,
+                allowed=f"multiples of {pipeline.multiple}",
+                hint=f"take {max(1, round(value / pipeline.multiple)) * pipeline.multiple}",
+            )
+
+
+def _refuse_shortage(model: str, networks: Sequence[Network], gpu: GPU, precision: str) -> int:
+    """Bytes of all weights, which stay in memory while the largest part runs.
+
+    Raises:
+        InputError: The GPU has too little memory.
+    """
+    weights = round(sum(map(parameters_of, networks)) * ELEMENT_BYTES[precision])
+    largest = max(memory_need(network).activations_bytes for network in networks)
+    lacking = shortage(MemoryNeed(weights, largest), gpu)
+    if lacking:
+        raise InputError(
+            f"{model} does not fit on {gpu.name}",
+            given=lacking,
+            hint="choose a GPU with more memory, smaller images, or fewer at once",
+        )
+    return weights

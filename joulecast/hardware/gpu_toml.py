@@ -1,0 +1,24 @@
+"""A GPU as TOML, in the form that the catalogue has and that `gpu=` takes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from .gpu import GPU
+
+
+def gpu_toml(gpu: GPU) -> str:
+    """The figures of a GPU, one line for each that is known; `read_gpu` reads it."""
+    return "".join(f"{name} = {_text(value)}\n" for name, value in asdict(gpu).items() if value not in (None, ()))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_text(each)}" for name, each in value.items()) + " }"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_text, value)) + "]"
+    # JSON writes texts and numbers as TOML does.
+    return json.dumps(value, ensure_ascii=False)
