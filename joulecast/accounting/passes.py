@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from ..metering.meter import Meter
+from ..metering.meter import INTERVAL_S, Meter
 from ..metering.recording import Recording
 from .attribution import attributed, module_share
 from .events import Events
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _WARM_UP = 2
 _LEAST_LOOPS = 3
 _AHEAD = 10  # Iterations that the host may be ahead of a GPU: it would queue minutes of work in a loop of seconds.
-_NO_COUNTER = "no energy counter could be read, so that there are seconds and no joules"
+_NO_COUNTER = "no energy counter was read, so that there are seconds and no joules"
 
 
 def one_pass(title: str, events: Events, recording: Recording | None, clock_offset_s: float = 0.0) -> Accounting:
@@ -46,7 +47,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
 
     Args:
         steps: Iterations of the model.
-        sensors: What is measured; None for all that have a counter.
+        sensors: What is measured; None for all that have a counter, empty for seconds alone.
         loop_s: Least seconds of the loop.
         profiled_iterations: How many iterations are profiled.
 
@@ -56,10 +57,10 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     on_gpu = runs_on_gpu(steps)
     for _ in range(_WARM_UP):
         steps.run()
-    meter, count = Meter(sensors), 0
-    with meter:
+    meter, count = meter_of(sensors), 0
+    with meter or nullcontext():
         wait_for_gpu(on_gpu)
-        with meter.window("loop"):
+        with meter.window("loop") if meter else nullcontext():
             start_s = time.monotonic()
             while count < _LEAST_LOOPS or time.monotonic() - start_s < loop_s:
                 steps.run()
@@ -156,9 +157,19 @@ def _accounting(
     )
 
 
-def recording_of(meter: Meter) -> Recording | None:
-    """What a meter recorded; None where another process of a parallel job measures this machine."""
-    return meter.result().recordings[0] if meter.measures else None
+def meter_of(sensors: Collection[str] | None, interval_s: float = INTERVAL_S) -> Meter | None:
+    """What measures this machine; None where nothing is to be measured.
+
+    Args:
+        sensors: "cpu", "ram", "gpu" or names of devices; None for all that have a counter, empty for none.
+        interval_s: Seconds between two samples.
+    """
+    return Meter(sensors, interval_s=interval_s) if sensors is None or sensors else None
+
+
+def recording_of(meter: Meter | None) -> Recording | None:
+    """What a meter recorded; None where another process of a parallel job measures this machine, or nobody does."""
+    return meter.result().recordings[0] if meter is not None and meter.measures else None
 
 
 def wait_for_gpu(on_gpu: bool) -> None:
