@@ -11,6 +11,7 @@ from .api import (
     predict_image,
     predict_many,
     predict_operations,
+    predict_parallel_training,
     sweep,
 )
 from .client import Client
@@ -50,5 +51,6 @@ __all__ = [
     "predict_image",
     "predict_many",
     "predict_operations",
+    "predict_parallel_training",
     "sweep",
 ]

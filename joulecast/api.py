@@ -12,6 +12,7 @@ from .extraction import WHITELIST, network_of
 from .generation.choosing import best_generation
 from .generation.generate import predict_generation
 from .generation.images.predict import predict_image
+from .generation.training import predict_parallel_training
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
 from .operations.network import Network
@@ -41,6 +42,7 @@ __all__ = [
     "predict_image",
     "predict_many",
     "predict_operations",
+    "predict_parallel_training",
     "prepare",
     "sweep",
 ]

@@ -9,14 +9,10 @@ import importlib
 import json
 import os
 import shutil
-import signal
-import socket
 import stat
 import subprocess
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +20,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from mlflow_servers import mlflow_server
 
 from joulecast import Operation
 from joulecast.cli import main
@@ -245,42 +242,6 @@ def small_entry(small, tmp_path_factory) -> Path:
 def fresh_cache(tmp_path, monkeypatch) -> Path:
     monkeypatch.setenv("JOULECAST_CACHE", str(tmp_path / "fresh-cache"))
     return tmp_path / "fresh-cache"
-
-
-# A real MLflow server.
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-@contextlib.contextmanager
-def mlflow_server(folder: Path, *, store: str | None = None, options: Sequence[str] = ()) -> Iterator[str]:
-    """`mlflow server` on SQLite, or on another store; its address."""
-    port = free_port()
-    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += ["--backend-store-uri", store or f"sqlite:///{folder / 'mlflow.db'}"]
-    command += ["--artifacts-destination", str(folder / "artifacts"), *options]
-    quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    with (folder / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            command, env={**os.environ, **quiet}, cwd=folder, stdout=log, stderr=log, start_new_session=True
-        )
-        try:
-            address = f"http://127.0.0.1:{port}"
-            for _ in range(600):
-                with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=1):  # noqa: S310
-                    break
-                assert process.poll() is None, (folder / "server.log").read_text()
-                time.sleep(0.1)
-            else:
-                pytest.fail(f"no MLflow server after a minute\n{(folder / 'server.log').read_text()}")
-            yield address
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 @pytest.fixture(scope="session")

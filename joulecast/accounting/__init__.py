@@ -2,7 +2,8 @@
 
 A profiler says what ran when (`trace`, `attribution` -> `Events`), power sensors say how many joules there were
 (`joulecast.metering`), and `sweep` shares the joules among what ran. `account` does all of it for a PyTorch model,
-`Accounting` is the answer. Only `module_ranges`, `profiling` and `account` need torch, and they import it when called.
+`Accounting` is the answer. What needs torch (`steps`, `experiments`, `profiling`, `module_ranges`) is imported when a
+model is run.
 """
 
 from .events import Events, Place

@@ -13,12 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, overload
 
 from ..errors import InputError, MissingDependencyError
-from ..metering.meter import Meter
 from ..metering.recording import read_recording
 from . import page
 from .attribution import attributed
 from .chrome_trace import read_chrome_trace
-from .passes import one_pass, recording_of, two_passes
+from .passes import meter_of, one_pass, recording_of, two_passes
 from .result import Accounting
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ class Account:
 
     Args:
         module: The model whose modules are named; what else runs inside has no module.
-        sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter.
+        sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
         interval_s: Seconds between two samples; counters update every 10 to 100 ms.
         title: What is accounted, for people.
     """
@@ -61,14 +60,15 @@ class Account:
         self._module = _checked(module)
         self._title = title or type(module).__name__
         self._on_gpu = any(p.is_cuda for p in module.parameters()) and torch.cuda.is_available()
-        self._meter = Meter(sensors, interval_s=interval_s)
+        self._meter = meter_of(sensors, interval_s)
         self._result: Accounting | None = None
 
     def __enter__(self) -> Self:
         from .profiling import profiled
 
         with ExitStack() as entered:
-            entered.enter_context(self._meter)
+            if self._meter is not None:
+                entered.enter_context(self._meter)
             self._profile = entered.enter_context(profiled(self._module, on_gpu=self._on_gpu))
             self._entered = entered.pop_all()
         return self
@@ -134,8 +134,8 @@ def account(
         mode: "inference", or "training" for forward and backward.
         device: "cpu", "cuda" or "cuda:1", where the module is moved to; None for where it is.
         optimizer: "sgd", "adam" or "adamw": each iteration ends in its step, at a tiny rate that changes the weights.
-        sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter. Where there is none, the
-            answer has seconds and says that joules are missing.
+        sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
+            Where there is no counter, the answer has seconds and says that joules are missing.
         loop_s: Least seconds of the undisturbed loop.
         profiled_iterations: How many iterations are profiled.
 

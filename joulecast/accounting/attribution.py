@@ -70,7 +70,7 @@ def attributed(trace: Trace) -> Events:
         _enter(event, stack, found)
     rows = _host_rows(found) + _kernel_rows(trace, found)
     # Where nobody marked iterations, each forward of the whole model begins one, with what follows it.
-    windows = sorted(found.windows) or _from_calls(found.root_calls, max((end for _, end, _, _ in rows), default=0.0))
+    windows = sorted(found.windows) or _from_calls(found.root_calls, rows)
     events = Events.of(rows, origin_ns=trace.origin_ns, windows=windows)
     return replace(events, notes=(*_module_notes(trace, events), *_graph_notes(found, windows)))
 
@@ -155,8 +155,15 @@ def _kernel_rows(trace: Trace, found: _Found) -> list[tuple[float, float, Place,
     return rows
 
 
-def _from_calls(calls: list[tuple[float, float]], end_s: float) -> list[tuple[float, float]]:
-    return list(pairwise([*sorted(start for start, _ in calls), end_s]))
+def _from_calls(
+    calls: Sequence[tuple[float, float]], rows: Sequence[tuple[float, float, Place, str]]
+) -> list[tuple[float, float]]:
+    """Iterations from one forward of the model to the next, with everything that ran before and after."""
+    if not calls or not rows:
+        return []
+    starts = sorted(start for start, _ in calls)
+    starts[0] = min(starts[0], *(start for start, _, _, _ in rows))
+    return list(pairwise([*starts, max(end for _, end, _, _ in rows)]))
 
 
 def _module_notes(trace: Trace, events: Events) -> list[str]:

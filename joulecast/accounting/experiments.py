@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ..errors import InputError
-from ..metering.meter import Meter
 from . import evaluation_figures
 from .evaluation import Evaluation, Experiment, Overhead, evaluate
-from .passes import profiled_events, recording_of, runs_on_gpu, wait_for_gpu
+from .passes import meter_of, profiled_events, recording_of, runs_on_gpu, wait_for_gpu
 from .profiling import profiled
 from .shares import counters_of
 from .simulated_power import known_power
@@ -42,7 +42,7 @@ def evaluate_model(
         experiments: Equal runs, at least two.
         iterations: Iterations of each run.
         pairs: Blocks with and without the profiler that are compared for its overhead.
-        sensors: What is measured; None for all that have a counter.
+        sensors: What is measured; None for all that have a counter, empty for simulated power.
 
     Raises:
         InputError: A number that is too small.
@@ -61,8 +61,8 @@ def evaluate_model(
 
 
 def _experiment(steps: Steps, iterations: int, sensors: Collection[str] | None) -> Experiment:
-    meter = Meter(sensors, interval_s=_INTERVAL_S)
-    with meter:
+    meter = meter_of(sensors, _INTERVAL_S)
+    with meter or nullcontext():
         events = profiled_events(steps, iterations)
     recording = recording_of(meter)
     counters = () if recording is None else counters_of(recording, events.origin_ns)
@@ -89,16 +89,16 @@ def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str
 
 def _block(steps: Steps, iterations: int, sensors: Collection[str] | None) -> tuple[float, float | None]:
     """Seconds and joules of some iterations; None where joules are not known."""
-    meter, on_gpu = Meter(sensors), runs_on_gpu(steps)
-    with meter:
+    meter, on_gpu = meter_of(sensors), runs_on_gpu(steps)
+    with meter or nullcontext():
         wait_for_gpu(on_gpu)
-        with meter.window("block"):
+        with meter.window("block") if meter else nullcontext():
             start_s = time.monotonic()
             for _ in range(iterations):
                 steps.run()
             wait_for_gpu(on_gpu)
             end_s = time.monotonic()
-    found = meter.result() if meter.measures else None
+    found = meter.result() if meter is not None and meter.measures else None
     if found is None or found.energy_j is None:
         return end_s - start_s, None
     return end_s - start_s, found.tree().at("block").total.energy_j

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Literal
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
-from ..metering.meter import Meter
+from ..metering.meter import INTERVAL_S, Meter
 from ..metering.recording import Recording
 from .attribution import attributed, module_share
 from .events import Events
 from .resolution import resolution
 from .result import Accounting
-from .shares import Counter, Shares, Used, counters_of, spread, swept
+from .shares import Counter, Shares, Used, counters_of, refuse_apart, spread, swept
 
 if TYPE_CHECKING:
     from .steps import Steps
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 _WARM_UP = 2
 _LEAST_LOOPS = 3
 _AHEAD = 10  # Iterations that the host may be ahead of a GPU: it would queue minutes of work in a loop of seconds.
-_NO_COUNTER = "no energy counter could be read, so that there are seconds and no joules"
+_NO_COUNTER = "no energy counter was read, so that there are seconds and no joules"
 
 
 def one_pass(title: str, events: Events, recording: Recording | None, clock_offset_s: float = 0.0) -> Accounting:
@@ -37,9 +38,8 @@ def one_pass(title: str, events: Events, recording: Recording | None, clock_offs
     """
     counters = () if recording is None else counters_of(recording, events.origin_ns, clock_offset_s)
     start_s, end_s = events.window_s
-    found = swept(events, counters, (start_s, end_s))
-    iteration_s = (end_s - start_s) / events.iterations
-    return _accounting(title, found, events, recording, counters, end_s - start_s, 1, iteration_s, None)
+    refuse_apart(counters, (start_s, end_s))
+    return _accounting(title, swept(events, counters), events, recording, counters, end_s - start_s, None)
 
 
 def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, profiled_iterations: int) -> Accounting:
@@ -47,7 +47,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
 
     Args:
         steps: Iterations of the model.
-        sensors: What is measured; None for all that have a counter.
+        sensors: What is measured; None for all that have a counter, empty for seconds alone.
         loop_s: Least seconds of the loop.
         profiled_iterations: How many iterations are profiled.
 
@@ -57,10 +57,10 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     on_gpu = runs_on_gpu(steps)
     for _ in range(_WARM_UP):
         steps.run()
-    meter, count = Meter(sensors), 0
-    with meter:
+    meter, count = meter_of(sensors), 0
+    with meter or nullcontext():
         wait_for_gpu(on_gpu)
-        with meter.window("loop"):
+        with meter.window("loop") if meter else nullcontext():
             start_s = time.monotonic()
             while count < _LEAST_LOOPS or time.monotonic() - start_s < loop_s:
                 steps.run()
@@ -77,7 +77,7 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     profiled_s = float(sum(end - start for start, end in events.windows)) / events.iterations
     found = spread(events, iteration_s, used)
     overhead = profiled_s / iteration_s - 1
-    return _accounting(steps.title, found, events, recording, counters, iteration_s, 2, iteration_s, overhead)
+    return _accounting(steps.title, found, events, recording, counters, iteration_s, overhead)
 
 
 def profiled_events(steps: Steps, iterations: int) -> Events:
@@ -131,21 +131,21 @@ def _accounting(
     recording: Recording | None,
     counters: tuple[Counter, ...],
     duration_s: float,
-    passes: Literal[1, 2],
-    iteration_s: float,
     overhead: float | None,
 ) -> Accounting:
+    """Put together what one pass or two found; one pass has no overhead to tell."""
     notes = [*events.notes, *shares.notes]
     if not counters:
         why = "; ".join(recording.absent) if recording is not None else ""
         notes.insert(0, f"{_NO_COUNTER}: {why}" if why else _NO_COUNTER)
+    iteration_s = duration_s / events.iterations if overhead is None else duration_s
     by_phase = {phase: module_share(events, phase) for phase in ("forward", "backward")}
     return Accounting(
         title=title,
         rows=shares.rows,
         unattributed=shares.unattributed,
         duration_s=duration_s,
-        passes=passes,
+        passes=1 if overhead is None else 2,
         iterations=events.iterations,
         resolution=resolution(events, [counter.curve for counter in counters], iteration_s),
         overhead=overhead,
@@ -153,13 +153,23 @@ def _accounting(
         notes=tuple(notes),
         events=events,
         recording=recording,
-        counter_power_w={c.device.name: c.device.idle_w for c in counters if c.device.idle_w is not None},
+        idle_power_w={c.device.name: c.device.idle_w for c in counters if c.device.idle_w is not None},
     )
 
 
-def recording_of(meter: Meter) -> Recording | None:
-    """What a meter recorded; None where another process of a parallel job measures this machine."""
-    return meter.result().recordings[0] if meter.measures else None
+def meter_of(sensors: Collection[str] | None, interval_s: float = INTERVAL_S) -> Meter | None:
+    """What measures this machine; None where nothing is to be measured.
+
+    Args:
+        sensors: "cpu", "ram", "gpu" or names of devices; None for all that have a counter, empty for none.
+        interval_s: Seconds between two samples.
+    """
+    return Meter(sensors, interval_s=interval_s) if sensors is None or sensors else None
+
+
+def recording_of(meter: Meter | None) -> Recording | None:
+    """What a meter recorded; None where another process of a parallel job measures this machine, or nobody does."""
+    return meter.result().recordings[0] if meter is not None and meter.measures else None
 
 
 def wait_for_gpu(on_gpu: bool) -> None:

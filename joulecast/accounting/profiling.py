@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -48,18 +48,26 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
         if on_gpu:
             torch.cuda.synchronize()
     results: Any = profiler.profiler
-    profile.trace = trace_of(results.kineto_results)
+    profile.trace = _trace(results.kineto_results, _gpu_names() if on_gpu else {})
 
 
-def trace_of(results: Any) -> Trace:
-    """The trace of a profile as PyTorch holds it (`kineto_results`)."""
-    listed = results.events()
+def _gpu_names() -> dict[int, str]:
+    """Number of each GPU in this process -> its name where sensors are read."""
+    import torch
+
+    from ..profiling.devices import nvml_index
+
+    return {index: f"gpu{nvml_index(torch.device('cuda', index))}" for index in range(torch.cuda.device_count())}
+
+
+def _trace(results: Any, gpus: Mapping[int, str]) -> Trace:
+    """The trace of a profile as PyTorch holds it."""
     origin_ns = int(results.trace_start_ns())
-    events = tuple(found for event in listed if (found := _event(event, origin_ns)) is not None)
+    events = tuple(found for event in results.events() if (found := _event(event, origin_ns, gpus)) is not None)
     return Trace(events, origin_ns, "ranges")
 
 
-def _event(event: Any, origin_ns: int) -> TraceEvent | None:
+def _event(event: Any, origin_ns: int, gpus: Mapping[int, str]) -> TraceEvent | None:
     """None for what says nothing: ranges of the user's own, and those that span threads."""
     start_ns = event.start_ns() - origin_ns
     times = 1e-9 * start_ns, 1e-9 * (start_ns + event.duration_ns())
@@ -69,7 +77,8 @@ def _event(event: Any, origin_ns: int) -> TraceEvent | None:
             return None
         device, stream = event.device_index(), event.device_resource_id()
         launch = event.linked_correlation_id()
-        return TraceEvent("kernel", event.name(), (device, stream), *times, f"gpu{device}", launch=launch)
+        name = gpus.get(device, f"gpu{device}")
+        return TraceEvent("kernel", event.name(), (device, stream), *times, name, launch=launch)
     found = kind_and_name(event.name(), is_annotation)
     if found is None or event.is_async():
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..energy import EnergyTree, Node, Row, Share, TreeComparison
 from ..energy.comparison import comparison
-from ..energy.tree import PHASES, Phase
+from ..energy.tree import PHASES
 from ..errors import InputError
 from ..hardware import GPU, find_gpu
 from ..hardware.ncu import read_counters
@@ -21,6 +21,7 @@ from ..units import si
 from .events import Events
 from .memory_levels import MeasuredLevels, measured_levels
 from .model_share import by_module, model_shares, tree_by_module
+from .power import Power, power_of
 from .resolution import Resolution
 from .text import energy_text, table_text
 
@@ -28,25 +29,6 @@ if TYPE_CHECKING:
     from ..predictors.networks.prediction import Prediction
 
 _SHOWN = 20  # Rows of a table in Jupyter.
-
-
-@dataclass(frozen=True)
-class Power:
-    """Mean power of a part while it ran.
-
-    Args:
-        phase: Forward, backward or optimizer; None above the phases.
-        path: Qualified name of the module.
-        name: The operation; that of the module itself where it is none.
-        time_s: Seconds of the part.
-        power_w: Joules / seconds; None where joules are not known.
-    """
-
-    phase: Phase | None
-    path: str
-    name: str
-    time_s: float
-    power_w: float | None
 
 
 @dataclass(frozen=True)
@@ -69,7 +51,7 @@ class Accounting:
         notes: What to keep in mind.
         events: What ran when, for plots; None where it was read from a file.
         recording: What the sensors saw, for plots; None where there was none.
-        counter_power_w: Power that a device draws in any case, by device; devices of which nobody knows it are missing.
+        idle_power_w: Power that a device draws in any case, by device; devices of which nobody knows it are missing.
     """
 
     title: str
@@ -85,7 +67,7 @@ class Accounting:
     notes: tuple[str, ...] = ()
     events: Events | None = field(default=None, repr=False, compare=False)
     recording: Recording | None = field(default=None, repr=False, compare=False)
-    counter_power_w: Mapping[str, float] = field(default_factory=dict)
+    idle_power_w: Mapping[str, float] = field(default_factory=dict)
 
     @cached_property
     def total(self) -> Share:
@@ -122,11 +104,11 @@ class Accounting:
             summarized: Layers of a kind together (SMARAGDINE's STPF, the twin of its STEF); otherwise each by itself.
         """
         tree = self.summarized() if summarized else self.tree()
-        return tuple(_power(node) for node in tree.root.walk() if node.level != "operation")
+        return tuple(power_of(node) for node in tree.root.walk() if node.level != "operation")
 
     def operator_power(self) -> tuple[Power, ...]:
         """Mean power of every operator while it ran, wherever that was: the twin of `flat`."""
-        return tuple(_power(node) for node in self.flat().root.walk() if node.level == "operation")
+        return tuple(power_of(node) for node in self.flat().root.walk() if node.level == "operation")
 
     def top(self, n: int = 10) -> tuple[Node, ...]:
         """The parts with most joules of their own, or seconds where joules are not known, largest first."""
@@ -179,7 +161,7 @@ class Accounting:
         everywhere = static_power_w if isinstance(static_power_w, int | float) else None
         static_w = {}
         for part in parts:
-            found = given.get(part[0], self.counter_power_w.get(part[0]) if everywhere is None else everywhere)
+            found = given.get(part[0], self.idle_power_w.get(part[0]) if everywhere is None else everywhere)
             if found is None or not found >= 0:
                 raise InputError(
                     "the power that a device draws in any case is not known",
@@ -218,9 +200,7 @@ class Accounting:
         found = find_gpu(gpu)
         devices = [device for device in self.total.devices if device.rpartition("/")[2].startswith("gpu")]
         joules = sum(self.total.on(device).energy_j for device in devices)
-        known_w = (
-            [static_power_w] * len(devices) if static_power_w is not None else map(self.counter_power_w.get, devices)
-        )
+        known_w = [static_power_w] * len(devices) if static_power_w is not None else map(self.idle_power_w.get, devices)
         clock = float(found.boost_clock_mhz) if clock_mhz is None else clock_mhz
         watts = sum(found_w or 0.0 for found_w in known_w)
         return measured_levels(joules, watts * self.duration_s, read_counters(ncu), found, clock, iterations)
@@ -302,12 +282,6 @@ class Accounting:
         ]
         listed = table(["module", "part", "phase", "energy", "time"], rows, frozenset({3, 4}))
         return document(str(self), listed, notes(self.notes))
-
-
-def _power(node: Node) -> Power:
-    total = node.total
-    known = total.source != "missing" and total.time_s > 0
-    return Power(node.phase, node.path, node.name, total.time_s, total.energy_j / total.time_s if known else None)
 
 
 def _tree_of(other: Prediction | EnergyTree) -> EnergyTree:

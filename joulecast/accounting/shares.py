@@ -108,6 +108,28 @@ def counters_of(recording: Recording, origin_ns: int, offset_s: float = 0.0) -> 
     return tuple(found)
 
 
+def refuse_apart(counters: Sequence[Counter], window_s: tuple[float, float]) -> None:
+    """Refuse counters that were read before or after what is accounted, and never meanwhile.
+
+    Args:
+        counters: What the sensors saw, on the clock of the events.
+        window_s: Start and end of what is accounted.
+
+    Raises:
+        InputError: Such a counter is among them.
+    """
+    for counter in counters:
+        time_s = counter.curve.time_s
+        if len(time_s) and (time_s[0] >= window_s[1] or time_s[-1] <= window_s[0]):
+            raise InputError(
+                "the recording and the trace do not overlap in time",
+                given=f"{counter.device.name} was read from {time_s[0]:.3f} s to {time_s[-1]:.3f} s of a trace that "
+                f"lasts from {window_s[0]:.3f} s to {window_s[1]:.3f} s",
+                hint="give the recording that was made while the trace was; where their clocks differ, say by how much "
+                "(--clock-offset)",
+            )
+
+
 def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, float] | None = None) -> Shares:
     """Account what counters saw while the events ran (one pass).
 
@@ -115,14 +137,10 @@ def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, fl
         events: What ran when.
         counters: What the sensors saw, on the clock of the events; none to account seconds alone.
         window_s: Start and end of what is accounted; None for the window of the events.
-
-    Raises:
-        InputError: A counter has no reading in the window.
     """
     window_s = window_s or events.window_s
-    for counter in counters:
-        _refuse_apart(counter, window_s)
     by_place: dict[int, list[Share]] = {}
+    calls: dict[int, float] = {}
     idle: list[Share] = []
     unknown_s = 0.0
     for device in dict.fromkeys([*events.devices, *(counter.runs for counter in counters)]):
@@ -130,16 +148,14 @@ def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, fl
         read = [counter for counter in counters if counter.runs == device]
         found = sweep(events.start_s[mine], events.end_s[mine], [counter.curve for counter in read], window_s)
         table = np.vstack([found.time_s, found.energy_j, found.unknown_s])
-        present, column = np.unique(events.place[mine], return_inverse=True)
+        present, column, counts = np.unique(events.place[mine], return_inverse=True, return_counts=True)
         sums = np.array([np.bincount(column, values, len(present)) for values in table])
-        for place, values in zip(present.tolist(), sums.T, strict=True):
+        for place, values, count in zip(present.tolist(), sums.T, counts.tolist(), strict=True):
             by_place.setdefault(place, []).append(_share(device, read, values))
+            calls.setdefault(place, count)  # of the operator, not of its kernels
         idle.append(_share(device, read, np.concatenate([[found.idle_s], found.idle_j, found.idle_unknown_s])))
         unknown_s += float(found.unknown_s.sum() + found.idle_unknown_s.sum())
-    calls = np.bincount(events.place, minlength=len(events.places))
-    rows = tuple(
-        _row(events.places[place], Share.total(shares), float(calls[place])) for place, shares in by_place.items()
-    )
+    rows = tuple(_row(events.places[place], Share.total(shares), calls[place]) for place, shares in by_place.items())
     notes = (f"nobody knows the power of {unknown_s:.3g} s of what is accounted",) if unknown_s > _NEGLIGIBLE_S else ()
     return Shares(rows, Share.total(idle), notes)
 
@@ -208,19 +224,3 @@ def _figure(device: DeviceInfo, joules: float, known: bool) -> Figure:
 def _row(place: Place, share: Share, calls: float) -> Row:
     path = NO_MODULE if place.path is None else place.path
     return Row(path, share, place.operation, place.phase, calls)
-
-
-def _refuse_apart(counter: Counter, window_s: tuple[float, float]) -> None:
-    time_s = counter.curve.time_s
-    if not len(time_s):
-        raise InputError(
-            "the recording has no readings of a device", given=counter.device.name, hint="record again, for longer"
-        )
-    if time_s[0] >= window_s[1] or time_s[-1] <= window_s[0]:
-        raise InputError(
-            "the recording and the trace do not overlap in time",
-            given=f"{counter.device.name} was read from {time_s[0]:.3f} s to {time_s[-1]:.3f} s of a trace that lasts "
-            f"from {window_s[0]:.3f} s to {window_s[1]:.3f} s",
-            hint="give the recording that was made while the trace was; where their clocks differ, say by how much "
-            "(--clock-offset)",
-        )

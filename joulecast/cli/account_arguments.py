@@ -10,6 +10,8 @@ from ..errors import InputError
 from ..operations.inputs import parse_shapes
 from .models import model_and_options
 
+_NO_SENSORS = "none"
+
 RunModel = Annotated[
     str | None,
     typer.Argument(
@@ -20,7 +22,9 @@ RunModel = Annotated[
 Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:1: where it runs.")]
 Sensors = Annotated[
     str | None,
-    typer.Option(help="cpu, ram, gpu or names such as gpu1, separated by commas; all that have a counter if left out."),
+    typer.Option(
+        help="cpu, ram, gpu or names such as gpu1, separated by commas, or none; all that have a counter if left out."
+    ),
 ]
 Training = Annotated[bool, typer.Option("--training", help="Forward and backward instead of inference.")]
 
@@ -29,6 +33,8 @@ def chosen_sensors(sensors: str | None) -> tuple[str, ...] | None:
     """The sensors that --sensors names."""
     from ..metering.machine import chosen_devices
 
+    if sensors == _NO_SENSORS:
+        return ()
     return None if sensors is None else tuple(chosen_devices(sensors))
 
 

@@ -66,18 +66,18 @@ def sensor_of(device: torch.device, period_s: float = PERIOD_S) -> Sensor:
         except SensorError as error:
             return NoSensor(f"{error.what}: {error.hint or ZONES}")
     try:
-        return nvml_sensor(_nvml_index(device), period_s)
+        return nvml_sensor(nvml_index(device), period_s)
     except (MissingDependencyError, SensorError):
         if shutil.which("nvidia-smi") is None:
             raise
-        return nvidia_smi_sensor(_nvml_index(device))
+        return nvidia_smi_sensor(nvml_index(device))
 
 
 def second_sensor_of(device: torch.device) -> Sensor | None:
     """Another way to read the same power, to check the first; None where there is none."""
     if device.type == "cuda":
         with suppress(SensorError):
-            return nvidia_smi_sensor(_nvml_index(device))
+            return nvidia_smi_sensor(nvml_index(device))
     return None
 
 
@@ -89,11 +89,11 @@ def clocks_of(device: torch.device) -> Clocks:
     """
     if device.type != "cuda":
         raise InputError("the clock of this device cannot be locked", given=device.type, hint="omit clocks")
-    return Clocks(_nvml_index(device))
+    return Clocks(nvml_index(device))
 
 
-def _nvml_index(device: torch.device) -> int:
-    # CUDA_VISIBLE_DEVICES renumbers torch's GPUs but not NVML's. torch can convert its numbers back.
+def nvml_index(device: torch.device) -> int:
+    """NVML's number of a GPU: CUDA_VISIBLE_DEVICES renumbers torch's GPUs but not NVML's."""
     index: int = torch.cuda._get_nvml_device_index(device)
     return index
 

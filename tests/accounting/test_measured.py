@@ -99,7 +99,7 @@ def test_an_evaluation_on_counters_has_measured_power(counters):
     from joulecast.accounting.steps import steps_of
 
     with steps_of(model(), (512, 256), "training", None, None) as steps:
-        found = evaluate_model(steps, experiments=2, iterations=5, pairs=1, sensors=("cpu",))
+        found = evaluate_model(steps, experiments=2, iterations=3, pairs=1, sensors=("cpu",))
     assert found.power == "measured"
     assert found.overhead.energy is not None
     assert not found.errors

@@ -48,7 +48,7 @@ def test_an_accounting_is_divided_by_a_file(tmp_path):
     share = Share({"gpu0": Figure(0.01, "measured")}, {("gpu0", "board"): Figure(2.0, "measured")})
     host = Share({"cpu0": Figure(0.01, "measured")}, {("cpu0", "package"): Figure(5.0, "measured")})
     rows = (Row("", share, "aten::mm"), Row("", host, "aten::mm"))
-    accounting = Accounting("a model", rows, Share(), 0.01, 2, 10, counter_power_w={"gpu0": 50.0})
+    accounting = Accounting("a model", rows, Share(), 0.01, 2, 10, idle_power_w={"gpu0": 50.0})
     found = accounting.by_memory_level(path, A100)
     assert found.energy_j["static"] == pytest.approx(0.5)
     assert math.fsum(found.energy_j.values()) == 2.0  # the CPU's joules are not the GPU's

@@ -15,7 +15,7 @@ from joulecast.accounting.account import Account, account, account_trace  # noqa
 from joulecast.accounting.module_ranges import named_modules  # noqa: E402
 from joulecast.errors import ExtractionError, InputError, UnknownNameError  # noqa: E402
 
-QUICK = {"loop_s": 0.01, "profiled_iterations": 2, "sensors": ("cpu",)}
+QUICK = {"loop_s": 0.01, "profiled_iterations": 2, "sensors": ()}
 MOST = 0.99
 
 
@@ -136,7 +136,7 @@ def test_accumulated_gradients_go_to_the_module_of_their_parameter():
     owner = {id(p): path for path, part in model.named_modules() for p in part.parameters(recurse=False)}
     arrived = []
     hooks = [p.register_post_accumulate_grad_hook(lambda p: arrived.append(owner[id(p)])) for p in model.parameters()]
-    found = account(model, (4, 5, 8), mode="training", loop_s=0.001, profiled_iterations=1, sensors=("cpu",))
+    found = account(model, (4, 5, 8), mode="training", loop_s=0.001, profiled_iterations=1, sensors=())
     for hook in hooks:
         hook.remove()
     last = arrived[-len(list(model.parameters())) :]
@@ -233,7 +233,7 @@ def test_what_torch_compile_made_is_one_part(in_place):
 def test_steps_of_the_user_in_one_pass():
     model = nn.Sequential(nn.Linear(32, 32), nn.ReLU())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with Account(model, sensors=("cpu",)) as running:
+    with Account(model, sensors=()) as running:
         for _ in range(3):
             optimizer.zero_grad()
             nn.functional.mse_loss(model(torch.randn(8, 32)), torch.zeros(8, 32)).backward()
@@ -246,7 +246,7 @@ def test_steps_of_the_user_in_one_pass():
 
 
 def test_an_error_of_the_user_is_his_own():
-    running = Account(nn.Linear(4, 4), sensors=("cpu",))
+    running = Account(nn.Linear(4, 4), sensors=())
     with pytest.raises(ZeroDivisionError), running:
         1 / 0  # noqa: B018
     with pytest.raises(InputError, match="nothing is accounted yet"):

@@ -95,6 +95,18 @@ def test_a_recording_that_ends_early_leaves_unknown_joules():
     assert found.energy_j == pytest.approx(250, rel=0.01)
 
 
+def test_steps_that_are_shorter_than_a_sample_have_unknown_joules():
+    single = Recording("here", "", 0, 1, (PACKAGE,), {"cpu0": Samples.of(np.array([3.0]), energy_j=np.array([7.0]))})
+    found = one_pass("model", EVENTS, single)
+    assert not found.measured
+    assert any("nobody knows the power of 10 s" in note for note in found.notes)
+
+
+def test_calls_are_those_of_the_operator_and_not_of_its_kernels():
+    events = Events.of([(0, 4, A, "cpu"), (1, 2, A, "gpu0"), (2, 3, A, "gpu0")], windows=[(0, 10)])
+    assert [row.calls for row in swept(events, ()).rows] == [1]
+
+
 def test_without_a_counter_there_are_seconds_and_the_answer_says_so():
     found = one_pass("model", EVENTS, None)
     assert not found.measured

@@ -29,7 +29,7 @@ pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
 TREES = KernelTrees(trees=30, depth=4, learning_rate=0.2, min_child_weight=5.0)
-RECIPE = KernelRecipe(generation=TREES, elsewhere=TREES, folds=4)
+RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, folds=4)
 H100, H200, A100, B200 = map(find_gpu, ("H100 SXM", "H200", "A100 SXM4 80GB", "B200"))
 
 

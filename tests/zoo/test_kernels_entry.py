@@ -40,7 +40,7 @@ BY_MEMORY = Operation("linear", [(8, 8192)], {"out_features": 8192, "bias": Fals
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("data")
     datasets = [(save(data, folder / data.card.gpu), data) for data in map(simulated_kernels, (H100.name, "H200"))]
-    return train_kernels(datasets, KernelRecipe(generation=TREES, elsewhere=TREES, folds=4))
+    return train_kernels(datasets, KernelRecipe(generation=TREES, other_generations=TREES, folds=4))
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_what_is_stored_predicts_as_what_was_trained(trained, entry, operations)
         assert stored.remarks(operations, gpu) == trained.kernels.remarks(operations, gpu)
     ((_, places),) = stored.calibrations(operations, H100)
     assert places.all()
-    assert stored.calibrations(operations, find_gpu("A10")) == []  # no generation could be left out
+    assert stored.calibrations(operations, find_gpu("A10")) == ()  # no generation could be left out
 
 
 def test_training_twice_gives_the_same_files(trained, entry, tmp_path):

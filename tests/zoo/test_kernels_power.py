@@ -22,7 +22,7 @@ pytest.importorskip("xgboost", reason="fits boosted trees")
 pytest.importorskip("scipy", reason="fits constants")
 
 TREES = KernelTrees(trees=20, depth=4, learning_rate=0.3, min_child_weight=5.0)
-RECIPE = KernelRecipe(generation=TREES, elsewhere=TREES, folds=4)
+RECIPE = KernelRecipe(generation=TREES, other_generations=TREES, folds=4)
 H100, H200 = find_gpu("H100 SXM"), find_gpu("H200")
 
 

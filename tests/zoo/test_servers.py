@@ -14,8 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from mlflow_servers import free_port, mlflow_server
 
-from conftest import SMALL_RECIPE, free_port, mlflow_server, simulated_dataset, simulated_operations, train_small
+from conftest import SMALL_RECIPE, simulated_dataset, simulated_operations, train_small
 from joulecast.datasets import save
 from joulecast.errors import TrackingError
 from joulecast.zoo.mlflow.registry import promote, register, registry_folder

@@ -38,6 +38,7 @@ LogRatios = Callable[[NDArray[np.float32]], FloatArray]
 
 _NAME = "boosting"  # Name in recipes and files.
 _PERCEPTRON = "perceptron"
+_UNSEEN = "unseen-chips"
 
 # Shrinkage: weight of the learned log ratio on a chip that was not measured; the rest is what is typical of the kind.
 # Part of what is learned holds for the learned chips only. With each of NeuSight's five chips left out, weights of 0.5
@@ -119,7 +120,7 @@ class BoostedResidual:
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`."""
-        files = self.time.to_files("time") | self.unseen_chips.to_files("elsewhere")
+        files = self.time.to_files("time") | self.unseen_chips.to_files(_UNSEEN)
         if self.perceptron is not None:
             files |= self.perceptron.to_files(_PERCEPTRON)
         return {"predictor": _NAME, **self.to_json()}, files
@@ -133,7 +134,7 @@ class BoostedResidual:
         """
         if facts["inputs"] != list(RELATIVE_NAMES):
             raise ZooError("this zoo entry was trained on other features", hint="train it again")
-        time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", "elsewhere"))
+        time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", _UNSEEN))
         perceptron = Perceptron.from_files(files, _PERCEPTRON)
         if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
             raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
@@ -142,7 +143,7 @@ class BoostedResidual:
     @property
     def parts(self) -> dict[str, object]:
         """What has learning curves of its own; see `curves_of`."""
-        return {"time": self.time, "elsewhere": self.unseen_chips}
+        return {"time": self.time, _UNSEEN: self.unseen_chips}
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
         """Device time over least time, one value per operation; see `ResidualModel.factors`."""

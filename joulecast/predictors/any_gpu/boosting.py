@@ -30,7 +30,7 @@ from .ranges import ratio_ranges, typical_ratios
 _MOST_OF_A_KIND = 1000
 
 
-def _trees_elsewhere(recipe: BoostingRecipe) -> Any:
+def _trees_for_unseen_chips(recipe: BoostingRecipe) -> Any:
     """Trees for chips that were not measured: fewer and shallower ones, and each step is the mean of several.
 
     With a chip left out, their errors are smaller than those of the trees for measured chips, which follow single GPUs.
@@ -105,7 +105,7 @@ def fit_any_gpu(
     trees = unfitted_trees(recipe, recipe.trees)
     time = BoostedRegressor(trees.fit(table.inputs, table.log_ratio, sample_weight=table.weight))
     few = _thinned(ordered, table, recipe.seed)
-    trees = _trees_elsewhere(recipe)
+    trees = _trees_for_unseen_chips(recipe)
     unseen_chips = BoostedRegressor(trees.fit(few.inputs, few.log_ratio, sample_weight=few.weight))
     ranges = ratio_ranges([row.operation for row in ordered], table.log_ratio)
     host_s = launch_times_s(datasets)

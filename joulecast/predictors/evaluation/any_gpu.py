@@ -265,12 +265,12 @@ def _chip(
     mine, others = ([row for row in rows if (row.gpu.chip == chip) is same] for same in (True, False))
     # Launching costs what it costs on any host; nothing of the chip is in that.
     learned = fit_operations(datasets, others, recipe)
-    here, elsewhere = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
+    here, on_others = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
     learn = network_learner(learned, others, recipe)
     powered = [row for row in mine if row.power_w is not None]
-    powers = power_log_ratios(learn(elsewhere), powered) if powered else {}
+    powers = power_log_ratios(learn(on_others), powered) if powered else {}
     errors = [
-        *_networks_left_out(here, elsewhere, "nothing", learn),
+        *_networks_left_out(here, on_others, "nothing", learn),
         *_networks_left_out(here, networks, "networks", learn),
     ]
     power_ratio = {quantity: values.tolist() for quantity, values in powers.items()}

@@ -68,14 +68,14 @@ def _of_variant(
     seen = [table.some(np.flatnonzero(~out)) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(np.flatnonzero(out)) for table, out in zip(tables, held, strict=True)]
     # (what a split does not ask is not fitted)
-    yield from _errors(names, family, seen, unseen, replace(recipe, elsewhere=_UNASKED))
+    yield from _errors(names, family, seen, unseen, replace(recipe, other_generations=_UNASKED))
     fewer = replace(recipe, most_rows=min(recipe.most_rows, _LEFT_OUT_ROWS))
     generations = {table.gpu.compute_capability for table in tables}
     for table in tables:
         generation = table.gpu.compute_capability
         siblings = [other for other in tables if other.gpu.compute_capability == generation and other is not table]
         if siblings:
-            yield from _errors(names, family, siblings, [table], replace(fewer, elsewhere=_UNASKED))
+            yield from _errors(names, family, siblings, [table], replace(fewer, other_generations=_UNASKED))
     for generation in sorted(generations) if len(generations) > 1 else ():
         others = [table for table in tables if table.gpu.compute_capability != generation]
         mine = [table for table in tables if table.gpu.compute_capability == generation]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sized
+from functools import lru_cache
 from typing import Literal, get_args
 
 from ...hardware import GPU
@@ -39,6 +40,7 @@ _BY_RATE = ("linear", "attention")
 """Families of kernels whose times follow from that rate, and which are predicted without kernels as well."""
 
 
+@lru_cache(maxsize=1024)
 def is_like_measured(gpu: GPU, family: str, precision: str) -> bool:
     """Whether a GPU runs a family of kernels in a precision as those that were measured did.
 

@@ -111,7 +111,7 @@ def fit_variant(family: Family, tables: Sequence[Measured], recipe: KernelRecipe
         gpus=frozenset(table.gpu.name for table in tables),
         constants={**constants, ALL: fit_constants(family, thinned, recipe.seed)},
         generations={name: _trees(some, recipe.generation, recipe.quantile) for name, some in examples.items()},
-        elsewhere=_trees(together, recipe.elsewhere, recipe.quantile),
+        other_generations=_trees(together, recipe.other_generations, recipe.quantile),
         errors={},
     )
 

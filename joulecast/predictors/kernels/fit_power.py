@@ -27,7 +27,7 @@ LEAST_POWERS = 300
 _AT_CAP = 0.945
 _SLOWEST = 1.4  # Times that are longer under the cap by more than this are those of other kernels.
 _TREES = KernelTrees(trees=150, depth=6, min_child_weight=5.0)
-_ELSEWHERE = KernelTrees(trees=100, depth=3, min_child_weight=20.0)
+_OTHER_GENERATIONS = KernelTrees(trees=100, depth=3, min_child_weight=20.0)
 
 
 class Readings(NamedTuple):
@@ -128,7 +128,7 @@ def fit_power(tables: Sequence[Readings], recipe: KernelRecipe) -> PowerDemand:
     return PowerDemand(
         gpus=frozenset(table.gpu.name for table in tables),
         generations={name: _fitted(some, _TREES) for name, some in sorted(generations.items())},
-        elsewhere=_fitted(everything, _ELSEWHERE),
+        other_generations=_fitted(everything, _OTHER_GENERATIONS),
     )
 
 

@@ -41,7 +41,7 @@ class Variant:
         gpus: Names of the GPUs that it was measured on.
         constants: Compute capability, or ALL -> values of the family's constants.
         generations: Compute capability -> predicts the log ratio of device time to physics there.
-        elsewhere: The same for all other GPUs.
+        other_generations: The same for all other GPUs.
         errors: Basis -> sorted absolute log errors on operations, or generations, that were left out.
         power: What was learned of its power; None where that was not measured.
     """
@@ -49,7 +49,7 @@ class Variant:
     gpus: frozenset[str]
     constants: Mapping[str, FloatArray]
     generations: Mapping[str, Regressor]
-    elsewhere: Regressor
+    other_generations: Regressor
     errors: Mapping[str, FloatArray]
     power: PowerDemand | None = None
 
@@ -107,7 +107,7 @@ class Variant:
         physics_s = [self.physics_s(family, operations, gpu) for gpu in gpus]
         rows = [family.features(operations, gpu, seconds) for gpu, seconds in zip(gpus, physics_s, strict=True)]
         generations = [gpu.compute_capability for gpu in gpus]
-        log_ratios = asked_together([self.generations.get(name, self.elsewhere) for name in generations], rows)
+        log_ratios = asked_together([self.generations.get(name, self.other_generations) for name in generations], rows)
         trusted = [1.0 if name in self.generations else family.shrinkage for name in generations]
         return [
             Burst(seconds, table, np.maximum(seconds * np.exp(share * log_ratio), _LEAST_S))
@@ -198,9 +198,9 @@ class Kernels:
             and FAMILIES[part.family].covers(gpu)
         )
 
-    def parts(self, operations: OperationList, gpu: GPU) -> list[tuple[Part, Variant]]:
+    def parts(self, operations: OperationList, gpu: GPU) -> tuple[tuple[Part, Variant], ...]:
         """The operations that this knows on a GPU, with what it knows of them."""
-        return [(part, self.variants[part[:2]]) for part in variant_parts(operations) if self.knows(part, gpu)]
+        return _known_parts(operations, self, gpu)
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
         """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
@@ -240,16 +240,9 @@ class Kernels:
         """What is known of networks in half precision on a GPU."""
         return "networks of the chip" if gpu.chip in self.network_factors else "networks of other chips"
 
-    def calibrations(self, operations: OperationList, gpu: GPU) -> list[tuple[Calibration, NDArray[np.bool_]]]:
+    def calibrations(self, operations: OperationList, gpu: GPU) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
         """Errors of what device times rest on, each with a mask of the operations that they are of."""
-        found = []
-        for part, variant in self.parts(operations, gpu):
-            calibration = variant.calibration(gpu)
-            if calibration is not None:
-                mask = np.zeros(len(operations), dtype=bool)
-                mask[part.places] = True
-                found.append((calibration, mask))
-        return found
+        return _calibrations(operations, self, gpu)
 
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
         """What device times rest on, in words, one remark for each variant."""
@@ -265,6 +258,26 @@ class Kernels:
             if is_like_measured(gpu, family, FAMILIES[family].variant_precisions[variant])
             and FAMILIES[family].covers(gpu)
         )
+
+
+@cached(ON_EACH_GPU)
+def _known_parts(operations: OperationList, kernels: Kernels, gpu: GPU) -> tuple[tuple[Part, Variant], ...]:
+    return tuple((part, kernels.variants[part[:2]]) for part in variant_parts(operations) if kernels.knows(part, gpu))
+
+
+@cached(ON_EACH_GPU)
+def _calibrations(
+    operations: OperationList, kernels: Kernels, gpu: GPU
+) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
+    found = []
+    for part, variant in _known_parts(operations, kernels, gpu):
+        calibration = variant.calibration(gpu)
+        if calibration is not None:
+            mask = np.zeros(len(operations), dtype=bool)
+            mask[part.places] = True
+            mask.flags.writeable = False
+            found.append((calibration, mask))
+    return tuple(found)
 
 
 @cached(ON_EACH_GPU)

@@ -43,13 +43,13 @@ class PowerDemand:
     Args:
         gpus: Names of the GPUs whose power was measured.
         generations: Compute capability -> predicts the log ratio of demand to the board's cap there.
-        elsewhere: The same for other generations.
+        other_generations: The same for other generations.
         errors: Basis -> "power" and "energy" -> sorted absolute log errors on what was left out.
     """
 
     gpus: frozenset[str]
     generations: Mapping[str, Regressor]
-    elsewhere: Regressor
+    other_generations: Regressor
     errors: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
 
     def basis(self, gpu: GPU) -> Basis:
@@ -67,7 +67,7 @@ class PowerDemand:
 
     def demands_w(self, inputs: Sequence[NDArray[np.float32]], gpus: Sequence[GPU]) -> list[FloatArray]:
         """The same for inputs on several GPUs, with one answer for each GPU."""
-        regressors = [self.generations.get(gpu.compute_capability, self.elsewhere) for gpu in gpus]
+        regressors = [self.generations.get(gpu.compute_capability, self.other_generations) for gpu in gpus]
         return [_bounded_w(log, gpu) for log, gpu in zip(asked_together(regressors, inputs), gpus, strict=True)]
 
 

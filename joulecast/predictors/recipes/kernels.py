@@ -50,7 +50,7 @@ class KernelRecipe:
 
     Args:
         generation: Trees of a generation that was measured. In a file, a table.
-        elsewhere: Trees for all other GPUs: fewer, that follow no generation closely. In a file, a table.
+        other_generations: Trees for all other GPUs: fewer, which follow no generation closely. In a file, a table.
         quantile: Of the measurements of an operation that is predicted. Measurements scatter upwards, so that their
             most frequent value lies below their middle.
         most_rows: Measurements of a variant on a GPU that trees learn from; more are thinned.
@@ -59,7 +59,7 @@ class KernelRecipe:
     """
 
     generation: KernelTrees = KernelTrees()
-    elsewhere: KernelTrees = KernelTrees(
+    other_generations: KernelTrees = KernelTrees(
         trees=150, depth=6, subsample=0.5, features_per_split=0.3, min_child_weight=30.0
     )
     quantile: float = 0.4
@@ -71,7 +71,7 @@ class KernelRecipe:
         for name, least in (("most_rows", 100), ("folds", 2), ("seed", 0)):
             require_integer(name, getattr(self, name), least)
         require_float("quantile", self.quantile, 0.01, 0.99)
-        for name in ("generation", "elsewhere"):
+        for name in ("generation", "other_generations"):
             if not isinstance(getattr(self, name), KernelTrees):
                 raise InputError(f"{name} is not a table of settings of trees", given=repr(getattr(self, name))[:100])
 
@@ -91,7 +91,7 @@ def load_kernel_recipe(path: str | Path) -> KernelRecipe:
         values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError("this recipe cannot be read", given=str(path), hint=str(error)) from error
-    for table in ("generation", "elsewhere"):
+    for table in ("generation", "other_generations"):
         if isinstance(values.get(table), dict):
             _require_known(values[table], KernelTrees, table)
             values[table] = KernelTrees(**values[table])

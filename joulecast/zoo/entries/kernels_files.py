@@ -23,7 +23,7 @@ from ...predictors.regressors.serving import StoredTrees, stored_trees
 from ...predictors.regressors.trees import trees_file
 from .files import EntryFiles
 
-_ELSEWHERE = "elsewhere"
+_OTHER_GENERATIONS = "other-generations"
 _POWER = "power-"
 
 
@@ -76,7 +76,7 @@ def write_variant(names: Names, variant: Variant) -> tuple[dict[str, Any], dict[
         MissingDependencyError: The converter of fitted trees is not installed.
     """
     family, power = family_named(names[0]), variant.power
-    files = _trees_files(names, {**variant.generations, _ELSEWHERE: variant.elsewhere})
+    files = _trees_files(names, {**variant.generations, _OTHER_GENERATIONS: variant.other_generations})
     facts = {
         "family": names[0],
         "variant": names[1],
@@ -87,7 +87,7 @@ def write_variant(names: Names, variant: Variant) -> tuple[dict[str, Any], dict[
         "errors": errors_to_text(variant.errors),
     }
     if power is not None:
-        files |= _trees_files(names, {**power.generations, _ELSEWHERE: power.elsewhere}, _POWER)
+        files |= _trees_files(names, {**power.generations, _OTHER_GENERATIONS: power.other_generations}, _POWER)
         facts["power"] = {
             "inputs": [*family.feature_names, *POWER_NAMES],
             "gpus": sorted(power.gpus),
@@ -112,12 +112,12 @@ def read_variant(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> V
         for values in constants.values()
     ):
         raise ZooError("a zoo entry lacks constants of a family", given=names[0], hint="pull it again")
-    trees, elsewhere = _read_trees(names, generations, files, len(family.feature_names))
+    trees, others = _read_trees(names, generations, files, len(family.feature_names))
     return Variant(
         gpus=frozenset(str(name) for name in facts["gpus"]),
         constants=constants,
         generations=trees,
-        elsewhere=elsewhere,
+        other_generations=others,
         errors={_known(name): sorted_errors(values) for name, values in facts["errors"].items()},
         power=_read_power(names, facts["power"], files) if facts.get("power") else None,
     )
@@ -127,11 +127,11 @@ def _read_power(names: Names, facts: Mapping[str, Any], files: EntryFiles) -> Po
     inputs = [*family_named(names[0]).feature_names, *POWER_NAMES]
     _require_inputs(facts["inputs"], inputs)
     generations = [str(name) for name in facts["generations"]]
-    trees, elsewhere = _read_trees(names, generations, files, len(inputs), _POWER)
+    trees, others = _read_trees(names, generations, files, len(inputs), _POWER)
     return PowerDemand(
         gpus=frozenset(str(name) for name in facts["gpus"]),
         generations=trees,
-        elsewhere=elsewhere,
+        other_generations=others,
         errors={
             _known(basis): {quantity: sorted_errors(errors[quantity]) for quantity in ("power", "energy")}
             for basis, errors in facts["errors"].items()
@@ -153,9 +153,9 @@ def _read_trees(
 ) -> tuple[dict[str, Regressor], Regressor]:
     """Read the trees of each generation, and the trees for all other generations."""
     trees: dict[str, Regressor] = {
-        name: LazyTrees(files, _file(names, name, prefix), columns) for name in [*generations, _ELSEWHERE]
+        name: LazyTrees(files, _file(names, name, prefix), columns) for name in [*generations, _OTHER_GENERATIONS]
     }
-    return trees, trees.pop(_ELSEWHERE)
+    return trees, trees.pop(_OTHER_GENERATIONS)
 
 
 def _file(names: Names, name: str, prefix: str) -> str:

@@ -1,0 +1,271 @@
+"""predict_parallel_training: an iteration of training over the GPUs of a node, by data, tensors and pipeline.
+
+- Data parallel: replicas add up their gradients (NCCL's all-reduce), in buckets, while the backward goes on; what is
+  left after the backward, and the last bucket, is waited for (Li et al., PyTorch Distributed, arXiv 2006.15704).
+- Tensor parallel: each GPU has some heads and features of every layer; after each block, forward and backward, all GPUs
+  add up, and wait for it (Shoeybi et al., Megatron-LM, arXiv 1909.08053).
+- Pipeline parallel: each GPU has some layers; m micro-batches pass p stages in m + p - 1 turns, of which p - 1 are a
+  bubble (Huang et al., GPipe, arXiv 1811.06965; 1F1B has the same bubble). Stages are taken to be equally long.
+
+A GPU that waits draws its static power.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..extraction import network_of
+from ..hardware import GPU
+from ..hardware.host import Host, find_host
+from ..operations.network import Entry, Network
+from ..operations.operation import Operation
+from ..operations.precisions import ELEMENT_BYTES
+from ..operations.rules import size
+from ..predictors.networks.execution import Execution
+from ..predictors.networks.prediction import Prediction
+from ..predictors.physics.energy import static_power_w
+from ..single_operations import refuse_precisions
+from ..units import si
+from ..zoo import find_predictor
+from .collectives import NCCL, collective_j, collective_s
+from .dividing import divided, results_of_blocks
+from .parallel import GROUPS, find_gpus
+
+if TYPE_CHECKING:
+    from ..extraction.sources import Model
+
+_BUCKET_BYTES = 25 * 2**20  # What DistributedDataParallel collects before it adds up.
+_BACKWARD = 2 / 3  # Of an iteration: two products for each of the forward's.
+_OPTIMIZER_STEPS = frozenset({"sgd_step", "adam_step", "adamw_step"})
+_SEND_S = 10e-6  # To the next stage: starting a message, about what NCCL's shortest collectives take.
+
+
+@dataclass(frozen=True)
+class ParallelTraining:
+    """Time and energy of an iteration over several GPUs.
+
+    Args:
+        model: Name of the network.
+        gpu: Full name of each GPU.
+        gpus: Number of GPUs.
+        data_parallel, tensor_parallel, pipeline_parallel: How they are used; their product is the number of GPUs.
+        micro_batches: Parts of a replica's batch that follow each other through the pipeline.
+        time_s: Seconds of an iteration.
+        energy_j: Joules of all boards in an iteration.
+        compute_s: Seconds in which a GPU computes.
+        communication_s: Seconds of collectives and messages of a GPU, hidden or not.
+        waiting_s: Seconds in which a GPU waits: for others, for the link, and in the bubble.
+        micro: One micro-batch through all layers on one GPU, or its part of them, with the step of the optimizer.
+        notes: Warnings about this prediction.
+    """
+
+    model: str
+    gpu: str
+    gpus: int
+    data_parallel: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    micro_batches: int
+    time_s: float
+    energy_j: float
+    compute_s: float
+    communication_s: float
+    waiting_s: float
+    micro: Prediction = field(repr=False)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def power_w(self) -> float:
+        """Mean power of all boards together."""
+        return self.energy_j / self.time_s
+
+    def __str__(self) -> str:
+        return (
+            f"{self.model}, training on {self.gpus}x {self.gpu} (data {self.data_parallel}, tensor "
+            f"{self.tensor_parallel}, pipeline {self.pipeline_parallel}): {si(self.time_s, 's')}, "
+            f"{si(self.energy_j, 'J')}, {si(self.power_w, 'W')}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The prediction as plain lists and dictionaries; quantities in SI units."""
+        plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("micro", "notes")}
+        return {**plain, "power_w": self.power_w, "micro": self.micro.to_json(details=False), "notes": list(self.notes)}
+
+
+def predict_parallel_training(
+    model: Model,
+    input_shape: Sequence[int],
+    gpu: str | GPU | None,
+    *,
+    data_parallel: int = 1,
+    tensor_parallel: int = 1,
+    pipeline_parallel: int = 1,
+    micro_batches: int | None = None,
+    precision: str = "default",
+    optimizer: str | None = "adamw",
+    clock: float | None = None,
+    power_limit_w: float | None = None,
+    execution: str = "eager",
+    host: str | float | Path | Host | None = None,
+    predictor: str | Path | None = None,
+) -> ParallelTraining:
+    """Predict an iteration of training a transformer over several GPUs of a node.
+
+    Args:
+        model: A name, module or configuration, as `joulecast.extract` takes it.
+        input_shape: Shape of the input of all replicas together, batch first.
+        gpu: The GPUs, such as "4x H100 SXM"; a name without a number stands for as many as are used.
+        data_parallel: Replicas, which share the batch.
+        tensor_parallel: GPUs that share each layer.
+        pipeline_parallel: Stages that the layers are divided into.
+        micro_batches: Parts of a replica's batch; None for as many as there are stages.
+        precision: default, fp32, tf32, fp16 or bf16.
+        optimizer: "sgd", "adam" or "adamw"; None to leave its step out.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        power_limit_w: Power cap of a board in watts; None for its default.
+        execution: How each GPU runs its part; see `joulecast.predict`.
+        host: The machine that launches operations; see `joulecast.predict`.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
+
+    Raises:
+        UnknownNameError: No such model, GPU, precision, optimizer, execution or predictor.
+        InputError: GPUs, batch, heads or features do not divide.
+        ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
+
+    Example:
+        >>> four = predict_parallel_training("gpt2", (16, 512), "4x H100 SXM", data_parallel=4)
+        >>> four.gpus
+        4
+    """
+    count, board = find_gpus(gpu)
+    parts = {"data_parallel": data_parallel, "tensor_parallel": tensor_parallel, "pipeline_parallel": pipeline_parallel}
+    used = _checked_parts(parts, count)
+    pieces = pipeline_parallel if micro_batches is None else micro_batches
+    batch, *rest = input_shape
+    if not isinstance(pieces, int) or pieces < 1 or batch % (data_parallel * pieces):
+        raise InputError(
+            "the batch does not divide over replicas and micro-batches",
+            given=f"{batch} over {data_parallel} replicas of {pieces} micro-batches",
+            allowed=f"a multiple of {data_parallel * max(1, pieces if isinstance(pieces, int) else 1)}",
+        )
+    shape = (batch // data_parallel // pieces, *rest)
+    whole = network_of(model, shape, mode="training", precision=precision, optimizer=optimizer)
+    refuse_precisions(board, whole.operations)
+    network = divided(whole, tensor_parallel)
+    run = find_predictor(board, "training", predictor).under(Execution.of(execution, find_host(host)))
+    steps = [entry for entry in network if entry.operation.kind in _OPTIMIZER_STEPS]
+    micro = run.predict(_without(network, steps), clock, power_limit_w)
+    step = run.predict(_only(network, steps), clock, power_limit_w) if steps else None
+    # Stages are equally long: each GPU has its part of all that a replica computes.
+    turn_s, turn_j = micro.time_s / pipeline_parallel, micro.energy_j / pipeline_parallel
+    compute_s = pieces * turn_s + (step.time_s / pipeline_parallel if step else 0.0)
+    compute_j = pieces * turn_j + (step.energy_j / pipeline_parallel if step else 0.0)
+    blocks = list(results_of_blocks(whole))
+    sums = _Sums(board, precision)
+    # Each block adds up once forward and once backward.
+    tensor_s, tensor_j = sums.cost(2 * blocks, tensor_parallel)
+    tensor_s, tensor_j = tensor_s / pipeline_parallel, tensor_j / pipeline_parallel
+    own = _parameters(network, steps) // pipeline_parallel
+    data_s, data_j = sums.cost([(own,)], data_parallel)
+    buckets = max(1.0, own * sums.element_bytes / _BUCKET_BYTES)
+    exposed_s = max(data_s / buckets, data_s - _BACKWARD * compute_s * (1 - 1 / buckets))
+    bubble_s = (pipeline_parallel - 1) * (turn_s + tensor_s)
+    messages_s = sums.message_s(blocks) * 2 * (pieces + pipeline_parallel - 2) if pipeline_parallel > 1 else 0.0
+    waiting_s = pieces * tensor_s + exposed_s + bubble_s + messages_s
+    idle_w = float(static_power_w(board, float(board.boost_clock_mhz)))
+    return ParallelTraining(
+        model=network.name,
+        gpu=board.name,
+        gpus=used,
+        **parts,
+        micro_batches=pieces,
+        time_s=compute_s + waiting_s,
+        energy_j=used * (compute_j + pieces * tensor_j + data_j + idle_w * waiting_s),
+        compute_s=compute_s,
+        communication_s=pieces * tensor_s + data_s + messages_s,
+        waiting_s=waiting_s,
+        micro=micro,
+        notes=("assumed: stages are equally long, gradients are added up while the backward goes on", *micro.notes),
+    )
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """What GPUs take to add up tensors, and to send them on.
+
+    Args:
+        gpu: Each of the GPUs.
+        precision: What tensors are in.
+    """
+
+    gpu: GPU
+    precision: str
+
+    @property
+    def element_bytes(self) -> float:
+        """Bytes of a number that is sent."""
+        return ELEMENT_BYTES[self._sent]
+
+    @property
+    def _sent(self) -> str:
+        return self.precision if self.precision in ("bf16", "fp16") else "fp32"
+
+    def cost(self, shapes: Sequence[tuple[int, ...]], gpus: int) -> tuple[float, float]:
+        """Seconds, and joules of each GPU above static power, to add up tensors over a group."""
+        if gpus == 1:
+            return 0.0, 0.0
+        link = "nvlink" if self.gpu.link_bandwidth else "pcie"
+        attributes = {"gpus": gpus, "link": link, "implementation": NCCL}
+        counts = Counter(shapes)
+        operations = [
+            (Operation("all_reduce", [shape], attributes, precision=self._sent), n) for shape, n in counts.items()
+        ]
+        return (
+            sum(n * collective_s(operation, self.gpu) for operation, n in operations),
+            sum(n * collective_j(operation) for operation, n in operations),
+        )
+
+    def message_s(self, results: Sequence[tuple[int, ...]]) -> float:
+        """Seconds to send the result of a block to the next stage."""
+        bandwidth = self.gpu.link_bandwidth or self.gpu.pcie_bandwidth
+        if not results or bandwidth is None:
+            return _SEND_S
+        return _SEND_S + size(results[0]) * self.element_bytes / bandwidth
+
+
+def _checked_parts(parts: Mapping[str, Any], count: int) -> int:
+    for name, value in parts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InputError(f"{name} is a positive integer", given=repr(value)[:100])
+        if name != "pipeline_parallel" and value not in GROUPS:
+            raise InputError(
+                "GPUs add up in groups whose collectives were measured",
+                given=f"{name}={value}",
+                allowed=", ".join(map(str, GROUPS)),
+            )
+    used: int = math.prod(parts.values())
+    if count not in (1, used):
+        given = " x ".join(f"{name}={value}" for name, value in parts.items())
+        raise InputError("the GPUs are not those that are used", given=f"{count} GPUs, {given}", allowed=f"{used} GPUs")
+    return used
+
+
+def _without(network: Network, entries: Sequence[Entry]) -> Network:
+    return replace(network, entries=tuple(entry for entry in network if entry not in entries))
+
+
+def _only(network: Network, entries: Sequence[Entry]) -> Network:
+    return replace(network, entries=tuple(entries), dropped=())
+
+
+def _parameters(network: Network, steps: Sequence[Entry]) -> int:
+    """Elements of all weights: those that the optimizer steps over, or else those of each module once."""
+    if steps:
+        return sum(entry.count * entry.operation.input_size for entry in steps)
+    return sum(len(entry.by_module) * entry.operation.parameters for entry in network)

@@ -1,0 +1,88 @@
+"""Training over several GPUs: parts of a network by arithmetic, and laws of time and energy."""
+
+from __future__ import annotations
+
+import pytest
+
+import joulecast
+from joulecast import Operation, predict_parallel_training
+from joulecast.errors import InputError
+from joulecast.generation.collectives import collective_s
+from joulecast.generation.dividing import divided, results_of_blocks
+from joulecast.hardware import find_gpu
+
+H100 = find_gpu("H100 SXM")
+
+
+def train(shape=(8, 512), gpu="H100 SXM", **options):
+    return predict_parallel_training("gpt2", shape, gpu, **{"precision": "bf16", **options})
+
+
+def flops(network, kind):
+    return sum(entry.count * entry.operation.flops for entry in network if entry.operation.kind == kind)
+
+
+def test_a_part_has_its_share_of_heads_and_features():
+    whole = joulecast.extract("gpt2", (4, 512), mode="training", precision="bf16", optimizer="adamw")
+    part = divided(whole, 4)
+    words = 3 * 2 * 4 * 512 * 768 * 50257  # logits, forward and backward, stay whole
+    assert flops(part, "linear") - words == (flops(whole, "linear") - words) // 4
+    assert flops(part, "attention") == flops(whole, "attention") // 4
+    assert flops(part, "layer_norm") == flops(whole, "layer_norm")
+    assert flops(part, "tanh") == flops(whole, "tanh") // 4
+    # Attention and feed-forward of 12 layers close with 768 features of 2048 tokens.
+    assert list(results_of_blocks(whole)) == [(2048, 768)] * 24
+    assert divided(whole, 1) is whole
+
+
+def test_replicas_wait_for_gradients_only_where_the_backward_is_over():
+    # (a table of words that goes in and comes out is one)
+    alone, four = train((2, 512)), train((8, 512), "4x H100 SXM", data_parallel=4)
+    assert four.compute_s == pytest.approx(alone.compute_s)
+    gradients = Operation("all_reduce", [(124_439_808,)], {"gpus": 4}, precision="bf16")
+    assert four.communication_s == pytest.approx(collective_s(gradients, H100), rel=1e-3)
+    assert 0 < four.waiting_s < four.communication_s
+    assert four.time_s == pytest.approx(four.compute_s + four.waiting_s)
+    assert four.energy_j > 4 * alone.energy_j
+
+
+def test_pipelines_have_their_bubble():
+    alone = train((8, 512), optimizer=None)
+    for pieces in (4, 8):
+        found = train((8, 512), pipeline_parallel=4, micro_batches=pieces, optimizer=None)
+        turn_s = found.compute_s / pieces
+        assert found.waiting_s == pytest.approx(3 * turn_s, rel=0.2)  # and messages
+        assert found.compute_s > alone.compute_s / 4  # small micro-batches fill GPUs less
+    assert found.micro_batches == 8
+
+
+def test_sharing_layers_is_quicker_and_costs_more():
+    found = [train((32, 1024), tensor_parallel=count, precision="default") for count in (1, 2, 4)]
+    seconds, joules = ([getattr(each, name) for each in found] for name in ("time_s", "energy_j"))
+    assert seconds == sorted(seconds, reverse=True)
+    assert joules == sorted(joules)
+    assert seconds[0] < 4 * seconds[2]
+    assert found[2].gpus == 4
+    assert found[2].power_w < 4 * 700
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tensor_parallel": 8}, "do not divide"),  # 12 heads
+        ({"data_parallel": 3}, "groups"),
+        ({"data_parallel": 4, "gpu": "2x H100 SXM"}, "not those that are used"),
+        ({"data_parallel": 2, "shape": (3, 128)}, "batch does not divide"),
+        ({"pipeline_parallel": 0}, "positive integer"),
+        ({"micro_batches": 0}, "batch does not divide"),
+    ],
+)
+def test_what_does_not_divide_is_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        train(**options)
+
+
+def test_networks_without_blocks_are_not_shared():
+    with pytest.raises(InputError, match="can share"):
+        predict_parallel_training("resnet18", (8, 3, 64, 64), "A30", tensor_parallel=2)
+    assert predict_parallel_training("resnet18", (8, 3, 64, 64), "A30", data_parallel=2).gpus == 2

@@ -1,0 +1,49 @@
+"""A real MLflow server, for tests of tracking and registering."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def mlflow_server(folder: Path, *, store: str | None = None, options: Sequence[str] = ()) -> Iterator[str]:
+    """`mlflow server` on SQLite, or on another store; its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += ["--backend-store-uri", store or f"sqlite:///{folder / 'mlflow.db'}"]
+    command += ["--artifacts-destination", str(folder / "artifacts"), *options]
+    quiet = {"MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    with (folder / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            command, env={**os.environ, **quiet}, cwd=folder, stdout=log, stderr=log, start_new_session=True
+        )
+        try:
+            address = f"http://127.0.0.1:{port}"
+            for _ in range(600):
+                with contextlib.suppress(OSError), urllib.request.urlopen(f"{address}/health", timeout=1):  # noqa: S310
+                    break
+                assert process.poll() is None, (folder / "server.log").read_text()
+                time.sleep(0.1)
+            else:
+                pytest.fail(f"no MLflow server after a minute\n{(folder / 'server.log').read_text()}")
+            yield address
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

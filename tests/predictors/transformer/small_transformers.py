@@ -1,0 +1,109 @@
+"""Small transformers and networks made up from a simulated law, for the tests beside this file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from conftest import SLOWDOWN, simulated_dataset, simulated_operations
+from joulecast.datasets import NetworkMeasurement
+from joulecast.hardware import find_gpu
+from joulecast.operations.network import Network
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.measured.device_rows import DeviceRow
+from joulecast.predictors.networks.composition import HostModel
+from joulecast.predictors.networks.network_predictor import NetworkPredictor
+from joulecast.predictors.physics.least_times import LeastTimes
+from joulecast.predictors.recipes.transformer import TransformerRecipe
+from joulecast.predictors.transformer.attentive import Attentive
+from joulecast.predictors.transformer.encoder import OnnxEncoder
+from joulecast.predictors.transformer.networks import read_networks
+from joulecast.predictors.transformer.tokens import ROLES, WIDTH
+
+torch = pytest.importorskip("torch")
+
+from joulecast.predictors.transformer.files import weights_of  # noqa: E402
+from joulecast.predictors.transformer.fit import TorchEncoder, fit_transformer  # noqa: E402
+from joulecast.predictors.transformer.model import OperationTransformer  # noqa: E402
+
+TINY = TransformerRecipe(width=16, heads=2, kind_layers=1, kind_feed_forward=2, epochs=40, batch=32, learning_rate=1e-2)
+QUICK = replace(TINY, epochs=1, together=0.5)
+VARIANTS = {
+    "DeepPM": {},
+    "standard encoder": {"layer_norm": True},
+    "without weighting": {"distance_weighting": False},
+    "without the three stacks": {"stacks": "one"},
+    "without Muon": {"matrix_learning_rate": 0.0},
+}
+A30, T4 = find_gpu("A30"), find_gpu("T4")
+
+
+def device_s(gpu, operations):
+    least_s = LeastTimes.of(operations, gpu, gpu.boost_clock_mhz).time_s
+    return least_s * np.array([SLOWDOWN[operation.kind] for operation in operations])
+
+
+def rows_of(operations):
+    """A law that holds on two GPUs: each kind is slower than physics by a factor of its own."""
+    return [
+        DeviceRow(gpu, operation, seconds, 120.0 if gpu is A30 else None)
+        for gpu in (A30, T4)
+        for operation, seconds in zip(operations, device_s(gpu, operations).tolist(), strict=True)
+    ]
+
+
+def made_networks(slower=1.25):
+    """Networks that take longer than the sum of their operations, by the same factor each."""
+    large = [operation for operation in simulated_operations() if operation.flops > 1e8]
+    found = []
+    for first in range(0, len(large) - 6, 3):
+        network = Network.of([(operation, 4) for operation in large[first : first + 6]], name=f"network{first}")
+        time_s = slower * 4 * float(device_s(A30, [entry.operation for entry in network]).sum())
+        found.append(
+            (A30, NetworkMeasurement(network.name, (1,), "fp32", "inference", time_s, 140, 140 * time_s), network)
+        )
+    return found
+
+
+@cache
+def quick():
+    """A transformer that saw operations once, and networks; fitted once for each file of tests."""
+    rows = rows_of(simulated_operations())
+    return read_networks(fit_transformer([simulated_dataset()], rows, QUICK), rows, QUICK)(made_networks())
+
+
+@cache
+def served():
+    """The same through ONNX Runtime."""
+    return Attentive.from_json(quick().to_json(), OnnxEncoder(weights_of(quick().reader.encoder.model, QUICK)))
+
+
+def torch_encoder(model):
+    return TorchEncoder(model, TINY)
+
+
+def on(gpu, learned):
+    return NetworkPredictor("made up", AnyGpuPredictor(gpu, "inference", learned), HostModel.prior("inference"))
+
+
+def arrays(sequences, operations, kinds=4):
+    draw = np.random.default_rng(0)
+    return (
+        draw.normal(size=(sequences, operations, len(ROLES), WIDTH)).astype(np.float32),
+        draw.integers(0, 8, (sequences, operations)),
+        draw.integers(0, kinds, (sequences, operations)),
+        draw.random((sequences, operations), dtype=np.float32),
+    )
+
+
+def random_model(**settings):
+    """Weights away from their start, where the last layers are zero."""
+    torch.manual_seed(1)
+    model = OperationTransformer(replace(TINY, **settings), 4)
+    with torch.no_grad():
+        for weights in model.parameters():
+            weights += 0.1 * torch.randn_like(weights)
+    return model

@@ -1,0 +1,206 @@
+"""A transformer that was stored: round trips, hostile weights, ONNX Runtime against torch, and its predictions."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from conftest import simulated_dataset, simulated_operations
+from joulecast import Operation
+from joulecast.errors import InputError, ZooError
+from joulecast.hardware import find_gpu
+from joulecast.operations.network import Network
+from joulecast.operations.operation_list import OperationList
+from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
+from joulecast.predictors.formats.arrays import arrays_from_bytes, arrays_to_bytes
+from joulecast.predictors.networks.over_clocks import predict_over_clocks
+from joulecast.predictors.transformer.attentive import Attentive, Reader
+from joulecast.predictors.transformer.encoder import OnnxEncoder
+from joulecast.predictors.transformer.weights import TransformerWeights
+
+torch = pytest.importorskip("torch")
+
+from small_transformers import (  # noqa: E402
+    A30,
+    QUICK,
+    T4,
+    TINY,
+    VARIANTS,
+    arrays,
+    made_networks,
+    on,
+    quick,
+    random_model,
+    rows_of,
+    served,
+    torch_encoder,
+)
+
+from joulecast.predictors.transformer.files import weights_of  # noqa: E402
+from joulecast.predictors.transformer.fit import fit_transformer  # noqa: E402
+
+
+@pytest.fixture(scope="module", name="dataset")
+def _dataset():
+    return simulated_dataset()
+
+
+@pytest.fixture(scope="module", name="quick")
+def _quick():
+    return quick()
+
+
+@pytest.fixture(scope="module", name="served")
+def _served():
+    return served()
+
+
+def test_stored_weights_round_trip(quick):
+    weights = weights_of(quick.reader.encoder.model, QUICK)
+    again = TransformerWeights.from_bytes(weights.to_bytes())
+    assert (again.heads, again.distance_weighting) == (2, True)
+    assert again.to_bytes() == weights.to_bytes()
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
+@pytest.mark.parametrize("shape", [(1, 1), (40, 1), (1, 30), (3, 5)], ids=str)
+def test_onnx_says_what_torch_says(settings, shape):
+    model, given = random_model(**settings), arrays(*shape)
+    served = OnnxEncoder(weights_of(model, replace(TINY, **settings)))
+    for one, other in zip(served(*given), torch_encoder(model)(*given), strict=True):
+        assert one.shape == other.shape
+        assert np.allclose(one, other, atol=1e-5)
+
+
+# Name -> what somebody does to the arrays and facts of a stored transformer.
+HOSTILE = {
+    "no arrays": lambda arrays, facts: arrays.clear(),
+    "an array is missing": lambda arrays, facts: arrays.pop("over_kinds.0.gather.bias"),
+    "one too many": lambda arrays, facts: arrays.update(more=np.zeros(3, np.float32)),
+    "a layer too many": lambda arrays, facts: arrays.update({"over_kinds.1.attend.weight": np.zeros(1, np.float32)}),
+    "another shape": lambda arrays, facts: arrays.update(roles=np.zeros((16, 10), np.float32)),
+    "no dimensions": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((), np.float32)}),
+    "no kinds": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((0, 16), np.float32)}),
+    "wide": lambda arrays, facts: arrays.update({"kind.weight": np.zeros((4097, 16), np.float32)}),
+    "fp64": lambda arrays, facts: arrays.update(roles=arrays["roles"].astype(float)),
+    "heads that do not divide": lambda arrays, facts: facts.update(heads="3"),
+    "heads by the thousand": lambda arrays, facts: facts.update(heads="1" * 5000),
+    "heads that are none": lambda arrays, facts: facts.update(heads="0"),
+    "heads that are no number": lambda arrays, facts: facts.update(heads="\u00b2"),
+    "a truth value that is none": lambda arrays, facts: facts.update(distance_weighting="1"),
+}
+
+
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_weights_that_make_no_transformer_are_refused(quick, change):
+    arrays, facts = arrays_from_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
+    change(arrays, facts)
+    with pytest.raises(ZooError, match="not the weights of a transformer"):
+        TransformerWeights.from_bytes(arrays_to_bytes(arrays, facts))
+
+
+def test_what_onnx_runtime_cannot_compute_is_one_error(served):
+    values, families, kinds, shares = arrays(1, 3)
+    with pytest.raises(ZooError, match="does not compute") as caught:
+        served.reader.encoder(values, families, kinds + 10_000, shares)
+    assert "out of data bounds" in str(caught.value.hint)
+
+
+def test_stored_predictor(quick, served):
+    operations, network = simulated_operations(), made_networks()[0][2]
+    one, other = (AnyGpuPredictor(T4, "inference", each).predict(operations) for each in (quick, served))
+    assert np.allclose(one.time_s, other.time_s, rtol=1e-4)
+    assert np.allclose(one.energy_j, other.energy_j, rtol=1e-4)
+    whole = [on(A30, each).predict(network).time_s for each in (quick, served)]
+    assert whole[0] == pytest.approx(whole[1], rel=1e-4)
+    with pytest.raises(InputError, match="other tokens"):
+        Attentive.from_json({**quick.to_json(), "tokens": [1, 1]}, served.reader.encoder)
+
+
+def test_predicting_needs_no_torch(quick, tmp_path):
+    (tmp_path / "weights").write_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
+    script = (
+        "import sys, joulecast as j\n"
+        "from joulecast.predictors.transformer.encoder import OnnxEncoder\n"
+        "from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor\n"
+        "from joulecast.predictors.transformer.attentive import Attentive\n"
+        "from joulecast.hardware import find_gpu\n"
+        "from joulecast.predictors.transformer.weights import TransformerWeights\n"
+        "weights = TransformerWeights.from_bytes(open(sys.argv[1], 'rb').read())\n"
+        f"learned = Attentive.from_json({quick.to_json()!r}, OnnxEncoder(weights))\n"
+        "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
+        "assert AnyGpuPredictor(find_gpu('A30'), 'inference', learned).predict([o]).time_s[0] > 0\n"
+        "assert not {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "weights")], check=True)
+
+
+def test_many_clocks_are_read_once(quick):
+    network, calls = made_networks()[0][2], []
+
+    def counting(*given):
+        calls.append(given[0].shape)
+        return quick.reader.encoder(*given)
+
+    learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
+    clocks = range(600, 1441, 120)
+    over = predict_over_clocks(on(A30, learned), network, clocks)
+    each = [on(A30, learned).predict(network, clock) for clock in clocks]
+    # Its operations, and it as a whole.
+    assert len(calls) == 2
+    assert over.time_s == pytest.approx([prediction.time_s for prediction in each], rel=1e-6)
+    assert over.energy_j == pytest.approx([prediction.energy_j for prediction in each], rel=1e-6)
+
+
+def test_many_gpus_are_read_at_once(quick):
+    operations, calls = tuple(entry.operation for entry in made_networks()[0][2]), []
+
+    def counting(*given):
+        calls.append(len(given[0]))
+        return quick.reader.encoder(*given)
+
+    learned = replace(quick, reader=Reader(counting, quick.reader.vocabulary, quick.reader.ranges))
+    listed, gpus = OperationList(operations), [A30, T4, find_gpu("H100 SXM")]
+    learned.prefetch(listed, gpus)
+    found = [learned.factors(listed, gpu) for gpu in gpus]
+    assert calls == [len(gpus) * len(operations)]
+    each = [quick.factors(operations, gpu) for gpu in gpus]
+    assert np.allclose(found, each, rtol=1e-5)
+    assert not np.allclose(each[0], each[1], rtol=1e-3)
+
+
+def test_laws_of_predictions(served):
+    predictor = AnyGpuPredictor(A30, "inference", served)
+    operations = [*simulated_operations(), Operation("softmax", [(64, 1000)]), Operation("dropout", [(8, 8)])]
+    found = predictor.predict(operations, 900)
+    assert np.allclose(found.energy_j, found.time_s * found.power_w)
+    assert (found.power_w <= 1.001 * A30.power_limit_w).all()
+    assert (found.time_s >= found.device_time_s).all()
+    assert found.device_time_s[-1] == found.dynamic_energy_j[-1] == 0
+    network = made_networks()[0][2]
+    prediction = on(A30, served).predict(network, 900)
+    assert prediction.energy_j <= A30.power_limit_w * prediction.time_s
+    nothing = Network.of([(Operation("dropout", [(8, 8)]), 2), (operations[0], 1)])
+    assert on(A30, served).predict(nothing).time_s > 0
+
+
+def test_without_measured_networks_a_network_is_its_parts(dataset):
+    learned = fit_transformer([dataset], rows_of(simulated_operations()), QUICK)
+    network = made_networks()[0][2]
+    operations = [entry.operation for entry in network]
+    assert learned.in_network(operations, np.full(len(operations), 4.0), A30) == (1.0, 1.0)
+    assert learned.to_json()["head"] is None
+
+
+def test_what_cannot_be_predicted(served):
+    bf16, fp32 = (Operation("relu", [(64, 64)], precision=precision) for precision in ("bf16", "fp32"))
+    gpu = find_gpu("V100 PCIe 32GB")
+    found = AnyGpuPredictor(gpu, "inference", served).predict([bf16, fp32])
+    assert found.source == ("missing", "modelled")
+    assert np.isnan(found.time_s).tolist() == [True, False]
+    prediction = on(gpu, served).predict(Network.of([(bf16, 1), (fp32, 9)]))
+    assert [uncovered.operation for uncovered in prediction.uncovered] == [bf16]
