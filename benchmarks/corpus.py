@@ -64,7 +64,10 @@ switch_transformers t5 vit vit_mae wav2vec2 xglm xlnet yolos
 """.split()  # noqa: SIM905
 EXPERTS = ("glm4_moe", "gpt_oss", "granitemoe", "mixtral", "olmoe", "qwen2_moe", "qwen3_moe", "deepseek_v3")
 """Mixtures of experts whose products PyTorch has in bf16 only."""
-ASSUMED = {"switch_transformers": {"experts": "uniform"}, **{name: {"boxes": 100} for name in DETECTORS}}
+ASSUMED = {
+    "switch_transformers": {"experts": "uniform"},
+    **{name: {"boxes": 100, "box_side": 100} for name in DETECTORS},
+}
 """What is assumed of models that decide by values."""
 LAYERS = ("num_hidden_layers", "num_layers", "num_decoder_layers", "encoder_layers", "decoder_layers")
 

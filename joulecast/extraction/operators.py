@@ -244,7 +244,9 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(("upsample_bicubic2d", "_upsample_bicubic2d_aa"), transforms.interpolation("cubic")),
     **dict.fromkeys(("grid_sampler_2d", "grid_sampler_3d"), transforms.grid_sample),
     **dict.fromkeys(("rand", "randn", "rand_like", "randn_like", "randint", "randperm"), transforms.random),
-    **dict.fromkeys(("normal", "exponential", "cauchy", "geometric", "log_normal"), transforms.random),
+    **dict.fromkeys(
+        ("normal", "uniform", "bernoulli", "exponential", "cauchy", "geometric", "log_normal"), transforms.random
+    ),
     "where": indexing.where,
     "masked_fill": indexing.masked_fill,
     "masked_scatter": indexing.masked_scatter,

@@ -53,8 +53,9 @@ def test_what_runs_without_values(name):
 def test_what_needs_values_says_so(name):
     with pytest.raises(ExtractionError, match="values that only the input has") as caught:
         trace(build(name), inputs(name), name=name)
-    reads_coordinates = name.startswith(("maskrcnn", "keypointrcnn"))
-    assert ("backbone" if reads_coordinates else "assume={'boxes': 100}") in caught.value.hint
+    reads_sizes = name.startswith(("maskrcnn", "keypointrcnn"))
+    assumed = "{'boxes': 100, 'box_side': 100}" if reads_sizes else "{'boxes': 100}"
+    assert f"assume={assumed}" in caught.value.hint
     # The part that needs none can be had.
     assert trace(build(name).backbone, (1, 3, 320, 320)).flops > 1e8
 

@@ -68,6 +68,8 @@ def shaped(function, kind, shape=IMAGE):
         (lambda x, i: torch.cdist(x, x[:, :, :5], p=1), "cdist", (IMAGE, (2, 8, 5, 16)), {"p": 1.0}),
         (lambda x, i: x[0, 0] @ x[0, 0, 0], "matmul", ((16, 16), (16, 1)), {}),
         (lambda x, i: x * torch.rand_like(x), "random", (IMAGE,), {}),
+        (lambda x, i: x * torch.empty_like(x).uniform_(-1, 1), "random", (IMAGE,), {}),
+        (lambda x, i: x * torch.empty_like(x).bernoulli_(0.9), "random", (IMAGE,), {}),
     ],
 )  # fmt: skip
 def test_what_an_operator_is(function, kind, shapes, attributes):
