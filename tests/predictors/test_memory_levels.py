@@ -6,6 +6,8 @@ import json
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import joulecast
 from joulecast import Operation
@@ -121,6 +123,24 @@ def test_a_rest_closes_any_sum(parts, total_j):
     found = closed(parts, total_j)
     assert math.fsum(found.values()) == total_j
     assert found["rest"] >= 0
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=7), st.floats(0, 1.5), st.integers(-2, 2))
+def test_a_rest_closes_sums_of_any_size(values, share, steps):
+    """Totals from below the parts, as rounding leaves them, to far above."""
+    total_j = math.fsum(values) * (1 + share if steps == 2 else 1)
+    for _ in range(abs(steps)):
+        total_j = math.nextafter(total_j, math.inf if steps > 0 else 0.0)
+    found = closed({str(place): value for place, value in enumerate(values)}, total_j)
+    assert math.fsum(found.values()) == total_j
+    assert min(found.values()) >= 0
+
+
+def test_a_sum_in_the_middle_of_two_floats_is_closed():
+    """2^53 + 1 is no float: halfway, it is rounded to the even neighbour, whatever the large part does."""
+    total_j = float(2**53 + 2)
+    found = closed({"a": float(2**53), "b": 1.0, "c": 1.0 + 2**-40}, total_j)
+    assert math.fsum(found.values()) == total_j
 
 
 def test_the_command_line_and_pictures(call):

@@ -281,8 +281,11 @@ def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
         taker = max(found, key=lambda part: found[part])
     others = [-joules for part, joules in found.items() if part != taker]
     found[taker] = math.fsum([total_j, *others])
-    while (sum_j := math.fsum(found.values())) != total_j:
-        found[taker] = math.nextafter(found[taker], math.inf if sum_j < total_j else -math.inf)
+    if (sum_j := math.fsum(found.values())) != total_j:
+        # The exact sum lies in the middle of two floats, and is rounded to the other one. The least step of the
+        # smallest part decides it.
+        smallest = min((part for part, joules in found.items() if joules > 0), key=lambda part: found[part])
+        found[smallest] = math.nextafter(found[smallest], math.inf if sum_j < total_j else 0.0)
     return found
 
 
