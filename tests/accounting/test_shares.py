@@ -76,6 +76,12 @@ def test_a_gpu_pays_for_its_kernels_and_all_other_counters_for_the_host():
     assert share.energy["ram", "dram"].source == "modelled"
 
 
+def test_what_another_counter_contains_does_not_count_twice():
+    cores = DeviceInfo("cpu0.core", "core", counted=False)
+    shares = swept(EVENTS, counters_of(recording(power_w=[(PACKAGE, 50.0), (cores, 30.0)]), 0))
+    assert by_place(shares)["a", "aten::mm"].energy_j == pytest.approx(200, rel=1e-6)
+
+
 def test_a_gpu_without_kernels_is_unattributed():
     shares = swept(EVENTS, counters_of(recording(power_w=[(GPU, 30.0)]), 0))
     assert shares.unattributed.energy["gpu0", "board"].value == pytest.approx(300, rel=1e-6)
