@@ -136,9 +136,10 @@ def best_generation(
             boards = [gpu for number, gpu in named if number == count]
             for served, clocks_mhz, figures in query.figures(boards, count, precision, left_out):
                 rows += _rows(served, clocks_mhz, figures, limits, objective, tariff)
+    chosen = {row.boards for row in rows}
     for count, gpu in named:
         way = served_by(count, gpu)
-        if any(row.boards == way for row in rows):
+        if way in chosen:
             left_out.pop(way, None)
         else:
             left_out.setdefault(way, "misses a limit, or has no price, whatever its clock and batch")

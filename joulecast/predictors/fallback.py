@@ -141,4 +141,19 @@ def _spread(
     own: OperationSpread | None, other: OperationSpread | None, missing: NDArray[np.bool_]
 ) -> OperationSpread | None:
     """Intervals of both: what the fallback predicted is as uncertain as the fallback says."""
-    return own if own is None or other is None else replace(own, fallback=(other, missing))
+    return own if own is None or other is None else replace(own, fallback=(_scattered(other, missing), missing))
+
+
+def _scattered(spread: OperationSpread, places: NDArray[np.bool_]) -> OperationSpread:
+    """The spread of some operations, to be asked about all: its own masks with False for the others.
+
+    Args:
+        spread: Made for the operations at these places.
+        places: Mask of these operations among all, shape (operations,).
+    """
+    if spread.fallback is None:
+        return spread
+    other, mask = spread.fallback
+    among_all = places.copy()
+    among_all[places] = mask
+    return replace(spread, fallback=(_scattered(other, places), among_all))

@@ -35,6 +35,12 @@ def test_decoding_reads_all_weights_and_not_much_slower_than_memory_allows(gpu):
     assert found.time_per_output_token_s > found.decode.time_s
 
 
+def test_gpus_with_a_predictor_of_their_own_serve_too():
+    found = llama(batch=1, prompt=10, output=10, gpu="A30")
+    assert 16.1e9 / 933e9 < found.decode.time_s < 2 * 16.1e9 / 933e9
+    assert found.interval().time_per_output_token_s[0] < found.time_per_output_token_s
+
+
 def test_reading_prompts_computes_below_the_peak():
     found = llama(prompt=4000, output=10)
     assert found.prefill.input_shape == (8000,)  # 32 prompts in 10 steps, and two have room in one

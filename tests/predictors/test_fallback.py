@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from joulecast import Network, Operation
+from joulecast import Network, Operation, predict_operations
 from joulecast.hardware import find_gpu
 from joulecast.predictors.fallback import FallbackPredictor
 from joulecast.predictors.fitting.one_gpu import fit_own
@@ -100,3 +100,19 @@ def test_the_best_measured_gpu_says_no_less_than_one_that_was_never_measured(mod
     in_fp32 = find_predictor("A30", mode).predict(Network.of([(CONV.replace(mode=mode), 3)]))
     assert not any("own" in note for note in in_fp32.notes)
     assert in_fp32.interval(0.8).time_s[1] / in_fp32.time_s != pytest.approx(upper)
+
+
+def test_intervals_of_a_mixed_list_are_those_of_its_operations_alone():
+    bf16 = [Operation("linear", [(rows, 512)], {"out_features": 512}, precision="bf16") for rows in (16, 64, 4096)]
+    mixed = [
+        Operation("relu", [(64, 512)]),
+        bf16[0],
+        Operation("linear", [(64, 512)], {"out_features": 512}),
+        *bf16[1:],
+    ]
+    together = predict_operations(mixed, "A30").interval(0.9)
+    for place, operation in enumerate(mixed):
+        alone = predict_operations([operation], "A30").interval(0.9)
+        for quantity in ("time_s", "energy_j"):
+            low, high = getattr(together, quantity)
+            assert (low[place], high[place]) == pytest.approx(tuple(each[0] for each in getattr(alone, quantity)))
