@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..energy import EnergyTree
 from ..metering.meter import INTERVAL_S, Meter
 from ..metering.recording import Recording
 from .attribution import attributed, module_share
@@ -77,7 +79,11 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
     profiled_s = float(sum(end - start for start, end in events.windows)) / events.iterations
     found = spread(events, iteration_s, used)
     overhead = profiled_s / iteration_s - 1
-    return _accounting(steps.title, found, events, recording, counters, iteration_s, overhead)
+    made = _accounting(steps.title, found, events, recording, counters, iteration_s, overhead)
+    if not counters:
+        return made
+    seen = swept(events, counters)
+    return replace(made, sensed=EnergyTree.of(steps.title, seen.rows, seen.unattributed, seen.notes))
 
 
 def profiled_events(steps: Steps, iterations: int) -> Events:

@@ -33,8 +33,8 @@ class Resolution:
             return "no sensor"
         return (
             f"the sensor updates every {si(self.update_s, 's')}, an iteration takes {si(self.iteration_s, 's')}: "
-            f"{100 * self.resolved_share:.0f} % of the time is in operators that last an update or longer, the rest is "
-            "shared by time"
+            f"{100 * self.resolved_share:.0f} % of the time is in operators that last an update or longer; of the rest "
+            "it tells no joules of their own"
         )
 
     def to_json(self) -> dict[str, Any]:

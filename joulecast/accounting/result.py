@@ -45,6 +45,8 @@ class Accounting:
         iterations: How many profiled iterations the shares are the mean of, or how many ran.
         sharing: Whether joules are shared by time, or by a model: dynamic ones by prediction.
         resolution: What the sensor resolved.
+        sensed: What the sensors saw while the iterations were profiled, all of them together, by the sweep of one pass:
+            as fine as the sensors resolve. None where one pass was made, or without a counter.
         overhead: How much longer profiled iterations took than undisturbed ones, 0.1 for 10 %; None where one pass was
             made.
         module_share: Phase -> share of the time of its operators that belongs to a module.
@@ -62,6 +64,7 @@ class Accounting:
     iterations: int
     sharing: Literal["time", "model"] = "time"
     resolution: Resolution | None = None
+    sensed: EnergyTree | None = field(default=None, repr=False, compare=False)
     overhead: float | None = None
     module_share: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

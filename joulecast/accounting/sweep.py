@@ -1,7 +1,7 @@
 """The sweep: seconds and joules of a device, shared among the events that ran on it.
 
-Starts and ends of events and the readings of the sensors cut time into slices. What a device used in a slice is shared
-equally among the events that are active in it; a slice without any belongs to nobody. This is Algorithm 2 of SMARAGDINE
+Starts and ends of events cut time into slices. What a device used in a slice, by all its readings, is shared equally
+among the events that are active in it; a slice without any belongs to nobody. This is Algorithm 2 of SMARAGDINE
 (Babakol and Liu, "Tensor-Aware Energy Accounting", ICSE 2024), which overwrites where it must add: here shares add up.
 
 An event's share is an integral over its time of power / (events active). Cumulated over all slices once, each event
@@ -65,7 +65,7 @@ def sweep(
     if window_s is None:
         window_s = (float(start_s.min()), float(end_s.max())) if len(start_s) else (0.0, 0.0)
     starts, ends = np.clip(start_s, *window_s), np.clip(end_s, *window_s)
-    edges = np.unique(np.concatenate([window_s, starts, ends, *(_inside(curve.time_s, window_s) for curve in curves)]))
+    edges = np.unique(np.concatenate([window_s, starts, ends]))
     first, last = np.searchsorted(edges, starts), np.searchsorted(edges, ends)
     changes = np.bincount(first, minlength=len(edges)) - np.bincount(last, minlength=len(edges))
     active = np.cumsum(changes)[:-1]  # in each slice; whole numbers, so exact
@@ -88,10 +88,6 @@ def sweep(
         np.array([left for _, left in energies]),
         np.array([left for _, left in unknowns]),
     )
-
-
-def _inside(time_s: FloatArray, window_s: tuple[float, float]) -> FloatArray:
-    return time_s[(time_s > window_s[0]) & (time_s < window_s[1])]
 
 
 def _joules_by(curve: EnergyCurve, edges: FloatArray) -> FloatArray:

@@ -75,7 +75,7 @@ class Deployment:
                 allowed="1",
                 hint="choose an engine that shares layers, such as vllm",
             )
-        return cls(share(decoder, parallel), gpu, engine, precisions, parallel, batching, asked)
+        return cls(share(decoder, parallel), gpu, engine.on(gpu), precisions, parallel, batching, asked)
 
     @property
     def load(self) -> Load:

@@ -40,11 +40,11 @@ DIVISIONS: Mapping[str, Division] = {
         ("o_proj", "out_proj", "dense", "c_proj", "wo", "down_proj", "fc2", "w2", "dense_4h_to_h", "linear_2"), "rows"
     ),
     # Too small to divide: ratings of experts, and what MLA makes its latent vectors with.
-    **dict.fromkeys(("gate", "router", "qkv_a_proj", "q_a_proj", "kv_a_proj_with_mqa"), "none"),
+    **dict.fromkeys(("gate", "router", "shared_expert_gate", "qkv_a_proj", "q_a_proj", "kv_a_proj_with_mqa"), "none"),
 }
 """Layer -> how tensor parallelism divides it (Shoeybi et al., Megatron-LM, arXiv 1909.08053); by columns otherwise."""
 
-UNQUANTIZED = frozenset({"gate", "router"})
+UNQUANTIZED = frozenset({"gate", "router", "shared_expert_gate"})
 """Layers that engines leave in 16 bits."""
 
 NORM_KINDS: Mapping[str, str] = {"rsqrt": "rms_norm", "rms_norm": "rms_norm", "layer_norm": "layer_norm"}

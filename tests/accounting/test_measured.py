@@ -60,6 +60,9 @@ def test_an_iteration_takes_the_joules_of_its_seconds(counters):
     assert found.tree().at("0", "backward").total.energy_j > 0
     assert "undisturbed loop" in found.basis
     assert "the sensor updates every" in str(found.resolution)
+    profiled_s = found.events.window_s[1] - found.events.window_s[0]
+    assert found.sensed.total.energy_j <= (1 + LAG) * (PACKAGE_W + MEMORY_W) * profiled_s
+    assert found.compare(found.sensed).gaps
 
 
 def test_steps_of_the_user_take_the_joules_of_their_seconds(counters):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from conftest import SHARED_DATA
 from joulecast import Operation, predict_generation
 from joulecast.errors import InputError
+from joulecast.generation.collective_table import table
 from joulecast.generation.collectives import collective_j, collective_s, curves
 from joulecast.generation.decoder import Attention, Experts, Projection
 from joulecast.generation.engines import ENGINES
@@ -73,6 +75,17 @@ def test_each_block_adds_up_its_result_once():
 def test_collectives_take_what_was_measured(elements, gpus, engine, microseconds):
     operation = Operation("all_reduce", [(elements,)], {"gpus": gpus, "implementation": engine}, precision="bf16")
     assert collective_s(operation, H100) == pytest.approx(microseconds * 1e-6, rel=0.05)
+
+
+def test_the_file_of_collectives_is_what_its_command_makes():
+    folder = SHARED_DATA / "aiconfigurator2026"
+    if not folder.is_dir():
+        pytest.skip("the measurements are not beside this checkout")
+    made = {
+        (row["gpu"], row["implementation"], row["kind"], row["gpus"]): row["seconds"]
+        for row in table(folder / "collectives.parquet")["curves"]
+    }
+    assert made == {key: curve.seconds for key, curve in curves().items()}
 
 
 def test_no_collective_beats_its_link_and_larger_ones_take_longer():

@@ -7,6 +7,7 @@ import pytest
 from joulecast.errors import InputError
 from joulecast.generation.engines import ENGINES
 from joulecast.generation.serving import Load, cycle_of
+from joulecast.hardware import find_gpu
 
 VLLM = ENGINES["vllm"]  # 8192 tokens a step
 
@@ -54,6 +55,13 @@ def test_where_prompts_do_not_fit_into_the_steps_fewer_sequences_decode():
     assert steps.count == pytest.approx(512 / 3)
     assert steps.tokens.prompts == 3
     assert steps.tokens.decoding == 27
+
+
+def test_small_boards_take_fewer_tokens_a_step():
+    assert VLLM.on(find_gpu("A30")).step_tokens == 2048
+    assert VLLM.on(find_gpu("A100 SXM4 80GB")).step_tokens == 2048
+    assert VLLM.on(find_gpu("H100 SXM")).step_tokens == 8192
+    assert ENGINES["sglang"].on(find_gpu("A30")).step_tokens == 8192
 
 
 def test_static_batching_reads_then_decodes():
