@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, NamedTuple
 
 IMPORT_SECONDS = 100.0
@@ -32,7 +33,7 @@ class Limits:
 
     Args:
         seconds: Time, without that of importing libraries.
-        growth_bytes: By how much the most memory of the process may grow.
+        growth_bytes: Memory beside what the process had before.
         address_bytes: Address space, beyond which the process is refused memory; None: not limited.
     """
 
@@ -53,18 +54,26 @@ def verdict_of(error: BaseException) -> Verdict:
     return Verdict("stopped" if "too" in str(error.given) else "signal", str(error.given))
 
 
+def _memory(what: str) -> int:
+    """A figure of this process's memory in bytes: VmRSS now, or VmHWM at most."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split(f"{what}:")[1].split()[0]) * 1024
+
+
 def _work(pipe: Connection, read: Callable[[Any], str], limits: Limits) -> None:
-    """Read what comes through a pipe, one after the other: (verdict, most memory so far)."""
+    """Read what comes through a pipe, one after the other: verdict, and memory before and at most, in bytes."""
     if limits.address_bytes is not None:
         resource.setrlimit(resource.RLIMIT_AS, (limits.address_bytes, limits.address_bytes))
     warnings.simplefilter("ignore")
     while True:
         case = pipe.recv()
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the most memory counts from here on
+        before_bytes = _memory("VmRSS")
         try:
             verdict = Verdict("read", read(case) or "")
         except BaseException as error:  # noqa: BLE001  # that is what is looked for
             verdict = verdict_of(error)
-        pipe.send((verdict, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+        pipe.send((verdict, before_bytes, _memory("VmHWM")))
 
 
 class Judge:
@@ -92,23 +101,21 @@ class Judge:
             self._process = context.Process(target=_work, args=(theirs, self._read, self._limits))
             self._process.start()
             theirs.close()
-            self._before_bytes = 0
         started_s = time.monotonic()
         try:
             self._pipe.send(case)
             if not self._pipe.poll(self._limits.seconds + IMPORT_SECONDS):
                 self.stop()
                 return Verdict("too slow", f"hung for {self._limits.seconds + IMPORT_SECONDS:.0f} s")
-            verdict, most_bytes = self._pipe.recv()
+            verdict, before_bytes, most_bytes = self._pipe.recv()
         except (EOFError, ConnectionError):
             self._process.join()
             code, self._process = self._process.exitcode, None
             return Verdict("signal", f"ended with {code}")
         seconds = time.monotonic() - started_s
-        grown, self._before_bytes = most_bytes - (self._before_bytes or most_bytes), most_bytes
-        self.most_bytes = max(self.most_bytes, most_bytes)
+        grown = most_bytes - before_bytes
+        self.most_bytes = max(self.most_bytes, grown)
         if grown > self._limits.growth_bytes:
-            self.stop()
             return Verdict("too much memory", f"{grown / 1e9:.1f} GB")
         if seconds > self._limits.seconds + 5:
             return Verdict("too slow", f"{seconds:.0f} s")

@@ -349,7 +349,7 @@ def main() -> None:
     finally:
         judge.stop()
     print(log.table(ZOO_OUTCOMES))
-    print(*log.faults[:50], f"most memory {judge.most_bytes / 1e9:.2f} GB", sep="\n")
+    print(*log.faults[:50], f"most memory of one: {judge.most_bytes / 1e9:.2f} GB", sep="\n")
     raise SystemExit(1 if log.faults else 0)
 
 

@@ -2,7 +2,7 @@
 
     python benchmarks/service.py                    # each kind of load for 10 s, at 32 connections
     python benchmarks/service.py --seconds 600 mixed
-    python benchmarks/service.py --seconds 60 --hostile mixed
+    python benchmarks/service.py --seconds 60 --clients 32 --hostile mixed
 
 Starts `joulecast serve` on a free port of this machine and asks it over the loopback; the load needs a core of its own.
 """
@@ -77,10 +77,10 @@ LOADS: dict[str, Callable[[random.Random], Iterator[tuple[str, dict[str, object]
 
 
 async def connection(
-    port: int, questions: Iterator[tuple[str, dict[str, object]]], until_s: float, rate: float
+    port: int, questions: Iterator[tuple[str, dict[str, object]]], until_s: float, rate: float, address: str
 ) -> list:
     """Ask one after the other over one connection; with a rate, at most so many a second."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(address, 0))
     seen = []
     due_s = time.perf_counter()
     while time.perf_counter() < until_s:
@@ -108,10 +108,14 @@ async def connection(
     return seen
 
 
-async def load(port: int, name: str, seconds: float, connections: int, rate: float) -> dict[str, object]:
+async def load(
+    port: int, name: str, seconds: float, connections: int, rate: float, clients: int = 1
+) -> dict[str, object]:
+    """Ask over several connections, which come from so many addresses: the service shares itself among these."""
     questions = LOADS[name](random.Random(0))
     until_s = time.perf_counter() + seconds
-    each = [connection(port, questions, until_s, rate / connections) for _ in range(connections)]
+    addresses = [f"127.0.2.{1 + number % clients}" for number in range(connections)]
+    each = [connection(port, questions, until_s, rate / connections, address) for address in addresses]
     seen = [one for many in await asyncio.gather(*each) for one in many]
     times = sorted(elapsed for elapsed, _ in seen)
     at = {p: round(1e3 * times[min(len(times) - 1, int(p / 100 * len(times)))], 1) for p in (50, 90, 99)}
@@ -153,7 +157,7 @@ async def measure(arguments: argparse.Namespace, process: subprocess.Popen[str],
             memory: list[float] = []
             watching = asyncio.create_task(watch(process.pid, max(1.0, arguments.seconds / 20), memory))
             before_s = cpu_s(process.pid)
-            result = await load(port, name, arguments.seconds, arguments.connections, rate)
+            result = await load(port, name, arguments.seconds, arguments.connections, rate, arguments.clients)
             watching.cancel()
             each_ms = 1e3 * (cpu_s(process.pid) - before_s) / max(1, sum(result["status"].values()))
             print(
@@ -171,6 +175,7 @@ def main() -> None:
     parser.add_argument("loads", nargs="*", default=list(LOADS), help=", ".join(LOADS))
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--clients", type=int, default=1, help="addresses that the connections come from, up to 254")
     parser.add_argument(
         "--hostile", action="store_true", help="beside two hostile clients of each kind, which it traces for"
     )

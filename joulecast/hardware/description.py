@@ -67,6 +67,13 @@ def _date(value: object) -> str:
     return value
 
 
+def _capability(value: object) -> str:
+    # (the text "nan" is a number as well)
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{1,2}\.[0-9]|[a-z]+[0-9][0-9a-z]*", value):
+        raise _ExpectedError('a compute capability, such as "8.0", or an LLVM target, such as "gfx90a"')
+    return value
+
+
 def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise _ExpectedError('a list of texts, such as ["A30"]')
@@ -129,7 +136,7 @@ _READERS: dict[str, Reader] = {
     "sources": _texts,
     "architecture": _text,
     "chip": _text,
-    "compute_capability": _text,
+    "compute_capability": _capability,
     "process": _text,
     "released": _date,
     "sms": _whole(1, 1e4, "multiprocessors"),

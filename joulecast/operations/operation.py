@@ -78,10 +78,18 @@ def _plain_value(value: Any) -> Any:
     raise InputError("an attribute is a number, a text, a truth value, or a list of those", given=repr(value)[:100])
 
 
-def _one_spelling(name: str, value: Any) -> Any:
-    """A kernel of (3, 3) is a kernel of 3; lists of dimensions and normalized shapes stay what they are."""
+def _one_spelling(name: str, value: Any, spatial: int) -> Any:
+    """A kernel of (3, 3) is a kernel of 3 in two dimensions; lists of dimensions and normalized shapes stay so.
+
+    Args:
+        name: Name of the attribute, such as "kernel_size".
+        value: Value as it was given, with tuples for lists.
+        spatial: Number of spatial dimensions of the operation.
+    """
     if name in ("normalized_shape", "dim") or not isinstance(value, tuple) or len(set(value)) != 1:
         return value
+    if len(value) not in (1, spatial):
+        return value  # which the shape rule refuses
     return value if isinstance(value[0], bool) else value[0]  # a flag has no dimensions
 
 
@@ -356,6 +364,8 @@ def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, A
         raise InputError(
             f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
         )
+    # "conv2d" has two spatial dimensions; where a name tells none, these are all but batch and channels.
+    spatial = int(kind[-2]) if kind[-2:] in ("1d", "2d", "3d") else len(shapes[0]) - 2
     full = {}
     for name, attribute in row.attributes.items():
         default = attribute.default
@@ -363,7 +373,7 @@ def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, A
         plain = _plain_value(value)
         if name == "normalized_shape" and isinstance(plain, int):
             plain = (plain,)
-        full[name] = _one_spelling(name, plain)
+        full[name] = _one_spelling(name, plain, spatial)
         # Checked as it was given: a list of two widths is no spelling of one width.
         if not attribute.values.holds(plain):
             raise InputError(

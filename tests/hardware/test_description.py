@@ -68,6 +68,7 @@ WRONG = [
     ("cap outside its range", changed("power_range_w", "[100, 200]"), "power limits.*contradict"),
     ("curve of two lengths", changed("idle_curve", "{ clock_mhz = [1, 2], power_w = [3] }"), "as many power_w"),
     ("voltage without its bend", changed("voltage", "{ flat_mv = 700 }"), "voltage.*bend"),
+    ("no compute capability", changed("compute_capability", '"nan"'), "compute_capability.*gfx90a"),
     ("empty name", changed("name", '""'), "name.*a text"),
     ("month", EXAMPLE + 'released = "May 2020"', "released.*2020-05"),
     ("two GPUs", 2 * ("[[gpu]]\n" + EXAMPLE), "describe exactly one GPU"),

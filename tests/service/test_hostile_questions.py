@@ -8,6 +8,7 @@ from importlib.util import find_spec
 
 import pytest
 
+from conftest import benchmark
 from joulecast import wire
 from service_process import start
 
@@ -90,6 +91,16 @@ def test_no_question_is_an_error_of_the_service(service):
             question = changed(question, rng)
         answer = service.ask(path, question, Accept=rng.choice(["*/*", "text/csv", wire.MEDIA_TYPE, "x" * 500]))
         assert answer.status in (200, 400, 404, 405, 413, 422), (path, question, answer.text)
+
+
+@pytest.mark.slow
+def test_no_request_is_an_error_of_the_service_in_a_tenth_of_all():
+    with benchmark("fuzz_service") as fuzz_service:
+        log = fuzz_service.Log()
+        errors = fuzz_service.fuzz_service(400, 1, log)
+    assert errors == []
+    assert log.faults == []
+    assert sum(log.counts.values()) == 400
 
 
 def test_memory_stays_level(narrow):

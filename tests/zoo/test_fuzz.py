@@ -50,6 +50,18 @@ def test_no_mutation_does_harm(fuzz_zoo, small_entry, any_gpu_entry):
     assert outcomes["refused"] > outcomes.total() / 2
 
 
+@pytest.mark.slow
+def test_no_mutation_of_what_ships_does_harm_in_a_tenth_of_all(fuzz_zoo):
+    entries = sorted(manifest.parent for manifest in (fuzz_zoo.ROOT / "zoo").glob("*/*/manifest.json"))
+    judge = fuzz_zoo.Judge(fuzz_zoo.read, fuzz_zoo.LIMITS)
+    try:
+        log, outcomes = fuzzed(fuzz_zoo, entries, 30, judge)
+    finally:
+        judge.stop()
+    assert log.faults == []
+    assert outcomes.total() == 30 * len(fuzz_zoo.KINDS)
+
+
 def test_harm_would_be_noticed(fuzz_zoo, small_entry):
     """An entry that loads whatever is done to it is harm: the judge is not blind."""
 

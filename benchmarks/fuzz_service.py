@@ -1,0 +1,243 @@
+"""Ask a service what nobody should, in thousands of ways, and see that it answers each with a status of its own.
+
+    python benchmarks/fuzz_service.py                                   # 3,000 requests
+    python benchmarks/fuzz_service.py --count 10000 --log build/fuzz.jsonl
+
+Starts `joulecast serve` on this machine. Each case is one of its own questions, changed: values of its JSON, its path
+and query, its headers, or any bytes of the whole request. What may come out: an answer, a refusal (4xx), or a closed
+connection where the request was no HTTP. A status of 500, no answer within 20 s, a service that ends or that grows by
+more than 1 GB are faults; the script ends with 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from fuzz_damage import ODD, damaged, edited
+from fuzz_judge import Limits, Verdict
+from fuzz_log import Log, fuzz
+from service import resident_mb
+
+LIMITS = Limits()
+RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 3, "module_paths": ["a.relu"]}
+LINEAR = {"kind": "linear", "input_shapes": [[8, 64]], "attributes": {"out_features": 32, "bias": True}}
+CONV = {"kind": "conv2d", "input_shapes": [[2, 3, 32, 32]], "attributes": {"out_channels": 8, "kernel_size": [3, 3]}}
+NAMED = {"model": "resnet18", "input_shape": [2, 3, 64, 64]}
+LISTED = {"operations": [RELU, LINEAR, {**CONV, "mode": "training"}], "name": "mine", "mode": "inference"}
+DROPPED = {"name": "aten.x", "count": 2, "module_paths": ["a"], "reason": "unknown", "work": None}
+QUESTIONS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("predict", {**NAMED, "gpu": "A30", "clock_mhz": 900.0, "power_limit_w": 150.0, "precision": "fp16"}),
+    ("predict", {**NAMED, "gpu": "H100 SXM", "execution": "graph", "host": 0.5, "composition": "sum", "strict": False}),
+    ("predict", {**LISTED, "operations": [RELU, LINEAR], "dropped": [DROPPED], "assumptions": ["x"], "gpu": "T4"}),
+    ("predict", {"model": "gpt2", "input_shape": [2, 1], "cache_length": 64, "gpu": "L4", "predictor": None}),
+    ("predict/batch", {"requests": [{**NAMED, "gpu": "A30"}, {"operations": [RELU], "gpu": "T4"}], "details": True}),
+    ("sweep", {**NAMED, "gpus": ["A30", "T4"], "clocks_mhz": [900.0], "batch_sizes": [1, 4], "precision": ["fp32"]}),
+    ("best", {**NAMED, "gpus": ["A30"], "objective": "cost", "price_per_hour": {"A30": 0.5}, "max_time_s": 1.0}),
+    (
+        "best",
+        {**NAMED, "gpus": ["T4"], "objective": "carbon", "carbon": "DE", "price_per_kwh": 0.3, "max_power_w": 70.0},
+    ),
+    ("extract", {**NAMED, "mode": "training", "optimizer": "adam"}),
+    ("predict_operations", {"operations": [RELU, CONV], "gpu": "A30", "clock_mhz": 1200.0}),
+    ("explain", {"operation": LINEAR, "gpu": "A30"}),
+)
+PATHS = (
+    *(
+        "gpus",
+        "gpus/A30",
+        "models?search=res",
+        "zoo",
+        "zoo/a30/blend-inference",
+        "health",
+        "ready",
+        "version",
+        "metrics",
+    ),
+    *("openapi.json", "predict?model=resnet18&input_shape=2,3,64,64&gpu=A30&format=csv"),
+    *("sweep?model=resnet18&input_shape=2,3,64,64&gpus=A30&clocks_mhz=900", "nothing"),
+)
+
+
+def request(method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
+    """A request as it is sent."""
+    sent = {"Host": "x", "Content-Type": "application/json", "Content-Length": str(len(body)), "Connection": "close"}
+    lines = [f"{method} /v1/{path} HTTP/1.1", *(f"{k}: {v}" for k, v in {**sent, **(headers or {})}.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
+
+
+# Kinds of cases: what is sent, from a source of chance.
+
+
+def json_values(rng: random.Random) -> bytes:
+    """A question with one value or some replaced by what nobody meant."""
+    path, question = rng.choice(QUESTIONS)
+    for _ in range(rng.choice([1, 1, 1, 2, 4])):
+        question = edited(question, rng)
+    accept = rng.choice(["*/*", "text/csv", "application/vnd.joulecast.v1+json", "x" * 500])
+    return request("POST", path, json.dumps(question).encode(), {"Accept": accept})
+
+
+def json_bytes(rng: random.Random) -> bytes:
+    """A question with damaged text."""
+    path, question = rng.choice(QUESTIONS)
+    return request("POST", path, damaged(json.dumps(question).encode(), rng))
+
+
+def paths(rng: random.Random) -> bytes:
+    """A path and query with damage, by any method."""
+    path = rng.choice(PATHS)
+    if rng.random() < 0.5:
+        place = rng.randrange(len(path) + 1)
+        path = path[:place] + quote(str(rng.choice(ODD)))[:2000] + path[place:]
+    else:
+        path = quote(damaged(path.encode(), rng), safe="/?=&,%")
+    return request(rng.choice(["GET", "GET", "HEAD", "POST", "PUT", "OPTIONS", "X" * 300]), path)
+
+
+def headers(rng: random.Random) -> bytes:
+    """A question with headers that nobody meant."""
+    path, question = rng.choice(QUESTIONS)
+    names = ["Content-Type", "Content-Encoding", "Accept", "If-None-Match", "Authorization", "X-Request-ID", "Expect"]
+    names += ["Range", "Cookie", "Transfer-Encoding", "X-Forwarded-For", "Upgrade", "Accept-Encoding", "Host", "Origin"]
+    values = [
+        "",
+        "x",
+        "gzip",
+        "chunked",
+        "*",
+        '"' * 99,
+        "bytes=0-1",
+        "100-continue",
+        "9" * 5000,
+        "\xff\xfe",
+        "websocket",
+    ]
+    odd = {rng.choice(names): rng.choice(values) for _ in range(rng.randint(1, 4))}
+    return request("POST", path, json.dumps(question).encode(), odd)
+
+
+def whole(rng: random.Random) -> bytes:
+    """A request with damage anywhere, its head included."""
+    path, question = rng.choice(QUESTIONS)
+    return damaged(request("POST", path, json.dumps(question).encode()), rng)
+
+
+KINDS = {f"service: {make.__name__}": make for make in (json_values, json_bytes, paths, headers, whole)}
+
+
+class Running(NamedTuple):
+    """A service that runs."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+    log: Path
+
+
+def started(folder: Path) -> Running:
+    """Start a service whose log goes into a folder, and come back when it is ready."""
+    log = folder / "log.jsonl"
+    command = [sys.executable, "-m", "joulecast.cli", "serve", "--port", "0", "--body-seconds", "2"]
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stderr=file, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    while '"event": "ready"' not in log.read_text() or not (port := _port(log)):
+        if process.poll() is not None:
+            raise SystemExit(f"the service ended: {log.read_text()}")
+        time.sleep(0.1)
+    return Running(process, port, log)
+
+
+def _port(log: Path) -> int:
+    found = re.search(r"http://127.0.0.1:(\d+)", log.read_text())
+    return int(found[1]) if found else 0
+
+
+def answered(port: int, sent: bytes) -> bytes:
+    """What comes back: a whole answer, or what there is when the service closes the connection."""
+    with socket.create_connection(("127.0.0.1", port), timeout=LIMITS.seconds) as connection:
+        received = b""
+        try:
+            connection.sendall(sent)
+            while not _is_whole(sent, received) and (chunk := connection.recv(1 << 16)):
+                received += chunk
+        except (ConnectionError, BrokenPipeError):  # closed while it was still being sent
+            pass
+        return received
+
+
+def _is_whole(sent: bytes, received: bytes) -> bool:
+    head, end, body = received.partition(b"\r\n\r\n")
+    length = re.search(rb"(?i)content-length: (\d+)", head)
+    return bool(end) and (sent.startswith(b"HEAD") or length is None or len(body) >= int(length[1]))
+
+
+def judged(running: Running, sent: bytes) -> Verdict:
+    """What comes of a request."""
+    before_mb, started_s = resident_mb(running.process.pid), time.monotonic()
+    try:
+        received = answered(running.port, sent)
+    except TimeoutError:
+        return Verdict("too slow", repr(sent[:300]))
+    if running.process.poll() is not None:
+        return Verdict("signal", f"the service ended with {running.process.returncode} after {sent[:300]!r}")
+    if (resident_mb(running.process.pid) - before_mb) * 2**20 > LIMITS.growth_bytes:
+        return Verdict("too much memory", repr(sent[:300]))
+    if time.monotonic() - started_s > LIMITS.seconds:
+        return Verdict("too slow", repr(sent[:300]))
+    status = re.match(rb"HTTP/1\.1 (\d{3})", received)
+    if status is None:
+        return Verdict("refused", "closed")
+    code = int(status[1])
+    if code >= 500:
+        return Verdict("raw error", f"{code} for {sent[:300]!r}: {received[-500:]!r}")
+    return Verdict("read" if code < 400 else "refused", str(code))
+
+
+def fuzz_service(count: int, seed: int, log: Log) -> list[str]:
+    """Ask a service so many things, in equal shares for each kind; what it logged as errors.
+
+    Raises:
+        RuntimeError: A question that nobody damaged is not answered.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        running = started(Path(scratch))
+        try:
+            for path, question in QUESTIONS:
+                verdict = judged(running, request("POST", path, json.dumps(question).encode()))
+                if verdict.outcome != "read":
+                    raise RuntimeError(f"a good question is not answered: {path} {question}: {verdict}")
+            shares = dict.fromkeys(KINDS, -(-count // len(KINDS)))
+            fuzz(shares, lambda kind, n: judged(running, KINDS[kind](random.Random(f"{seed}-{kind}-{n}"))), log)
+            return [line for line in running.log.read_text().splitlines() if '"level": "error"' in line]
+        finally:
+            running.process.terminate()
+            running.process.wait(timeout=60)
+
+
+def main() -> None:
+    """Fuzz, and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=3000, help="requests, in equal shares for each kind")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--log", type=Path, help="where counts are appended, and where to go on from")
+    given = parser.parse_args()
+    log = Log(given.log, given.seed)
+    errors = fuzz_service(given.count, given.seed, log)
+    print(log.table())
+    print(*log.faults[:50], *errors[:20], sep="\n")
+    raise SystemExit(1 if errors or log.faults else 0)
+
+
+if __name__ == "__main__":
+    main()
