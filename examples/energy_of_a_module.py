@@ -5,8 +5,6 @@ Run it with `python examples/energy_of_a_module.py`.
 
 from __future__ import annotations
 
-from collections import Counter
-
 from torch import nn
 
 import joulecast
@@ -27,16 +25,13 @@ def small_network() -> nn.Sequential:
 
 
 def main() -> None:
-    """Print the energy of a training step by module, most first."""
+    """Print the energy of a training step by phase, module and operation, and the three parts that cost most."""
     prediction = joulecast.predict(small_network(), (256, 3, 64, 64), "A30", mode="training")
     print(prediction)
-    by_module: Counter[str] = Counter()
-    for cost in prediction.operations:
-        # An operation that several modules call is shared by how often each calls it.
-        for path, calls in cost.entry.by_module.items():
-            by_module[path] += (cost.energy_j or 0.0) * calls / cost.count
-    for path, energy_j in by_module.most_common():
-        print(f"{path or '(model)'}: {1e3 * energy_j:.1f} mJ, {100 * energy_j / prediction.energy_j:.0f} %")
+    tree = prediction.tree()
+    print(tree.to_text())
+    for node in tree.top(3):
+        print(f"{node.path} {node.name}, {node.phase}: {100 * node.own.energy_j / prediction.energy_j:.0f} %")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from . import (
     extract,
     generate,
     host,
+    image,
     kernels,
     measure,
     predict,
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command("predict")(predict.predict)
 app.command("best")(best.best)
 app.command("generate")(generate.generate)
+app.command("image")(image.image)
 app.command("sweep")(sweep.sweep)
 app.command("explain")(explain.explain)
 app.command("extract")(extract.extract)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from ..arrays import FloatArray
-from ..energy import EnergyTree, Figure, Row, Share
-from ..energy.share import Source
+from ..energy import EnergyTree, Row, Share
 from ..errors import InputError
 from ..rendering.notebook import Line, Picture, lines_over
 from ..units import si
@@ -20,8 +18,8 @@ from .energy_curve import EnergyCurve
 from .gpu_shares import GpuShare
 from .recording import DeviceInfo, Recording
 from .samples import Samples
+from .window_rows import window_rows
 
-IDLE, ABOVE_IDLE = "idle", "above idle"
 _POINTS = 400  # Of a power trace that is drawn.
 
 
@@ -154,7 +152,7 @@ class Metering:
         rows: list[Row] = []
         outside: list[Share] = []
         for recording in self.recordings:
-            mine, rest = _rows(recording, several=len(self.recordings) > 1)
+            mine, rest = window_rows(recording, several=len(self.recordings) > 1)
             rows += mine
             outside.append(rest)
         if not any(recording.windows for recording in self.recordings):
@@ -292,60 +290,3 @@ def _trace(recording: Recording, samples: Samples) -> tuple[FloatArray, FloatArr
     edges = np.linspace(curve.time_s[0], curve.time_s[-1], min(_POINTS, len(curve.time_s)) + 1)
     joules, _ = curve.between(edges[:-1], edges[1:])
     return edges[1:] - recording.start_s, joules / np.diff(edges)
-
-
-def _rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
-    """One row per path of windows with what its children do not have, and what lies outside all windows."""
-    paths = [path for path, _, _ in recording.windows]
-    starts = np.array([start for _, start, _ in recording.windows], dtype=float)
-    ends = np.array([end for _, _, end in recording.windows], dtype=float)
-    calls = Counter(paths)
-    names = list(calls)
-    place = {path: i for i, path in enumerate(names)}
-    places = np.array([place[path] for path in paths], dtype=int)
-    inside = np.zeros((len(names), len(names)))  # [parent, child]
-    for path in names:
-        parent = path.rpartition(".")[0]
-        if parent in place:
-            inside[place[parent], place[path]] = 1
-    tops = np.array([path.rpartition(".")[0] not in place for path in names], dtype=bool)
-    duration_s = recording.end_s - recording.start_s
-    by_window_s = np.bincount(places, ends - starts, len(names)) if names else np.zeros(0)
-    shares: list[dict[str, Any]] = [{"time": {}, "energy": {}} for _ in names]
-    rest = Share()
-    for device in recording.devices:
-        if not device.counted:
-            continue
-        name = f"{recording.host}/{device.name}" if several else device.name
-        curve = EnergyCurve.of(recording.samples[device.name])
-        whole_j, whole_known = curve.between(recording.start_s, recording.end_s)
-        joules, known = curve.between(starts, ends)
-        window_j = np.bincount(places, joules, len(names)) if names else np.zeros(0)
-        unknown = np.bincount(places, ~known, len(names)) if names else np.zeros(0)
-        own_j, own_s = (np.maximum(values - inside @ values, 0.0) for values in (window_j, by_window_s))
-        for i in range(len(names)):
-            share = _share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i]))
-            shares[i]["time"] |= share.time
-            shares[i]["energy"] |= share.energy
-        outside_j = max(0.0, float(whole_j) - float(own_j.sum()))
-        outside_s = max(0.0, duration_s - float(by_window_s[tops].sum()))
-        missing = 0 if whole_known or unknown.any() else 1
-        rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
-    rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
-    return rows, rest
-
-
-def _share(name: str, device: DeviceInfo, joules: float, seconds: float, unknown: int) -> Share:
-    source = cast(Source, device.method)
-    times = {name: Figure(seconds, source)}
-    if unknown and not joules:
-        return Share(times, {(name, device.component): Figure(0.0, "missing", unknown)})
-    if device.idle_w is None:
-        return Share(times, {(name, device.component): Figure(joules, source, unknown)})
-    idle_j = min(joules, device.idle_w * seconds)
-    # The idle power is the catalogue's, so the division is a model of what was measured.
-    parts: Mapping[tuple[str, str], Figure] = {
-        (name, IDLE): Figure(idle_j, "modelled"),
-        (name, ABOVE_IDLE): Figure(joules - idle_j, source, unknown),
-    }
-    return Share(times, parts)

@@ -61,7 +61,7 @@ class AccessEnergies:
         return cls(
             {level: known[level] * factors[level] for level in MEMORY_LEVELS},
             dict.fromkeys(MEMORY_LEVELS, _MEASURED_SPREAD) if measured else priors,
-            f"measured on an {gpu.aliases[0]}"
+            "measured on a GPU of this kind (its sources say by whom)"
             if measured
             else "the A100's, scaled by process and type of memory (prior)",
             measured,

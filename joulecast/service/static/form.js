@@ -5,7 +5,7 @@ import { byId, h, parseJson, parseShape, series, shapeText } from "./format.js";
 const MOST = 4;
 const PRICED = { cost: ["price_per_hour", "Price of a GPU hour", "1.00"], carbon: ["carbon", "Grid: country, or g CO2 per kWh", "DE"] };
 const EXAMPLE = JSON.stringify([{ kind: "linear", input_shapes: [[32, 1024]], attributes: { out_features: 4096 }, count: 3 }, { kind: "gelu", input_shapes: [[32, 4096]], count: 3 }], null, 1);
-const RUNS = { eager: "eager", graph: "as a CUDA graph" };
+const RUNS = { eager: "eager", graph: "as a CUDA graph", compiled: "torch.compile" };
 const form = byId("question");
 const chosen = [];
 /** The clock chosen for a GPU, by its full name: "default", "optimum", or MHz. */

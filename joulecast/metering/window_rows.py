@@ -1,0 +1,78 @@
+"""Rows of an energy tree: what each window of a recording used, by device, and what lies outside all windows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from ..energy import Figure, Row, Share
+from ..energy.share import Source
+from .energy_curve import EnergyCurve
+from .recording import DeviceInfo, Recording
+
+IDLE, ABOVE_IDLE = "idle", "above idle"
+
+
+def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
+    """One row per path of windows with what its children do not have, and what lies outside all windows.
+
+    Args:
+        recording: The recording of one machine.
+        several: Whether there are other machines, so that devices are named with theirs.
+    """
+    paths = [path for path, _, _ in recording.windows]
+    starts = np.array([start for _, start, _ in recording.windows], dtype=float)
+    ends = np.array([end for _, _, end in recording.windows], dtype=float)
+    calls = Counter(paths)
+    names = list(calls)
+    place = {path: i for i, path in enumerate(names)}
+    places = np.array([place[path] for path in paths], dtype=int)
+    inside = np.zeros((len(names), len(names)))  # [parent, child]
+    for path in names:
+        parent = path.rpartition(".")[0]
+        if parent in place:
+            inside[place[parent], place[path]] = 1
+    tops = np.array([path.rpartition(".")[0] not in place for path in names], dtype=bool)
+    duration_s = recording.end_s - recording.start_s
+    by_window_s = np.bincount(places, ends - starts, len(names)) if names else np.zeros(0)
+    shares: list[dict[str, Any]] = [{"time": {}, "energy": {}} for _ in names]
+    rest = Share()
+    for device in recording.devices:
+        if not device.counted:
+            continue
+        name = f"{recording.host}/{device.name}" if several else device.name
+        curve = EnergyCurve.of(recording.samples[device.name])
+        whole_j, whole_known = curve.between(recording.start_s, recording.end_s)
+        joules, known = curve.between(starts, ends)
+        window_j = np.bincount(places, joules, len(names)) if names else np.zeros(0)
+        unknown = np.bincount(places, ~known, len(names)) if names else np.zeros(0)
+        own_j, own_s = (np.maximum(values - inside @ values, 0.0) for values in (window_j, by_window_s))
+        for i in range(len(names)):
+            share = _share(name, device, float(own_j[i]), float(own_s[i]), int(unknown[i]))
+            shares[i]["time"] |= share.time
+            shares[i]["energy"] |= share.energy
+        outside_j = max(0.0, float(whole_j) - float(own_j.sum()))
+        outside_s = max(0.0, duration_s - float(by_window_s[tops].sum()))
+        missing = 0 if whole_known or unknown.any() else 1
+        rest = Share.total([rest, _share(name, device, outside_j, outside_s, missing)])
+    rows = [Row(path, Share(**shares[i]), phase="other", calls=calls[path]) for i, path in enumerate(names)]
+    return rows, rest
+
+
+def _share(name: str, device: DeviceInfo, joules: float, seconds: float, unknown: int) -> Share:
+    source = cast(Source, device.method)
+    times = {name: Figure(seconds, source)}
+    if unknown and not joules:
+        return Share(times, {(name, device.component): Figure(0.0, "missing", unknown)})
+    if device.idle_w is None:
+        return Share(times, {(name, device.component): Figure(joules, source, unknown)})
+    idle_j = min(joules, device.idle_w * seconds)
+    # The idle power is the catalogue's, so the division is a model of what was measured.
+    parts: Mapping[tuple[str, str], Figure] = {
+        (name, IDLE): Figure(idle_j, "modelled"),
+        (name, ABOVE_IDLE): Figure(joules - idle_j, source, unknown),
+    }
+    return Share(times, parts)

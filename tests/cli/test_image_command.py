@@ -1,0 +1,28 @@
+"""`joulecast image` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+IMAGE = ("image", "pixart_sigma", "--gpu", "H100 SXM", "--steps", 5)
+
+
+def test_it_prints_parts_and_totals(call):
+    code, out, err = call(*IMAGE)
+    assert (code, err) == (0, "")
+    for shown in ("pixart_sigma, 1024 x 1024", "t5_xxl", "denoiser", "per image", "10.8 GB of weights"):
+        assert shown in out
+
+
+def test_json_has_what_the_library_answers(call):
+    code, out, _ = call(*IMAGE, "--json")
+    value = json.loads(out)
+    assert code == 0
+    assert value["steps"] == 5
+    assert value["energy_per_image_j"] > 5 * value["denoise"]["energy_j"]
+
+
+def test_mistakes_are_one_message(call):
+    code, _, err = call("image", "pixart", "--gpu", "H100 SXM")
+    assert code == 2
+    assert "pixart_sigma" in err
