@@ -34,11 +34,11 @@ def innermost(start_s: FloatArray, end_s: FloatArray, lane: IntArray) -> tuple[F
     # that end together it ends last.
     length_s = np.concatenate([end_s - start_s, start_s - end_s])
     order = np.lexsort((-length_s, step, time_s, lanes))
-    time_s, lanes, step, event = time_s[order], lanes[order], step[order], event[order]
+    time_s, step, event = time_s[order], step[order], event[order]
     depth = np.cumsum(step)  # after each boundary; each lane ends at 0
     owner = _last_start_at(depth, step, event)
     piece = np.zeros(len(time_s), dtype=bool)
-    piece[:-1] = (depth[:-1] > 0) & (lanes[1:] == lanes[:-1]) & (time_s[1:] > time_s[:-1])
+    piece[:-1] = (depth[:-1] > 0) & (time_s[1:] > time_s[:-1])
     at = np.flatnonzero(piece)
     return time_s[at], time_s[at + 1], owner[at]
 

@@ -7,9 +7,11 @@ import pytest
 
 from joulecast.accounting import Events, Place
 from joulecast.accounting.passes import one_pass
+from joulecast.accounting.resolution import resolution
 from joulecast.accounting.shares import Used, counters_of, spread, swept
 from joulecast.energy import EnergyTree
 from joulecast.errors import InputError
+from joulecast.metering.energy_curve import EnergyCurve
 from joulecast.metering.recording import DeviceInfo, Recording
 from joulecast.metering.samples import Samples
 
@@ -76,6 +78,12 @@ def test_a_gpu_pays_for_its_kernels_and_all_other_counters_for_the_host():
     assert share.energy["ram", "dram"].source == "modelled"
 
 
+def test_what_another_counter_contains_does_not_count_twice():
+    cores = DeviceInfo("cpu0.core", "core", counted=False)
+    shares = swept(EVENTS, counters_of(recording(power_w=[(PACKAGE, 50.0), (cores, 30.0)]), 0))
+    assert by_place(shares)["a", "aten::mm"].energy_j == pytest.approx(200, rel=1e-6)
+
+
 def test_a_gpu_without_kernels_is_unattributed():
     shares = swept(EVENTS, counters_of(recording(power_w=[(GPU, 30.0)]), 0))
     assert shares.unattributed.energy["gpu0", "board"].value == pytest.approx(300, rel=1e-6)
@@ -126,6 +134,7 @@ def test_two_passes_spread_the_joules_of_an_undisturbed_iteration():
     assert found["a", "aten::mm"].energy_j == pytest.approx(40)
     assert found["a", "aten::mm"].time_s == pytest.approx(2)
     assert found["b", "MmBackward0"].energy_j == pytest.approx(20)
+    assert {row.calls for row in shares.rows} == {0.5}  # once in two iterations
     assert shares.unattributed.energy_j == pytest.approx(20)
 
 
@@ -142,6 +151,15 @@ def test_two_passes_account_every_joule():
     total = sum(row.share.energy_j for row in shares.rows) + shares.unattributed.energy_j
     assert total == pytest.approx(618, rel=1e-12)
     assert shares.unattributed.energy["gpu1", "board"].value == 30
+
+
+def test_the_slowest_sensor_says_what_is_resolved():
+    events = Events.of([(0, 0.05, A, "cpu"), (0.05, 0.25, B, "cpu")])
+    spaced = [EnergyCurve(times, times, 0 * times) for times in (np.arange(0, 1, 0.1), np.arange(0, 1, 0.01))]
+    found = resolution(events, spaced, 0.25)
+    assert found.update_s == pytest.approx(0.1)
+    assert found.resolved_share == pytest.approx(0.8)
+    assert resolution(events, (), 0.25).update_s is None
 
 
 def test_an_incomplete_counter_stays_incomplete():
