@@ -1,10 +1,10 @@
 """What a transformer over operations and networks (model.py) has learned, as a correction of physics.
 
-Each operation is read alone, and gets the log ratios of its device time to the least time that physics allows and of
-its dynamic energy to what physics says. A network is read as one sequence, and its vector tells by which factors the
-device times and dynamic energies of its operations are off inside it.
+Each operation is read alone. The transformer predicts the log ratio of its device time to the least time of physics,
+and that of its dynamic energy to the energy of physics. A network is read as one sequence. From its vector a head
+predicts the factors by which device times and dynamic energies differ inside the network.
 
-Nothing that is read depends on the clock, so many clocks cost no more than one: what was read last is kept.
+The input does not depend on the clock, so many clocks cost no more than one, and the last results are cached.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network,
 from .weights import TransformerWeights
 
 _WEIGHTS = "transformer.safetensors"
-_AT_ONCE = 256  # Operations that are read at once by a thread: more do not fit into the caches.
+_AT_ONCE = 256  # Operations that a thread reads at once. More do not fit into the processor's caches.
 _KEPT = 512  # Networks on one GPU each.
 _LONGEST = 2048  # Operations of what is kept; a longer list is no network, and would fill the memory.
 

@@ -1,4 +1,4 @@
-"""What a network adds to the sum of its parts, read off the vector that a transformer makes of it."""
+"""Predicts how a network differs from the sum of its operations, from the vector that a transformer makes of it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Example(NamedTuple):
 
     Args:
         vector: What the head sees of it.
-        log_time, log_energy: Logarithms of what it takes over what its parts predict.
-        device: How far its time follows that of the device: 1, or towards 0 where the host decides.
-        weight: Beside other networks.
+        log_time, log_energy: Logarithms of measured time and energy over the values predicted from its operations.
+        device: How far its time depends on that of the device: 1, or towards 0 where the host decides.
+        weight: Weight of this network in the fit.
     """
 
     vector: FloatArray

@@ -1,9 +1,8 @@
-"""What a transformer learns from whole networks, once it knows operations: what a sum cannot tell.
+"""Fits the head of a transformer to whole networks, after the transformer was fitted to operations.
 
-Few networks were measured and many operations, so this moves little: the stacks stay as they are, and only the head
-over the sum of the vectors is fitted, by ridge regression. Networks that are put together from measured operations take
-the sum of these; they keep the head from reading into a network what it does not show, and teach it the bias of the
-parts.
+Many operations but few networks were measured. So the stacks stay unchanged, and only the head over the sum of the
+vectors is fitted, by ridge regression. Synthetic networks are added, which take exactly the sum of their measured
+operations. They keep the head from overfitting the few real ones, and teach it the bias of predictions for operations.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An operation on a GPU as a short sequence of tokens, as a transformer reads it.
+"""Turns an operation on a GPU into a short sequence of tokens, the input of a transformer.
 
 Eleven tokens, each in a role: what runs (kind), where (machine), how much (work, waves), how large (batch, rows,
 columns, reduction), what convolutions and poolings add (window, channels), and what boosted trees see of it (physics).

@@ -1,4 +1,4 @@
-"""The weights of a transformer as they are stored: all that there is to know of it, and nothing that could run.
+"""The stored weights of a transformer, from which it can be rebuilt. They contain no code.
 
 ONNX Runtime gets a graph that is written from them (onnx.py), never one that came with them.
 """
