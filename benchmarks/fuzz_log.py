@@ -107,7 +107,8 @@ def main() -> None:
     log = Log()
     for name in sys.argv[1:]:
         log.blocks += Log(Path(name)).blocks
-    print(log.table())
+    others = {outcome for _, outcome in log.counts} - set(OUTCOMES)
+    print(log.table((*OUTCOMES[:3], *sorted(others), *FAULTS)))
     print(*log.faults, sep="\n")
 
 

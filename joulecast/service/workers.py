@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,10 @@ from .problems import too_long
 
 Result = TypeVar("Result")
 
+_LEAST_S = 1e-3  # that a question counts when it begins; clients with short questions so take turns
+_MOST_DEBT_S = 0.05  # that one long question makes its client wait behind others; a sweep of all GPUs takes as long
+_MOST_CLIENTS = 5_000  # Of more, those are forgotten that have used no more than who has its turn.
+
 
 @dataclass(eq=False)
 class _Job:
@@ -25,19 +30,29 @@ class _Job:
         call: Function that computes the answer.
         answer: Future that receives the answer.
         running: Whether a thread computes it now.
+        cpu_s: Time of a processor that it took.
     """
 
     client: str
     call: Callable[[], Any]
     answer: asyncio.Future[Any]
     running: bool = False
+    cpu_s: float = 0.0
+
+    def compute(self) -> Any:
+        """The answer."""
+        started_s = time.thread_time()
+        try:
+            return self.call()
+        finally:
+            self.cpu_s = time.thread_time() - started_s
 
 
 class Workers:
     """A bounded pool of threads, with a queue of questions for each client.
 
-    The clients take turns. Where too many questions wait, the client with the longest queue loses its newest one, so
-    that a busy client does not keep others out.
+    The next question is that of the client that has used the processors least, and where too many questions wait, the
+    client with the longest queue loses its newest one. So neither long nor many questions keep others out.
 
     Args:
         threads: Number of threads, which is the number of questions that are computed at once.
@@ -49,6 +64,10 @@ class Workers:
         self._free = threads
         self._most_waiting = most_waiting
         self._queues: OrderedDict[str, deque[_Job]] = OrderedDict()
+        # What each client has used, in seconds. Who comes back has used no less than who has its turn now: what was not
+        # used before is not saved up.
+        self._used_s: dict[str, float] = {}
+        self._turn_s = 0.0
         self.waiting = 0
 
     async def run(
@@ -90,6 +109,8 @@ class Workers:
             self._abandon(job, stop)
 
     def _enqueue(self, job: _Job) -> None:
+        if job.client not in self._queues:
+            self._used_s[job.client] = max(self._used_s.get(job.client, 0.0), self._turn_s)
         mine = self._queues.setdefault(job.client, deque())
         mine.append(job)
         self.waiting += 1
@@ -109,9 +130,12 @@ class Workers:
             del self._queues[job.client]
 
     def _start(self) -> None:
-        """Start questions on free threads, in the clients' turns."""
+        """Start questions on free threads, those of the clients first that have used least."""
         while self._free and self._queues:
-            client, queue = next(iter(self._queues.items()))
+            client = min(self._queues, key=self._used_s.__getitem__)
+            self._turn_s = self._used_s[client]
+            self._used_s[client] += _LEAST_S
+            queue = self._queues[client]
             job = queue.popleft()
             if queue:
                 self._queues.move_to_end(client)
@@ -119,13 +143,19 @@ class Workers:
                 del self._queues[client]
             self._free -= 1
             job.running = True
-            future = asyncio.get_running_loop().run_in_executor(self._pool, job.call)
+            future = asyncio.get_running_loop().run_in_executor(self._pool, job.compute)
             future.add_done_callback(partial(self._done, job))
 
     def _done(self, job: _Job, future: asyncio.Future[Any]) -> None:
         self._free += 1
         self.waiting -= 1
         job.running = False
+        used_s = self._used_s.get(job.client, self._turn_s)  # (it may have been forgotten meanwhile)
+        used_s += max(0.0, job.cpu_s - _LEAST_S)
+        self._used_s[job.client] = min(used_s, self._turn_s + _MOST_DEBT_S)
+        if len(self._used_s) > _MOST_CLIENTS:
+            waiting = {client: self._used_s[client] for client in self._queues}
+            self._used_s = {client: s for client, s in self._used_s.items() if s > self._turn_s} | waiting
         error = None if future.cancelled() else future.exception()
         if job.answer.done() or future.cancelled():
             job.answer.cancel()

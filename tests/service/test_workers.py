@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -59,6 +60,26 @@ def test_clients_take_turns(held):
     asyncio.run(scene())
     assert held.order[:4] == ["greedy 0", "honest 0", "greedy 1", "honest 1"]
     assert len(held.order) == 7
+
+
+def test_long_questions_wait_for_short_ones(held):
+    def burn():
+        until_s = time.thread_time() + 0.02
+        while time.thread_time() < until_s:
+            pass
+        held.order.append("long")
+
+    async def scene():
+        workers = Workers(1, 100)
+        tasks = [await busy(workers, held)]
+        tasks += [asked(workers, burn, "greedy") for _ in range(3)]
+        tasks += [asked(workers, held.note("short"), "honest") for _ in range(10)]
+        await asyncio.sleep(0)
+        held.let_go.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(scene())
+    assert held.order == ["long", *["short"] * 10, "long", "long"]
 
 
 def test_the_longest_queue_gives_way(held):

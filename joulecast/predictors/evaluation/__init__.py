@@ -1,5 +1,5 @@
-"""How good a predictor is on what it has not seen: errors, the intervals that are made of them, reports.
+"""Errors of predictors on data left out of their training, the intervals made from these errors, and reports.
 
-What is left out together, and which numbers are reported, changes here. Every other room may be imported; none imports
-this one.
+What is left out together, and which numbers are reported, is decided here. This room may import every other room of
+predictors, and none of them imports it.
 """

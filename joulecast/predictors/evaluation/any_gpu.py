@@ -1,8 +1,8 @@
-"""How good a predictor for any GPU is: on operations and on GPUs that it has not seen, and on networks.
+"""Errors of a predictor for any GPU on operations, GPUs and networks that were left out of its training.
 
-Splits are honest: an operation lies in one fold on all GPUs, in both modes and all precisions, and a GPU that is left
-out takes along every GPU with the same chip. What is learned from networks is learned twice for each: without its name
-and without all networks of its chip, and without its name only.
+An operation is in the same fold on all GPUs, in both modes and in all precisions. A GPU is left out together with every
+GPU of the same chip. For each network, what networks teach is learned twice: without all networks of its chip, and with
+those that have other names.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ SPLITS = (
     "(nothing known of the chip) or with those of other names (networks known of the chip); never with their own name."
 )
 
-_MANY_ROWS = 20_000  # From where a fit takes longer than a process that does it.
+_MANY_ROWS = 20_000  # From this number of rows on, a fit takes longer than starting a process for it.
 
 ALL = "all GPUs"
-"""Stands for the GPU, and "all" for the kind and mode, in the errors over all operations together."""
+"""Name in place of a GPU for errors over all GPUs. The kind and mode are then "all"."""
 
 QUICKLY = (
     "Quick validation: the first of these folds, and only the chips whose networks were measured; a transformer was "
@@ -55,7 +55,7 @@ QUICKLY = (
 )
 
 Known = Literal["nothing", "networks"]
-"""What was known of a network's chip: nothing, or networks of other names."""
+"""What was known of a network's chip: nothing, or other networks."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ class NetworkErrors:
 
 @dataclass(frozen=True)
 class AnyGpuValidation:
-    """All that is known about how good a recipe is.
+    """The validation of a recipe for predictors for any GPU.
 
     Args:
-        folds: Operations that were not seen on any GPU.
-        left_out: Operations on GPUs that were not seen.
-        networks: Each network twice, see `Known`.
+        folds: Errors on operations that were left out on all GPUs.
+        left_out: Errors on GPUs that were left out.
+        networks: Errors on networks; each appears twice, see `Known`.
         device_errors: Family, or "" for all -> sorted absolute log errors of device time on chips that were not seen;
             every chip counts as much as any other.
         power_errors: The same of power and energy, quantity by quantity, of loops that are clearly bound by the GPU;
@@ -213,7 +213,7 @@ def _fold(
 def validate_any_gpu(
     datasets: Sequence[Dataset], networks: Networks, recipe: Recipe, *, quick: bool = False
 ) -> AnyGpuValidation:
-    """Leave operations out, then every GPU.
+    """Validate a recipe: leave operations out in folds, then leave every GPU out.
 
     Args:
         datasets: Measurements of several GPUs.
@@ -250,7 +250,7 @@ def validate_any_gpu(
 
 
 class _Chip(NamedTuple):
-    """What was predicted of GPUs with one chip, without anything measured on them."""
+    """Predictions for the GPUs of one chip by what was learned without any measurement on them."""
 
     tested: list[DeviceRow]
     log_ratio: list[float]
@@ -263,7 +263,7 @@ def _chip(
     datasets: Sequence[Dataset], rows: Sequence[DeviceRow], networks: Networks, recipe: Recipe, chip: str
 ) -> _Chip:
     mine, others = ([row for row in rows if (row.gpu.chip == chip) is same] for same in (True, False))
-    # Launching costs what it costs on any host; nothing of the chip is in that.
+    # Launch times are those of the host, and reveal nothing about the chip.
     learned = fit_operations(datasets, others, recipe)
     here, on_others = ([n for n in networks if (n[0].chip == chip) is same] for same in (True, False))
     learn = network_learner(learned, others, recipe)

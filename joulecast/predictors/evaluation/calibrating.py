@@ -1,4 +1,4 @@
-"""From errors on what was held out to the intervals of intervals/calibration.py."""
+"""Makes the calibrations of intervals/calibration.py from errors on operations and networks that were held out."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from .networks import NetworkError
 from .operations import OperationErrors
 
 KEPT = 99
-"""Errors that are stored of a group at most: levels in steps of 1 %."""
+"""Most errors that are stored of a group, which gives levels in steps of 1 %."""
 
 LEAST_ERRORS = 30
-"""Errors below which a group is not kept: its 90 % interval would rest on its three largest."""
+"""Least number of errors of a group. With fewer, its 90 % interval would rest on its three largest errors."""
 
 _PER_BIN = 40
 _MOST_BINS = 5
@@ -65,7 +65,7 @@ class _Pool:
         )
 
     def as_shared(self) -> _Pool:
-        """The same, to be put together with other kinds."""
+        """A copy with smaller weights, to be merged with other kinds without outvoting them."""
         return replace(self, weights={quantity: each * self.shared for quantity, each in self.weights.items()})
 
 
@@ -160,7 +160,7 @@ def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dic
 
 
 def power_units(errors: Sequence[OperationErrors]) -> PowerUnits | None:
-    """Nine tenths of the errors of power stay within these, over about as many operations each; None for too few."""
+    """Errors of power that 90 % of the cases stay within, by ranges of power; None where there are too few cases."""
     watts = np.concatenate([part.predicted_power_w for part in errors]) if errors else np.empty(0)
     sizes = np.concatenate([np.abs(part.log_errors("power")) for part in errors]) if errors else np.empty(0)
     weights = np.concatenate([weights_of(p.operations, p.log_errors("power")) for p in errors]) if errors else sizes
@@ -229,7 +229,7 @@ def thinned(errors: FloatArray, kept: int, weights: FloatArray | None = None) ->
 def fit_networks(
     calibration: Calibration, splits: Sequence[Sequence[NetworkError]], basis: str
 ) -> NetworkCalibration | None:
-    """Learn how difficult networks are from those that were left out, and count their errors in that unit.
+    """Learn the difficulty of networks from those that were left out, and express their errors in units of it.
 
     Args:
         calibration: Errors of the operations.

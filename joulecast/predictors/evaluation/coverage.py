@@ -1,4 +1,4 @@
-"""How many of the cases that intervals were not made from lie within them."""
+"""Coverage of intervals: the share of held-out cases, not used to make the intervals, that lie within them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from .networks import NetworkError
 from .operations import OperationErrors
 
 LEVEL = 0.9
-"""Of the intervals whose coverage is reported."""
+"""Level of the intervals whose coverage is reported."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many of the cases that intervals were not made from lie within them.
+    """Coverage of the intervals of one group of cases.
 
     Args:
-        split: How the predictor's errors were made.
+        split: How the cases were left out of the predictor's training.
         group: What the counted cases have in common.
-        cases: How many.
-        within: Quantity -> share within the interval; the measurements of an operation are one case together.
-        width: Quantity -> median half width, as a factor less 1.
-        unique: Quantity -> how many operations or networks that share is of.
+        cases: Number of cases.
+        within: Quantity -> share within the interval. All measurements of an operation count as one case.
+        width: Quantity -> median half width, as a factor minus 1.
+        unique: Quantity -> number of operations or networks behind that share.
     """
 
     split: str
@@ -45,7 +45,7 @@ class Coverage:
 
 
 def chance_range(count: int, level: float, share: float = 0.95) -> tuple[float, float]:
-    """Between which shares of `count` cases correct intervals of a level cover, that often (binomial distribution)."""
+    """The range of shares that correct intervals cover of `count` cases with probability `share` (binomial)."""
     ks = np.arange(count + 1)
     log_of = np.cumsum(np.log(np.maximum(ks, 1)))
     logs = log_of[count] - log_of - log_of[::-1] + ks * np.log(level) + (count - ks) * np.log1p(-level)

@@ -1,4 +1,4 @@
-"""Learning curves: how the error fell while something was fitted. For tracking; nothing that predicts needs them."""
+"""Learning curves: how the error fell while a model was fitted. They are used for tracking only."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def error_by_trees(regressor: BoostedRegressor, inputs: NDArray[np.float32], tar
     matrix, trees = xgboost.DMatrix(inputs), booster.num_boosted_rounds()
     ends = np.unique(np.linspace(0, trees, _POINTS + 1).round().astype(int))[1:].tolist()
     found, margin = [], None
-    # Each time on top of what the trees before have said, so that every tree is asked once.
+    # Each step adds to the sum of the trees before it, so that every tree is evaluated once.
     for start, end in zip([0, *ends], ends, strict=False):
         if margin is not None:
             matrix.set_base_margin(margin)

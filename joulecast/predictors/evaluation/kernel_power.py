@@ -1,4 +1,4 @@
-"""How far the power of kernels is off, on sizes, GPUs and generations that were left out."""
+"""Errors of the power of kernels on sizes, GPUs and generations that were left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far device times of kernels are off, on sizes, GPUs and generations that were left out."""
+"""Errors of device times of kernels on sizes, GPUs and generations that were left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPLITS = (
     "generation: a GPU is left out, others of its compute capability stay. Other generations: all GPUs of a compute "
     "capability are left out."
 )
-_LEFT_OUT_ROWS = 5_000  # Of each GPU, where whole GPUs are left out: what is learned from more differs little.
+_LEFT_OUT_ROWS = 5_000  # Most rows of each GPU where whole GPUs are left out, because more rows change little.
 _UNASKED = KernelTrees(trees=1, depth=1)
 _KEPT_ERRORS = 400  # Errors that an entry keeps for its intervals.
 _LEVEL = 0.9
@@ -67,7 +67,7 @@ def _of_variant(
     held = [drawn_by_size(family, table.operations, recipe.folds, recipe.seed) == 0 for table in tables]
     seen = [table.some(np.flatnonzero(~out)) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(np.flatnonzero(out)) for table, out in zip(tables, held, strict=True)]
-    # (what a split does not ask is not fitted)
+    # Models that a split does not need are not fitted.
     yield from _errors(names, family, seen, unseen, replace(recipe, other_generations=_UNASKED))
     fewer = replace(recipe, most_rows=min(recipe.most_rows, _LEFT_OUT_ROWS))
     generations = {table.gpu.compute_capability for table in tables}

@@ -1,4 +1,4 @@
-"""How far predictions are from measurements, in the numbers of the field."""
+"""Metrics of prediction errors: R2, and median, mean and 90th percentile of relative errors."""
 
 from __future__ import annotations
 

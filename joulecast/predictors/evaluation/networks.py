@@ -1,4 +1,4 @@
-"""Networks that a predictor has not seen: each left out alone, or with its whole family."""
+"""Errors on networks that were left out of a predictor's training, alone or with their whole family."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ class NetworksLeftOut:
 
 @dataclass(frozen=True)
 class NetworkError:
-    """One measured network and what was predicted without the operations that only it has.
+    """One measured network, and its prediction by a predictor trained without the operations that only it has.
 
     Args:
-        measurement: What was measured.
-        left_out: Operations of the dataset that the predictor did without.
+        measurement: The measurement of the network.
+        left_out: Number of operations of the dataset that were left out of training.
         time_s, energy_j: Predicted seconds and joules, with host and device overlapping.
         sum_time_s, sum_energy_j: Plain sums of loops.
-        device_time_s, host_time_s: What GPU and host need.
-        unmeasured_share: Share of device time in groups that nothing was measured of.
+        device_time_s, host_time_s: Predicted seconds of the GPU and of the host.
+        unmeasured_share: Share of device time in groups without any measurement.
         parts: Its operations, from which its difficulty is computed.
     """
 

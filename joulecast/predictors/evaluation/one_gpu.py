@@ -1,7 +1,7 @@
-"""How good a recipe is on what it has not seen: operations in folds, networks and their families left out.
+"""Validation of a recipe for one GPU: operations left out in folds, networks and their families left out.
 
-Splits are honest: all repeats of an operation lie in one fold, with the operation in the other mode and in other
-precisions, and a network that is left out takes along every operation that no other network has.
+All repeats of an operation are in one fold, together with the operation in the other mode and in other precisions. A
+network is left out together with every operation that no other network has.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ SPLITS = (
 
 
 FOLDS = "folds over all campaigns"
-"""Operations in folds, predictors trained on all campaigns: those that intervals rest on."""
+"""Title of the split whose errors the intervals are made from: folds, with training on all campaigns."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """All that is known about how good a recipe is on one dataset and mode.
+    """The validation of a recipe on one dataset and mode.
 
     Args:
-        gpu, mode: What was predicted.
-        operations: Cross-validation, by campaign, those with enough operations for it.
+        gpu, mode: GPU and mode of the predictions.
+        operations: Cross-validation of each campaign that has enough operations.
         networks: Networks left out by name, where any was measured.
         families: Errors on the same networks, each left out with its whole family.
         networks_seen: Errors on networks whose operations were all seen, which shows the composition alone.
@@ -62,7 +62,7 @@ class Validation:
     def calibrated(
         self, closeness: Closeness, seen: OperationErrors | None = None
     ) -> tuple[Calibration | None, NetworkCalibration | None]:
-        """What these errors say about those of new operations and networks.
+        """Make calibrations for new operations and networks from these errors.
 
         Args:
             closeness: The operations that the predictor to be calibrated was trained on.
@@ -75,7 +75,7 @@ class Validation:
         return calibration, fit_networks(calibration, [self.networks, self.families], basis)
 
     def coverage(self, level: float = 0.9) -> list[Coverage]:
-        """How well intervals cover cases that they were not made from."""
+        """Coverage of intervals on cases that they were not made from."""
         gpu = find_gpu(self.gpu)
         power_w = power_range_w(gpu, gpu.power_limit_w)
         found = operation_coverage(self.held_out, level, self.seed, power_range_w=power_w)
@@ -85,7 +85,7 @@ class Validation:
         return found
 
     def metrics(self) -> dict[str, float]:
-        """Everything as flat numbers, for tracking."""
+        """All errors as numbers by name, for tracking."""
         flat = {
             f"{errors.campaign}/{name}": value for errors in self.operations for name, value in errors.summary().items()
         }

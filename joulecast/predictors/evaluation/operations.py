@@ -1,4 +1,4 @@
-"""Operations that a predictor has not seen: predicted and measured loops, in folds and by what is left out."""
+"""Errors on operations that were left out of a predictor's training, in folds or by kind."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class OperationErrors:
 
     @classmethod
     def joined(cls, campaign: str, parts: Sequence[OperationErrors]) -> Self:
-        """Several as one; at least one."""
+        """Join errors of at least one part."""
         arrays = {
             name: np.concatenate([getattr(part, name) for part in parts])
             for name in cls.__dataclass_fields__
@@ -63,7 +63,7 @@ class OperationErrors:
         return cls(campaign, parts[0].mode, operations, **arrays)
 
     def where(self, chosen: NDArray[np.bool_]) -> Self:
-        """Some of them."""
+        """Select some of the measurements."""
         arrays = {
             name: getattr(self, name)[chosen]
             for name in self.__dataclass_fields__
@@ -133,7 +133,7 @@ def cross_validate(dataset: Dataset, mode: str, recipe: Recipe, campaign: str | 
 def cross_validated(
     dataset: Dataset, mode: str, recipe: Recipe, campaign: str | None = None
 ) -> Iterator[tuple[OperationPredictor, OperationErrors]]:
-    """The same fold by fold, with the predictors."""
+    """Like `cross_validate`, but fold by fold, with the predictors."""
     if campaign is not None:
         rows = tuple(m for m in dataset.usable(mode) if m.campaign == campaign)
         dataset = replace(dataset, measurements=rows, networks=())
@@ -142,9 +142,9 @@ def cross_validated(
 
 
 def leave_kinds_out(dataset: Dataset, mode: str, recipe: Recipe) -> OperationErrors | None:
-    """Predict every operation by a predictor that has seen none of its kind: what stands in for it must do.
+    """Predict every operation by a predictor trained without its kind, so that another kind stands in for it.
 
-    None where too little would remain of any kind's absence.
+    None where too few operations would remain without any of the kinds.
     """
     operations = {m.operation for m in dataset.usable(mode)}
     of_kind = Counter(operation.kind for operation in operations)
@@ -201,10 +201,10 @@ def errors_on(
 
 
 def errors_on_repeats(dataset: Dataset, predictor: OperationPredictor) -> OperationErrors | None:
-    """How far new measurements of operations that were measured before are from a predictor; None without repeats.
+    """Errors on new measurements of operations in the training data; None where no operation was measured repeatedly.
 
-    The predictor has seen the median of an operation's repeats, and might say just that. So each repeat counts as a new
-    measurement, and the prediction is moved from the median of all to the median of the others.
+    The predictor was trained on the median of an operation's repeats. So each repeat in turn counts as a new
+    measurement, and the prediction is shifted from the median of all repeats to the median of the others.
 
     Args:
         dataset: What the predictor was fitted on.

@@ -1,4 +1,4 @@
-"""Fits that need nothing of each other, side by side on the cores of this machine."""
+"""Runs independent fits in parallel on the cores of this machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Result = TypeVar("Result")
 
 
 def in_parallel(function: Callable[..., Result], calls: Sequence[tuple[Any, ...]], *, worthwhile: bool) -> list[Result]:
-    """Call a function several times; results in the order of the calls, and the same as one after the other.
+    """Call a function several times in parallel. The results are those of sequential calls, and in their order.
 
     Args:
         function: A function at the top level of a module. Each process uses one thread.
@@ -18,7 +18,7 @@ def in_parallel(function: Callable[..., Result], calls: Sequence[tuple[Any, ...]
     """
     if not worthwhile or len(calls) < 2:
         return [function(*arguments) for arguments in calls]
-    # Here, because predicting does without it.
+    # Imported here, because predicting does not need it.
     from joblib import Parallel, delayed
 
     found: list[Result] = Parallel(n_jobs=-1, inner_max_num_threads=1)(delayed(function)(*each) for each in calls)

@@ -156,7 +156,7 @@ def _intervals_section(validation: Validation) -> list[str]:
 
 
 def _shares_within(found: Sequence[Coverage]) -> str:
-    """How many of the shares that lie within intervals are what they should be, in a sentence."""
+    """A sentence on how many of the shares within intervals are as they should be."""
     shares = [(row.within[q], row.unique[q]) for row in found for q in row.within if row.unique[q]]
     exact = sum(0.88 <= share <= 0.92 for share, _ in shares)
     allowed = [(share, chance_range(count, LEVEL)) for share, count in shares]

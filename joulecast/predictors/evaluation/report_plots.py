@@ -12,7 +12,9 @@ from ...rendering.plots import ACCENT, FAINT, INK, OTHER, STYLE, pyplot
 from .networks import NetworkError
 from .operations import OperationErrors
 
-_MOST_PERCENT = 60.0  # Bars end here; a plain sum that is off by 300 % would leave the others invisible.
+_MOST_PERCENT = (
+    60.0  # Bars end at this error, because a plain sum that is off by 300 % would make the others invisible.
+)
 
 
 def plot_operations(errors: OperationErrors, title: str, path: Path) -> Path:

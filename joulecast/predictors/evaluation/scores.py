@@ -1,4 +1,4 @@
-"""Validations of different recipes in the same few numbers, to be set side by side."""
+"""Summaries of validations in a few numbers, so that different recipes can be compared."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class Trial:
     Args:
         recipe: The recipe with these settings.
         settings: The settings that differ between trials.
-        metrics: Median and mean absolute errors of time and power, and "loss", which a search makes small.
+        metrics: Median and mean absolute errors of time and power, and "loss", which a search minimizes.
         curves: Learning curves of the first fold, as `curves_of` gives them.
     """
 
@@ -34,7 +34,7 @@ class Trial:
 
     @property
     def loss(self) -> float:
-        """What a search makes small: mean absolute log errors of time and power together."""
+        """The value that a search minimizes: the sum of the mean absolute log errors of time and power."""
         return self.metrics["loss"]
 
 
@@ -63,7 +63,7 @@ def search(dataset: Dataset, mode: str, recipe: XGBoostRecipe, trials: int) -> I
             continue
         tried.add(key)
         candidate = replace(recipe, **settings)
-        # Folds that the evaluation does not use: what is chosen here must not have seen how it will be judged.
+        # These folds differ from those of the evaluation, so that the choice of settings does not see its test data.
         judged = replace(candidate, folds=FOLDS, seed=recipe.seed + 1)
         predictors, parts = zip(*cross_validated(dataset, mode, judged), strict=True)
         errors = OperationErrors.joined("all campaigns", parts)

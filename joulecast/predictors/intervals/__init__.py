@@ -1,5 +1,5 @@
-"""How far a prediction may be off: errors on what was held out, looked up for one request.
+"""Intervals of predictions, from errors on operations and networks that were held out.
 
-How errors are grouped, scaled and ranked changes here; how they are collected is in `evaluation.calibrating`. It may
-import the rooms formats and physics.
+How errors are grouped, scaled and ranked is decided here; `evaluation.calibrating` collects them. This room may import
+formats and physics.
 """

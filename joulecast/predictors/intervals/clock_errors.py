@@ -1,4 +1,4 @@
-"""How much a clock that was not measured adds to the errors.
+"""The error that a clock adds if nothing was measured at it.
 
 Networks on the A100 were measured at several clocks (energaizer2026) and predicted without any measurement of that
 chip. The lists hold how much the log error at a clock differs from that at the network's highest clock, per octave

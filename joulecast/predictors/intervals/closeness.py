@@ -30,9 +30,9 @@ COORDINATES: tuple[str, ...] = (
 )
 """Coordinates of an operation: sizes as logarithms to base 2, so that one size doubled is a distance of 1."""
 
-# Another precision runs another kernel: as far away as four sizes doubled.
+# Another precision runs another kernel, which counts as a distance of 2, like four sizes doubled at once.
 _OTHER_PRECISION = 2.0
-# One neighbour may be there by chance; three tell whether the neighbourhood was measured.
+# A single neighbour may be near by chance. Three show whether the neighbourhood was measured.
 _NEIGHBOURS = 3
 _ROWS_AT_ONCE = 4096
 
@@ -55,7 +55,7 @@ def coordinates(operations: Sequence[Operation]) -> NDArray[np.float32]:
         n.reduction,
     ]
     logs = [np.log2(np.maximum(values, 1e-3)) for values in sizes]
-    # fp32 is place 0 of the precisions.
+    # fp32 is number 0 in the list of precisions.
     return np.column_stack([*logs, _OTHER_PRECISION * n.precision]).astype(np.float32)
 
 

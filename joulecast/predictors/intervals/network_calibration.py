@@ -1,4 +1,4 @@
-"""Errors on networks that were left out, in units of their difficulty, which follows from their operations."""
+"""Errors on networks that were left out, in units of their difficulty, which is computed from their operations."""
 
 from __future__ import annotations
 
@@ -71,9 +71,10 @@ class Difficulty:
     """How the errors of operations add up to that of a network: a standard deviation of its log error.
 
     Args:
-        floor: What is left if every operation is certain: errors of composition, of the host, and of work not listed.
-        correlation: Correlation of the errors of a network's operations, from 0 (they average out) to 1 (all err
-            alike).
+        floor: Standard deviation that remains if every operation is exact: errors of the composition, of the host, and
+            of work that is not listed.
+        correlation: Correlation of the errors of a network's operations, from 0 (they average out) to 1 (they are all
+            the same).
     """
 
     floor: float
@@ -87,7 +88,7 @@ class Difficulty:
 
 
 def variances(shares: FloatArray, sigma: FloatArray) -> FloatArray:
-    """Variance of a network's error: if all operations err alike, and if each errs independently. Shape (2,)."""
+    """Variance of a network's error if the errors of its operations are all the same, and if they are independent."""
     return np.array([float((shares * sigma).sum()) ** 2, float(((shares * sigma) ** 2).sum())])
 
 

@@ -1,4 +1,4 @@
-"""How far predictions of networks may be off: the errors of network_calibration.py, looked up for one request."""
+"""Intervals of one network prediction, looked up in the errors of network_calibration.py."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class NetworkSpread:
         return looked_up(spread.calibration, spread.trained_on, operations).never_measured
 
     def _unit(self, quantity: str) -> float:
-        """What errors without difficulty are widened by: all that nobody measured is taken to err alike."""
+        """Factor that widens errors without difficulty. Errors of all unmeasured kinds are taken to be the same."""
         shares, known = shares_of(self.counts, self.predictions)
         share, errors = float(shares[self._never_measured[known]].sum()), self.networks.scores[self.composition]
         if not share or not self.supports(LEAST_LEVEL):
@@ -115,7 +115,7 @@ class NetworkSpread:
         return _low_high(quantity, value, half, self.missing_share)
 
     def as_sent(self) -> SentNetworkSpread:
-        """Everything looked up, to be sent to a client."""
+        """All values that a client needs to compute intervals."""
         scores = {name: tuple(map(float, each)) for name, each in self.networks.scores[self.composition].items()}
         units = {name: float(unit) for name, unit in self.units.items()}
         return SentNetworkSpread(scores, units, self.missing_share, self.far_outside, self.basis, self.measured_mhz)
@@ -174,6 +174,6 @@ def _half_width(
 
 
 def _low_high(quantity: str, value: float, half: float, missing_share: float) -> tuple[float, float]:
-    # What is missing makes the whole larger, never smaller.
+    # Missing work can only increase the totals, so that only the upper end moves.
     more = {"time": 1, "energy": 1, "edp": 2, "power": 0}[quantity]
     return value / math.exp(half), value * math.exp(half) / (1 - missing_share) ** more

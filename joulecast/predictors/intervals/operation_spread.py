@@ -1,4 +1,4 @@
-"""How far predictions of operations may be off: the errors of calibration.py, looked up for one request."""
+"""Intervals of predictions of operations, looked up in the errors of calibration.py."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class OperationSpread:
         return {quantity: known.widened(quantity, half, level) for quantity, half in found.items()}
 
     def as_sent(self, predictions: PredictedOperations) -> SentOperationSpread:
-        """Everything looked up at the usual levels, to be sent to a client."""
+        """Half widths at common levels, to be sent to a client."""
         levels = {}
         for level in SentOperationSpread.LEVELS:
             with contextlib.suppress(InputError):

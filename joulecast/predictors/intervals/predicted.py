@@ -1,4 +1,4 @@
-"""What errors are looked up by: the part of a prediction of operations that intervals depend on."""
+"""The part of a prediction of operations that intervals depend on."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ class PredictedOperations(Protocol):
 
     @property
     def source(self) -> Sequence[str]:
-        """How each is known: measured, modelled or missing."""
+        """Where each cost comes from: measured, modelled or missing."""
         ...

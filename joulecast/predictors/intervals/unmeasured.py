@@ -1,7 +1,7 @@
-"""The least half widths of intervals for operations of which no dataset says anything.
+"""Least half widths of intervals for operations whose kind was measured in no dataset.
 
-Another kind stands in for a kind that was never measured. The errors that intervals come from were found on measured
-kinds that stood in for one another, so they are too small for a kind that works in another way, such as `sort`.
+Such a kind is modelled by another one. The errors behind intervals come from measured kinds that were modelled by one
+another, so they are too small for a kind that works in a different way, such as `sort`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from ...operations.operation import Operation
 
 MEASURED_KINDS: frozenset[str] = frozenset(
     {
-        # By themselves: the datasets that datasets/importers reads.
+        # Kinds measured by themselves, in the datasets that datasets/importers reads.
         *("adaptive_avg_pool2d", "add", "attention", "batch_norm", "conv2d", "div", "experts", "gelu", "layer_norm"),
         *("linear", "matmul", "max_pool2d", "mul", "pow", "relu", "sigmoid", "silu", "softmax", "stochastic_depth"),
         *("tanh", "all_gather", "all_reduce", "all_to_all", "reduce_scatter"),
-        # As parts of the networks that were measured: torchvision's ten, BERT, GPT-2 and ViT.
+        # Kinds measured as parts of networks: ten of torchvision, BERT, GPT-2 and ViT.
         *("cat", "clamp", "copy", "dropout", "embedding", "exp", "gather", "gradient_accumulation", "norm"),
         *("save_input", "sub"),
     }
@@ -30,8 +30,8 @@ MEASURED_KINDS: frozenset[str] = frozenset(
 
 LEAST_LEVEL = 0.9
 """The level that the least factors hold at."""
-# Assumed, as there is nothing to learn it from: nine of ten such operations take between half and twice what is
-# predicted. Power is known better, because cap and idle board bound it.
+# An assumption, because there is no data: nine of ten such operations take between half and twice the predicted time.
+# Power is known better, because the cap and the idle board bound it.
 _LEAST_FACTORS: Mapping[str, float] = {"time": 2.0, "power": 1.4, "energy": 2.0, "edp": 4.0}
 
 
@@ -51,9 +51,9 @@ def _is_new(operation: Operation, known: Collection[str]) -> bool:
 
 
 def least_half_width(quantity: str, level: float) -> float:
-    """The least half width of the logarithm of time, power, energy or their product, for a level between 0 and 1.
+    """The least half width of the logarithm of time, power, energy or EDP, for a level between 0 and 1.
 
-    Log errors are taken to be normal, which says how the factors above change with the level.
+    Log errors are assumed to be normally distributed, from which the factors at other levels follow.
     """
     quantiles = [NormalDist().inv_cdf((1 + each) / 2) for each in (level, LEAST_LEVEL)]
     return math.log(_LEAST_FACTORS[quantity]) * quantiles[0] / quantiles[1]
