@@ -29,7 +29,7 @@ _CLOCK_JUMP_S = 1.0  # The wall clock against the monotonic one.
 _LOOK_S = 0.004  # Between two readings of a close look.
 _MOVES = 2  # Updates that tell when a counter moves, and how often.
 _LONGEST_LOOK_S = 0.25  # Two updates of the slowest counters; a counter may also stand still.
-_LOOK_EVERY_S = 0.5  # More often it would cost more than a sampler may.
+_LOOK_EVERY_S = 0.9  # More often it would cost more than a sampler may.
 
 Clock = Callable[[], float]
 
@@ -55,13 +55,16 @@ class CloseLook:
         """Look from now on.
 
         Args:
-            at_once: Also where the last look was a moment ago, which else is enough.
+            at_once: Also where the last look was a moment ago, which else is enough; and without keeping the next one
+                from beginning soon. For the first and the last look of a recording.
         """
         now_s = self._clock()
         if now_s < self._again_s and not at_once:
             return
         self._moves_left = {device.name: _MOVES for device in self._devices if device.has_counter and not device.waits}
-        self._until_s, self._again_s = now_s + _LONGEST_LOOK_S, now_s + _LOOK_EVERY_S
+        self._until_s = now_s + _LONGEST_LOOK_S
+        if not at_once:
+            self._again_s = now_s + _LOOK_EVERY_S
         self.next_s = now_s + _LOOK_S if self._moves_left else math.inf
 
     def poll(self) -> None:
@@ -186,7 +189,7 @@ def poll(
     """
     exit_code, next_s, look = None, clock() + period_s, CloseLook(devices, clock)
     if recorder is not None:
-        look.begin()
+        look.begin(at_once=True)
     while not requests.ended:
         for request in requests.wait(max(0.0, min(next_s, look.next_s) - clock())):
             if request["do"] == "end":
