@@ -162,6 +162,12 @@ def test_an_evaluation_has_every_pair_once():
     assert json.loads(json.dumps(found.to_json()))["published"]["ASSS"] == "0.90 to 0.94"
 
 
+def test_a_shorter_run_has_the_joules_of_its_part():
+    run = experiment(0)
+    whole, half = sum(summary(run, 0.001).values()), sum(summary(run, 0.001, 0.5).values())
+    assert half == pytest.approx(whole / 2, rel=0.05)
+
+
 def test_correlations_are_pearsons():
     one, two = {("f", "a"): 1.0, ("f", "b"): 2.0, ("f", "c"): 4.0}, {("f", "a"): 2.0, ("f", "b"): 1.0, ("f", "c"): 7.0}
     expected = np.corrcoef([1, 2, 4], [2, 1, 7])[0, 1]

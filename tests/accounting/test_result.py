@@ -8,6 +8,7 @@ import pytest
 from joulecast.accounting import Events, Place
 from joulecast.accounting import account as account_module
 from joulecast.accounting.passes import one_pass
+from joulecast.accounting.text import table_text
 from joulecast.energy import EnergyTree, Figure, Row, Share
 from joulecast.errors import InputError
 from joulecast.metering.recording import DeviceInfo, Recording
@@ -156,6 +157,15 @@ def test_text_has_shares_of_joules_and_of_seconds():
     assert head.split() == ["100", "J", "20.0", "%", "2", "s", "20.0", "%", "50", "W", "head"]
     assert text.splitlines()[-1].endswith("unattributed")
     assert "head" not in accounting().to_text(least_share=0.9)
+
+
+def test_shares_of_joules_and_of_seconds_are_not_the_same():
+    def share(seconds, joules):
+        return Share({"cpu": Figure(seconds, "measured")}, {("cpu0", "package"): Figure(joules, "measured")})
+
+    tree = EnergyTree.of("model", [Row("a", share(1.0, 1.0)), Row("b", share(1.0, 3.0))])
+    first = next(line for line in table_text(tree, 2.0).splitlines() if line.endswith(" a"))
+    assert first.split() == ["1", "J", "25.0", "%", "1", "s", "50.0", "%", "1", "W", "a"]
 
 
 def test_pictures(tmp_path):

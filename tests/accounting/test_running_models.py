@@ -158,6 +158,19 @@ def test_the_model_is_left_as_it_was():
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.modules())
 
 
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_a_model_runs_in_the_mode_that_is_asked_for(mode):
+    seen = set()
+
+    class Telling(nn.Linear):
+        def forward(self, x):
+            seen.add(self.training)
+            return super().forward(x)
+
+    account(Telling(4, 4), (2, 4), mode=mode, **QUICK)
+    assert seen == {mode == "training"}
+
+
 def test_hooks_of_the_user_belong_to_the_module_that_has_them():
     model = nn.Sequential(nn.Linear(8, 8), nn.ReLU())
     model[1].register_forward_pre_hook(lambda module, given: (torch.cumsum(given[0], 0),))
