@@ -15,6 +15,7 @@ from ..errors import JoulecastError
 from . import (
     account,
     best,
+    best_generation,
     calibrate,
     catalogue,
     collect,
@@ -43,6 +44,7 @@ app = typer.Typer(
 app.command("predict")(predict.predict)
 app.command("best")(best.best)
 app.command("generate")(generate.generate)
+app.command("best-generation")(best_generation.best_generation)
 app.command("image")(image.image)
 app.command("sweep")(sweep.sweep)
 app.command("explain")(explain.explain)

@@ -10,7 +10,7 @@ import typer
 from ..errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ..queries import Choice
     from ..queries.choice import LeftOut
@@ -85,11 +85,22 @@ def batch_sizes(text: str | None) -> list[int] | None:
     Raises:
         InputError: The text is not a list of positive integers.
     """
-    if text is None:
-        return None
+    return None if text is None else positive_integers(text, "batch sizes")
+
+
+def positive_integers(text: str, what: str) -> list[int]:
+    """Parse "1,8,32".
+
+    Args:
+        text: Integers, separated by commas.
+        what: What they are, for the error.
+
+    Raises:
+        InputError: The text is not a list of positive integers.
+    """
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"\d+", part) for part in parts):
-        raise InputError("batch sizes are positive integers", given=repr(text), allowed="such as 1,8,32")
+        raise InputError(f"{what} are positive integers", given=repr(text), allowed="such as 1,8,32")
     return [int(part) for part in parts]
 
 
@@ -129,9 +140,14 @@ def left_out_lines(left_out: Iterable[LeftOut]) -> list[str]:
         precision = f" in {out.precision}" if several_precisions else ""
         batch = f" at batch {out.batch_size}" if several_batches else ""
         by_reason.setdefault(out.reason, []).append(out.gpu + precision + batch)
+    return reason_lines(by_reason)
+
+
+def reason_lines(by_reason: Mapping[str, Sequence[str]]) -> list[str]:
+    """Lines of what was left out, from reason -> names."""
     lines = [f"left out: {', '.join(gpus[:_NAMED])}{_more(gpus)}: {why}" for why, gpus in by_reason.items()]
     return lines[:_LINES] + ([f"and {len(lines) - _LINES} more reasons"] if len(lines) > _LINES else [])
 
 
-def _more(gpus: list[str]) -> str:
+def _more(gpus: Sequence[str]) -> str:
     return f" and {len(gpus) - _NAMED} more" if len(gpus) > _NAMED else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..rendering.tables import Table, Tabular
+from ..rendering.tables import Table, Tabular, table_csv
 from ..units import si
 
 
@@ -97,8 +97,7 @@ class GenerationChoices(tuple[GenerationChoice, ...], Tabular):
         return tuple(front)
 
     def _table(self) -> Table:
-        names = [field.name for field in fields(GenerationChoice)]
-        return Table(names, ([getattr(row, name) for name in names] for row in self.rows))
+        return _table_of(self.rows)
 
     def to_json(self) -> dict[str, Any]:
         """The choices as plain lists and dictionaries."""
@@ -107,3 +106,13 @@ class GenerationChoices(tuple[GenerationChoice, ...], Tabular):
             "pareto": [choice.to_json() for choice in self.pareto()],
             "left_out": dict(self.left_out),
         }
+
+
+def rows_csv(rows: Iterable[GenerationChoice]) -> str:
+    """Ways to serve a model as CSV, in the order given."""
+    return table_csv(*_table_of(rows))
+
+
+def _table_of(rows: Iterable[GenerationChoice]) -> Table:
+    names = [field.name for field in fields(GenerationChoice)]
+    return Table(names, ([getattr(row, name) for name in names] for row in rows))

@@ -1,0 +1,160 @@
+"""`joulecast best-generation`: choose how to serve a language model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ..units import si
+from .arguments import AsJson, refuse_both, table
+from .queries import (
+    Carbon,
+    Clocks,
+    Gpus,
+    PowerLimit,
+    PricePerHour,
+    PricePerKwh,
+    batch_sizes,
+    clocks_mhz,
+    names,
+    positive_integers,
+    price_per_hour,
+    reason_lines,
+)
+
+if TYPE_CHECKING:
+    from ..generation.choices import GenerationChoice
+
+
+def best_generation(
+    model: Annotated[str, typer.Argument(help="Name of a language model, or the path of its config.json.")],
+    prompt: Annotated[int, typer.Option(help="Tokens of each prompt.")] = 512,
+    output: Annotated[int, typer.Option(help="Tokens that are written for each prompt.")] = 512,
+    objective: Annotated[
+        str,
+        typer.Option(help="What to minimize: energy (per token), time (per output token), cost or carbon (per token)."),
+    ] = "energy",
+    gpu: Gpus = None,
+    counts: Annotated[str, typer.Option(help="Numbers of GPUs that share the model, such as 1,2,4.")] = "1",
+    batches: Annotated[
+        str | None, typer.Option("--batches", help="Sequences at a time, such as 8,64. Default: eight from 1 to 512.")
+    ] = None,
+    precision: Annotated[
+        list[str] | None,
+        typer.Option(help="Of the weights: bf16, fp16, fp8 or nvfp4; repeat it, or separate by commas. Default: bf16."),
+    ] = None,
+    clocks: Clocks = None,
+    cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
+    engine: Annotated[str, typer.Option(help="vllm, sglang, tensorrt_llm or transformers.")] = "vllm",
+    power_limit: PowerLimit = None,
+    max_first_token: Annotated[
+        float | None, typer.Option(help="Most seconds that a request may wait for its first token.")
+    ] = None,
+    max_time_per_token: Annotated[
+        float | None, typer.Option(help="Most seconds from one token of a request to the next.")
+    ] = None,
+    min_tokens_per_s: Annotated[
+        float | None, typer.Option(help="Least tokens per second, of all requests together.")
+    ] = None,
+    price: PricePerHour = None,
+    kwh_price: PricePerKwh = None,
+    carbon: Carbon = None,
+    pareto: Annotated[
+        bool, typer.Option("--pareto", help="Show the Pareto front of energy and time per token, fastest first.")
+    ] = False,
+    top: Annotated[int, typer.Option(min=0, help="Number of choices to show; 0 for all.")] = 10,
+    as_json: AsJson = False,
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="Print all ways that keep the limits as CSV, or with --pareto the front.")
+    ] = False,
+) -> None:
+    """Choose GPU, number of GPUs, clock, batch and precision to serve a language model.
+
+    Shows the best way of each GPU and number of GPUs; the best comes first.
+    """
+    from ..api import best_generation as best_of
+    from ..generation.choices import rows_csv
+
+    refuse_both(as_json, as_csv)
+    known = Path(model)
+    batch = {} if batches is None else {"batches": batch_sizes(batches) or ()}
+    found = best_of(
+        known if known.suffix == ".json" else model,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        objective=objective,
+        gpus=names(gpu),
+        counts=positive_integers(counts, "numbers of GPUs"),
+        precisions=names(precision) or ("bf16",),
+        clocks=clocks_mhz(clocks),
+        engine=engine,
+        cache_precision=cache_precision,
+        power_limit_w=power_limit,
+        max_time_to_first_token_s=max_first_token,
+        max_time_per_output_token_s=max_time_per_token,
+        min_tokens_per_s=min_tokens_per_s,
+        price_per_hour=price_per_hour(price),
+        price_per_kwh=kwh_price,
+        carbon=carbon,
+        **batch,
+    )
+    if as_json:
+        typer.echo(json.dumps(found.to_json(), indent=1))
+        return
+    if as_csv:
+        typer.echo(rows_csv(found.pareto() if pareto else found.rows), nl=False)
+        return
+    what = "Pareto front of energy and time per token" if pareto else f"least {_WORDS[objective]}"
+    typer.echo(f"{model}, {prompt} + {output} tokens, by {engine}: {what}\n")
+    typer.echo(_text(found.pareto() if pareto else found, top))
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in found.left_out.items():
+        by_reason.setdefault(reason, []).append(name)
+    for line in reason_lines(by_reason):
+        typer.echo(line)
+
+
+_WORDS = {
+    "energy": "energy per token",
+    "time": "time per output token",
+    "cost": "cost per million tokens",
+    "carbon": "carbon per million tokens",
+}
+"""Objective -> what is least."""
+
+
+def _text(choices: Sequence[GenerationChoice], top: int) -> str:
+    shown = choices[: top or None]
+    priced = any(choice.cost_per_million_tokens is not None for choice in shown)
+    carbon = any(choice.carbon_g_per_million_tokens is not None for choice in shown)
+    header = ["GPU", "clock MHz", "precision", "batch", "J/token", "time per token", "first token", "tokens/s", "power"]
+    header += ["cost per million"] if priced else []
+    header += ["CO2 per million"] if carbon else []
+    rows = [
+        [
+            choice.boards,
+            f"{choice.clock_mhz:g}",
+            choice.precision,
+            str(choice.batch),
+            f"{choice.energy_per_token_j:.3g}",
+            si(choice.time_per_output_token_s, "s"),
+            si(choice.time_to_first_token_s, "s"),
+            f"{choice.tokens_per_s:,.0f}",
+            si(choice.power_w, "W"),
+            *([_number(choice.cost_per_million_tokens)] if priced else []),
+            *([_number(choice.carbon_g_per_million_tokens, " g")] if carbon else []),
+        ]
+        for choice in shown
+    ]
+    text = table(header, rows, frozenset({1, *range(3, len(header))}))
+    if len(choices) > len(shown):
+        text += f"\nand {len(choices) - len(shown)} more"
+    return text
+
+
+def _number(value: float | None, unit: str = "") -> str:
+    return "" if value is None else f"{value:.3g}{unit}"
