@@ -1,7 +1,8 @@
-"""A bounded cache of results about networks on GPUs, since several parts of a prediction ask for the same ones.
+"""Bounded caches of results about networks and operations, because several parts of a prediction need the same ones.
 
-Results are cached here and not with the operations (OperationList.derived), because services hold hundreds of networks,
-and a search asks for each on every GPU.
+`OperationList.derived` keeps a result as long as its list lives. That suits results that do not depend on the GPU. A
+service holds hundreds of networks, and a search predicts each on every GPU, so results for a GPU are cached here, and
+the oldest are dropped.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 
-_LONGEST = 512  # Operations; a longer list is hardly a network, and would fill the memory.
-_OPERATION_BYTES = 3_000  # of an operation with what is read off it: 2,500 on average, measured with tracemalloc
-_MOST_INPUTS = 16  # An operation with more of them may be of any size, so nothing about it is cached.
+_LONGEST = 512  # Operations. A longer list is hardly a network, and its results would fill the memory.
+_OPERATION_BYTES = 3_000  # Size of an operation and its cached result: 2,500 on average, measured with tracemalloc.
+_MOST_INPUTS = 16  # An operation with more inputs may be of any size, so its result is not cached.
 
 Others = ParamSpec("Others")
 Made = TypeVar("Made")
@@ -24,10 +25,10 @@ Made = TypeVar("Made")
 def cached(
     most: int,
 ) -> Callable[[Callable[Concatenate[OperationList, Others], Made]], Callable[Concatenate[OperationList, Others], Made]]:
-    """Cache the last results of a function; callers must not change them.
+    """Cache the last results of a function of an operation list; callers must not change them.
 
     Args:
-        most: How many results.
+        most: Number of results that are cached at most.
     """
 
     def keeping(
@@ -46,10 +47,10 @@ def cached(
 
 
 def cached_by_operation(most_bytes: int) -> Callable[[Callable[[Operation], Made]], Callable[[Operation], Made]]:
-    """Cache what a function says of operations, in about so much memory; callers must not change it.
+    """Cache the results of a function of one operation, within a limit of memory; callers must not change them.
 
     Args:
-        most_bytes: Memory of the operations and of what is said of them.
+        most_bytes: Bytes that operations and results together take at most, estimated from the average size.
     """
 
     def keeping(make: Callable[[Operation], Made]) -> Callable[[Operation], Made]:
@@ -65,4 +66,4 @@ def cached_by_operation(most_bytes: int) -> Callable[[Callable[[Operation], Made
 
 
 ON_EACH_GPU = 128
-"""Cached results where a search asks for every GPU in two precisions."""
+"""Number of cached results for functions that a search calls for every GPU in two precisions."""

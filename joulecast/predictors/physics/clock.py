@@ -1,12 +1,17 @@
-"""The clock law that all predictors share: what another clock, and a power cap, do to time and energy.
+"""The clock law that all predictors share: how time and energy change with the clock and under a power cap.
 
-A predictor says what operations cost at one clock. Their time is split into parts that scale with the clock (computing,
-and the way between caches and SMs) and one that does not (DRAM), whose p-norm it is; their energy into what switches
-(proportional to the square of the supply voltage), what SMs draw while they are awake (the same, times clock and time),
-and what memory takes at any clock. From there both follow at every clock.
+A predictor gives the cost of operations at one clock f0. This module derives the cost at any other clock f.
 
-The power cap comes last: a GPU that would draw more lowers its clock until it does not. It looks at power over tens of
-milliseconds, so a loop settles at the clock of its operation, and a network at one clock for all that is in it.
+- Time is the p-norm of three parts (norms.py). Computing and the transfer between caches and SMs take a fixed number of
+  clock cycles, so their seconds grow with f0 / f. DRAM has a clock of its own, so its seconds stay.
+- Dynamic energy has three parts, too. Switching a transistor charges its capacitance C to the supply voltage V, which
+  takes energy proportional to C V^2 (Weste and Harris, CMOS VLSI Design, chapter 5), so computing a FLOP scales with
+  V^2. SMs that are awake switch in every cycle, so they draw power proportional to V^2 f for as long as they work.
+  Memory has a supply of its own, so its energy per byte stays.
+
+The power cap is applied last. A GPU that would draw more than its cap lowers the clock until it does not. It averages
+power over tens of milliseconds, which is longer than most operations. A loop over one operation therefore settles at
+the clock of this operation, and a network settles at one clock for all of its operations.
 """
 
 from __future__ import annotations
@@ -27,26 +32,31 @@ from .energy import EnergyConstants, relative_voltage, static_power_w
 from .least_times import LeastTimes
 from .norms import smooth_max
 
-_STEPS = 14  # Halvings of the clock range: below 1 MHz.
-_ROUNDS, _TRIED = 3, 25  # The same for a network, in 24 parts three times: three arrays take less than 14 numbers.
-_LEAST_S = 1e-15
-_AT_CAP = 0.97  # Of the cap, from where a loop counts as throttled by it.
+_STEPS = 14  # Bisection steps: they narrow a range of 2000 MHz down to 0.1 MHz.
+# A network's clock is found to about the same precision by three rounds. Each evaluates 25 clocks at once, and keeps
+# one of the 24 intervals between them. Three calls with an array are quicker than 14 calls with a number.
+_ROUNDS, _TRIED = 3, 25
+_LEAST_S = 1e-15  # Avoids divisions by zero.
+_AT_CAP = 0.97  # Share of the cap from which a measured loop counts as throttled by it.
 
 
 @dataclass(frozen=True)
 class Work:
-    """Operations as they run at one clock, one value each; NaN where nothing is known.
+    """Time and dynamic energy of operations at one clock, split by how each part scales with the clock.
+
+    All arrays have the shape (operations,). An operation of unknown cost has NaN.
 
     Args:
         gpu: The GPU that they run on.
-        clock_mhz: The clock that the rest holds at, one for each operation.
-        parts: Seconds of computing, memory and caches, such that their p-norm is the device time.
-        switching_j: Joules of computing.
+        clock_mhz: The graphics clock of each operation, in MHz, for which the times and energies below hold.
+        parts: Seconds of computing, of DRAM and of caches; their p-norm is the device time.
+        switching_j: Joules for computing.
         awake_j: Joules of SMs that are awake.
-        memory_j: Joules of moving bytes.
-        most_mhz: The highest clock that each can hold under the default cap, where that was measured.
-        cap_w: The cap that it was measured under; at this and above, nothing is left to search for.
-        bounds: Seconds that nothing undercuts, whatever the parts say.
+        memory_j: Joules for moving bytes to and from memory.
+        most_mhz: The highest clock in MHz that each can hold under the default cap; infinite where none was measured.
+        cap_w: The cap in watts that `most_mhz` was measured under. Under this cap or a higher one `most_mhz` is the
+            answer, and no clock needs to be searched for.
+        bounds: Least seconds of each operation (bounds.py); they hold even where the parts are smaller.
     """
 
     gpu: GPU
@@ -68,14 +78,14 @@ class Work:
         ratio: FloatArray,
         constants: EnergyConstants,
     ) -> Self:
-        """Work as physics has it, but slower by a ratio.
+        """The work of operations whose device time is the least time of physics times a ratio.
 
         Args:
-            operations: What runs.
+            operations: The operations.
             gpu: The GPU that they run on.
-            clock_mhz: One clock, or one for each operation.
-            ratio: Device time over the least that physics allows.
-            constants: What work costs.
+            clock_mhz: Graphics clock in MHz: one, or one for each operation.
+            ratio: Device time over the least time of physics, shape (operations,).
+            constants: Energy per FLOP, byte and cycle.
         """
         boost = float(gpu.boost_clock_mhz)
         clocks = np.broadcast_to(np.asarray(clock_mhz, dtype=float), (len(operations),))
@@ -84,7 +94,8 @@ class Work:
             least = least.slowed(boost / clocks)
         paid = constants.parts(operations, least.time_s * ratio, gpu, clocks)
         fp32_j, tensor_j, hbm_j, gddr_j, awake_j = (paid * constants.values()).T
-        # (what computes and moves next to nothing has its nanosecond)
+        # `time_s` is at least a nanosecond. An operation with less than that gets this nanosecond as memory time, so
+        # that the p-norm of its parts is `time_s`.
         parts = replace(least, memory_s=np.where(least.overlapped_s < least.time_s, least.time_s, least.memory_s))
         works = ratio > 0
         return cls(
@@ -92,7 +103,12 @@ class Work:
         )
 
     def scaled_to(self, device_s: FloatArray, dynamic_energy_j: FloatArray) -> Self:
-        """The same split of another device time and dynamic energy at the same clock."""
+        """This work with another device time and dynamic energy at the same clock; the shares of the parts stay.
+
+        Args:
+            device_s: Device seconds, shape (operations,).
+            dynamic_energy_j: Joules above static power, shape (operations,).
+        """
         more = dynamic_energy_j / np.maximum(self.switching_j + self.awake_j + self.memory_j, 1e-30)
         return replace(
             self,
@@ -103,11 +119,16 @@ class Work:
         )
 
     def scaled_by(self, device: float | FloatArray, energy: float | FloatArray) -> Self:
-        """The same, with device time and dynamic energy times a factor, one for all operations or one for each."""
+        """This work with device time and dynamic energy multiplied by factors.
+
+        Args:
+            device: Factor on device time: one, or one for each operation.
+            energy: Factor on dynamic energy: one, or one for each operation.
+        """
         return replace(
             self,
             parts=self.parts.times(np.asarray(device)),
-            # (less than the whole of an operation may take less than the whole needs)
+            # A factor below one stands for a part of an operation, whose least time is shorter as well.
             bounds=Bounds(*(bound * np.minimum(device, 1.0) for bound in self.bounds)),
             switching_j=self.switching_j * energy,
             awake_j=self.awake_j * energy,
@@ -115,10 +136,14 @@ class Work:
         )
 
     def at_least(self, places: NDArray[np.int64]) -> Self:
-        """The first of these operations, in no less time and for no less energy than the others at the end.
+        """The first operations, raised to the time and energy of the last ones, which are lower limits for them.
 
         Args:
-            places: Place of the operation that each of the others limits, shape (others,).
+            places: For each limiting operation at the end of this work, the index of the operation that it limits,
+                shape (limiting operations,).
+
+        Returns:
+            The work without the limiting operations.
         """
         count = len(self.switching_j) - len(places)
         costs = self.device_s, self.switching_j + self.awake_j + self.memory_j
@@ -140,11 +165,15 @@ class Work:
         )
 
     def bounded(self, operations: Sequence[Operation]) -> Self:
-        """The same, but in no less time than these operations need at all (bounds.py); what they draw stays."""
+        """This work with device times of at least the bounds of the operations (bounds.py); energies stay."""
         return replace(self, bounds=Bounds.of(operations, self.gpu))
 
     def scatter(self, covered: NDArray[np.bool_]) -> Self:
-        """The same among more operations, of which nothing is known: NaN. True stands for one of these."""
+        """This work as part of a longer list of operations; the others have NaN.
+
+        Args:
+            covered: True where the longer list has an operation of this work, shape (operations of the longer list,).
+        """
         if covered.all():
             return self
 
@@ -156,11 +185,11 @@ class Work:
         return self._with_arrays(spread)
 
     def take(self, places: NDArray[np.intp]) -> Self:
-        """The work of some of the operations, in the order of their places; a place may come twice."""
+        """The work of the operations at given indices, in their order; an index may occur twice."""
         return self._with_arrays(lambda values: values[places] if np.ndim(values) else values)
 
     def _with_arrays(self, change: Callable[[Any], Any]) -> Self:
-        """The same with every array changed in the same way."""
+        """This work with one function applied to every array."""
         return replace(
             self,
             clock_mhz=change(self.clock_mhz),
@@ -173,15 +202,15 @@ class Work:
         )
 
     def merge(self, other: Self) -> Self:
-        """The same, with another's operations where nothing is known here; searched for as strictly as either."""
+        """This work with the values of another one where this one has NaN; `cap_w` is the higher of the two."""
         return self.with_others(other, np.isnan(self.switching_j))
 
     def with_others(self, other: Self, places: NDArray[np.bool_]) -> Self:
-        """The same, with another's operations at some places.
+        """This work with the values of another one for some of the operations; `cap_w` is the higher of the two.
 
         Args:
-            other: As many operations on the same GPU.
-            places: True where the other's are taken.
+            other: Work of as many operations on the same GPU.
+            places: True where the values of `other` are taken, shape (operations,).
         """
 
         def known(mine: FloatArray | float, others: FloatArray | float) -> FloatArray:
@@ -201,7 +230,14 @@ class Work:
         )
 
     def at(self, clock_mhz: float | FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Device seconds and dynamic joules at a clock, or at one for each operation."""
+        """Device seconds and dynamic joules of each operation at another clock.
+
+        Switching scales with V^2, and SMs that are awake draw power proportional to V^2 f; V is the supply voltage
+        over that at `self.clock_mhz`.
+
+        Args:
+            clock_mhz: Graphics clock in MHz: one, or one for each operation.
+        """
         clock_mhz = np.minimum(clock_mhz, self.most_mhz)
         slower = self.clock_mhz / clock_mhz
         working_s = self.parts.slowed_s(slower)
@@ -211,7 +247,7 @@ class Work:
 
     @property
     def device_s(self) -> FloatArray:
-        """Device seconds at the clock that the rest holds at."""
+        """Device seconds of each operation at `clock_mhz`."""
         return self.bounds.applied(self.parts.overlapped_s, self.gpu.boost_clock_mhz / self.clock_mhz)
 
     @cached_property
@@ -224,12 +260,15 @@ class Work:
         return relative_voltage(self.gpu, self.clock_mhz)
 
     def held_mhz(self, clock_mhz: float, power_limit_w: float, host_s: FloatArray | float = 0.0) -> FloatArray:
-        """The clock that each operation runs at in a loop of its own: as asked for, or as the cap allows.
+        """The clock that each operation runs at in a loop of its own: the requested one, or less under a power cap.
 
         Args:
-            clock_mhz: The clock that is asked for.
-            power_limit_w: The cap, which holds for the mean power of a loop.
-            host_s: Seconds that the host needs to launch each; while the GPU waits for it, it draws less.
+            clock_mhz: The requested clock in MHz.
+            power_limit_w: The power cap in watts. It limits the mean power of a loop.
+            host_s: Seconds that the host needs to launch each operation. A GPU that waits for the host draws less.
+
+        Returns:
+            Clocks in MHz, shape (operations,).
         """
 
         def within(clocks: FloatArray) -> NDArray[np.bool_]:
@@ -254,14 +293,17 @@ class Work:
     def held_together_mhz(
         self, counts: FloatArray, clock_mhz: FloatArray | float, power_limit_w: float, host_s: float, static: float
     ) -> FloatArray:
-        """The one clock that operations run at in a network, for each of the clocks that are asked for.
+        """The one clock that all operations of a network run at, for each requested clock.
 
         Args:
-            counts: Calls of each.
-            clock_mhz: One clock, or several networks' worth of them.
-            power_limit_w: The cap.
-            host_s: Seconds that the host needs for the network; while the GPU waits for it, it draws less.
-            static: Board power while the GPU waits over that of `static_power_w`; the same at all clocks.
+            counts: Calls of each operation in one iteration, shape (operations,).
+            clock_mhz: Requested clocks in MHz: one, or an array of any length.
+            power_limit_w: The power cap in watts.
+            host_s: Seconds that the host needs for one iteration. A GPU that waits for the host draws less.
+            static: Board power of a waiting GPU, relative to `static_power_w`; one factor for all clocks.
+
+        Returns:
+            Clocks in MHz, in the shape of `clock_mhz`.
         """
 
         def within(clocks: FloatArray) -> NDArray[np.bool_]:
@@ -273,7 +315,8 @@ class Work:
         asked = np.asarray(clock_mhz, dtype=float)
         if power_limit_w >= self.cap_w or within(asked.max().reshape(1))[0]:
             return asked
-        # (from the same ends whatever is asked for, so that one clock and many come to the same)
+        # The search starts from the GPU's own range, whatever clocks are requested, so that a clock gets the same
+        # answer alone and as one of many.
         low, high = float(self.gpu.min_clock_mhz), float(self.gpu.max_clock_mhz)
         for _ in range(_ROUNDS):
             tried = np.linspace(low, high, _TRIED)
@@ -284,7 +327,7 @@ class Work:
 
 
 def _raised(values: FloatArray, least: FloatArray, places: NDArray[np.int64]) -> FloatArray:
-    """The factors, of at least one, that raise values at some places to others."""
+    """Factors of at least 1 that raise `values` at `places` to `least`; 1 for the other values."""
     factors = np.ones(len(values))
     factors[places] = np.fmax(least / np.maximum(values[places], _LEAST_S), 1.0)
     return factors
@@ -293,19 +336,23 @@ def _raised(values: FloatArray, least: FloatArray, places: NDArray[np.int64]) ->
 def throttled_mhz(
     operations: Sequence[Operation], gpu: GPU, device_s: FloatArray, constants: EnergyConstants, power_limit_w: float
 ) -> FloatArray:
-    """The clock that each must have held, to have taken so long under a power cap: at most the default clock.
+    """The clock that each operation must have run at, given its measured time under a power cap.
 
     Args:
-        operations: What ran, each in a loop of its own.
-        gpu: Where, with nothing asked for but its default clock.
-        device_s: What each took.
-        constants: What work costs.
-        power_limit_w: The cap.
+        operations: The measured operations, each in a loop of its own.
+        gpu: The GPU, which was asked for its default clock.
+        device_s: Measured device seconds, shape (operations,).
+        constants: Energy per FLOP, byte and cycle.
+        power_limit_w: The power cap in watts.
+
+    Returns:
+        Clocks in MHz, at most the default clock, shape (operations,).
     """
     boost = float(gpu.boost_clock_mhz)
     least = LeastTimes.of(operations, gpu, boost)
     ratio = device_s / least.time_s
-    # Whatever the clock was, it took that long: nothing in it scales.
+    # The measured time already is the time at the unknown clock. It must not change while that clock is searched for,
+    # so all of it counts as memory time, which does not depend on the clock.
     still = replace(
         Work.of(operations, gpu, boost, ratio, constants),
         parts=LeastTimes(np.zeros(len(operations)), least.time_s * ratio, np.zeros(len(operations))),
@@ -321,18 +368,18 @@ def measured_work(
     power_w: FloatArray,
     constants: EnergyConstants,
 ) -> Work:
-    """Work that was measured at the default clock under the default cap.
+    """The work of operations that were measured at the default clock under the default cap.
 
-    Where a loop draws what the cap allows, what it held was a lower clock: the one that physics settles at. The
-    measured time and energy are those at that clock.
+    A loop whose power is close to the cap was throttled: it ran at a lower clock than the default. This clock is
+    derived from the clock law, and the measured time and energy are taken to hold at it.
 
     Args:
-        operations: What ran.
-        gpu: The GPU that they run on.
-        device_s: What each took.
-        dynamic_energy_j: What each drew above static power.
-        power_w: Board power while each ran.
-        constants: How that energy is split.
+        operations: The measured operations.
+        gpu: The GPU that they were measured on.
+        device_s: Device seconds, shape (operations,).
+        dynamic_energy_j: Joules above static power, shape (operations,).
+        power_w: Board power in watts while each ran, shape (operations,).
+        constants: Energy per FLOP, byte and cycle, by which the measured energy is split.
     """
     cap_w = gpu.power_limit_w
     capped = power_w > _AT_CAP * cap_w

@@ -1,17 +1,19 @@
 """How many bytes operations take from each memory level: shared memory, L1, L2 and DRAM.
 
-Only hits count, as in Delestrac et al. (ASAP 2024): what comes from DRAM is no access to L2 as well, because the energy
-of an access to a level holds all of its way to the registers. DRAM has what the operation reads and writes
-(`Operation.bytes_read`, `bytes_written`). For products the tiling says the rest:
+Only hits count, as in Delestrac et al. (ASAP 2024). An access that is served by DRAM does not count as an access to L2
+as well, because the energy of an access to a level includes the whole path from there to the registers. DRAM serves
+what the operation reads and writes (`Operation.bytes_read`, `bytes_written`). The traffic of the other levels follows
+from the tiling of products (tiling.py):
 
-- L2. Each tile of the output loads its rows of A and its columns of B. What the tiles load beyond the first reading
-  comes from L2. (What is written passes through it on its way to DRAM, and is counted there.)
-- Shared memory. What tiles load is stored there once. Tensor cores then load 64 x 64 parts of it (loaded_tile); the
-  fp32 pipes do 8 x 8 outputs in each thread, as the kernels of cuBLAS named sgemm_128x128 with 256 threads must, which
-  reads 16 elements for 64 multiplications. Products of fewer than 8 rows or columns use none.
+- L2. Each tile of the output loads its rows of A and its columns of B. The first load of an element comes from DRAM,
+  all further ones come from L2. (Written bytes pass through L2 to DRAM, and are counted at DRAM.)
+- Shared memory. All loaded elements are stored there once. Tensor cores then load parts of 64 x 64 from it
+  (`loaded_tile`). On fp32 pipes each thread computes 8 x 8 outputs, because the kernels of cuBLAS named sgemm_128x128
+  have 256 threads: it reads 16 elements for 64 multiplications. Products with fewer than 8 rows or columns do not use
+  shared memory.
 
-Windows (pooling, depthwise convolutions) read each input several times, from L1. Everything else streams: each element
-passes once.
+Operations with a window (pooling, depthwise convolutions) read each input several times, all but once from L1. All
+other operations stream: each element passes once.
 """
 
 from __future__ import annotations
@@ -28,19 +30,19 @@ from .operation_numbers import FAMILIES, numbers_of
 from .roofline import on_tensor_cores
 from .tensor_tiles import LOADED_TILE, loaded_tile
 
-_THREAD_TILE = 8.0  # Outputs of a thread on fp32 pipes, in each direction.
+_THREAD_TILE = 8.0  # Rows, and columns, of the outputs that one thread computes on fp32 pipes.
 _POOLING = FAMILIES.index("pooling")
 
 
 def traffic_bytes(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
-    """Bytes that one call of each operation takes from each level, in the order of `MEMORY_LEVELS`.
+    """Bytes that each memory level serves in one call of each operation.
 
     Args:
-        operations: What runs.
+        operations: The operations.
         gpu: The GPU that they run on.
 
     Returns:
-        Shape (operations, 4); hits alone.
+        Bytes by operation and level, shape (operations, 4), levels in the order of `MEMORY_LEVELS`.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -51,7 +53,7 @@ def traffic_bytes(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
     tiled = products & ~depthwise
     multiplications = n.flops / 2
     sums = np.maximum(n.batch * n.rows * n.columns * n.reduction, 1.0)
-    passes = multiplications / sums  # the gradients of a product are products as large as the forward, each
+    passes = multiplications / sums  # 3 in training: the gradients are two more products as large as the forward one.
     loaded = passes * n.batch * n.reduction * n.element_bytes
     loaded = loaded * (n.rows * np.ceil(n.columns / LOADED_TILE) + n.columns * np.ceil(n.rows / LOADED_TILE))
     loaded = np.where(tiled, loaded, 0.0)

@@ -1,7 +1,8 @@
-"""Times that overlap: together they take the longest of them, and a little more where they are close.
+"""The time that overlapping parts take together: that of the longest, and a little more if others are nearly as long.
 
-Host and device of a loop, and compute, memory and caches of a kernel, work at the same time, but each waits for the
-others now and then. A p-norm, (a^p + b^p)^(1/p), says so with one number: the larger p, the nearer to the maximum.
+The host and the device of a loop work at the same time, and so do the compute units, memory and caches of a kernel, but
+each waits for the others now and then. The p-norm (a^p + b^p)^(1/p) models this with one number: it lies between the
+maximum (p to infinity, perfect overlap) and the sum (p = 1, no overlap).
 """
 
 from __future__ import annotations
@@ -14,15 +15,24 @@ _HOST_AND_DEVICE = 4.0  # 3 to 6 make little difference to the A30's networks.
 
 
 def smooth_max(a: Any, b: Any) -> Any:
-    """The time that the host and the device take together: the p-norm of both, p = 4."""
+    """The time that the host and the device take together: the p-norm of both, p = 4.
+
+    Args:
+        a: Seconds of one, a number or an array.
+        b: Seconds of the other, a number or an array.
+    """
     return (a**_HOST_AND_DEVICE + b**_HOST_AND_DEVICE) ** (1 / _HOST_AND_DEVICE)
 
 
 def cubed(values: Any) -> Any:
-    """Third powers; numpy's own power takes ten times as long."""
+    """Third powers. numpy's own power function takes ten times as long."""
     return values * values * values
 
 
 def overlapped(*times: Any) -> Any:
-    """The time that parts of one kernel take together: their p-norm, p = 3."""
+    """The time that parts of one kernel take together: their p-norm, p = 3.
+
+    Args:
+        times: Seconds of each part: numbers, or arrays of one shape.
+    """
     return np.cbrt(sum(map(cubed, times[1:]), start=cubed(times[0])))

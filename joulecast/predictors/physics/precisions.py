@@ -1,4 +1,4 @@
-"""Operations in another precision than they ask for: what may run in TF32 may run in fp32, too."""
+"""Operations in another precision than the one they ask for: where TF32 is allowed, fp32 is allowed, too."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from .cached import cached_by_operation
 
 
 class InFp32(NamedTuple):
-    """The operations of a list that may run in TF32, as they are in fp32.
+    """The operations of a list that may run in TF32, converted to fp32.
 
     Args:
-        places: Whether each operation of the list is one of them.
-        always: Whether each runs in fp32 in any case, because its kind has no kernels for tensor cores.
-        operations: These operations in fp32.
+        places: True for each operation of the list that may run in TF32, shape (operations of the list,).
+        always: True for those of them that run in fp32 in any case, because their kind has no kernels for tensor
+            cores; same shape.
+        operations: The operations at `places`, in fp32.
     """
 
     places: NDArray[np.bool_]
@@ -28,24 +29,27 @@ class InFp32(NamedTuple):
 
 
 def in_fp32(operations: OperationList) -> OperationList:
-    """All operations in fp32; to be derived from a list once."""
+    """All operations, converted to fp32; use with `OperationList.derived`, which calls it once for each list."""
     return OperationList(map(_in_fp32, operations))
 
 
 def fp64_in_fp32(operations: OperationList) -> OperationList:
-    """The operations with those in fp64 in fp32; to be derived from a list once. The same list where there are none."""
+    """The operations, with those in fp64 converted to fp32; the same list if there are none.
+
+    Use with `OperationList.derived`, which calls it once for each list.
+    """
     if not any(operation.precision == "fp64" for operation in operations):
         return operations
     return OperationList(_in_fp32(each) if each.precision == "fp64" else each for each in operations)
 
 
 def without_tf32(operations: OperationList) -> OperationList:
-    """The operations with those in TF32 in fp32; to be derived from a list once."""
+    """The operations, with those in TF32 converted to fp32; use with `OperationList.derived`."""
     return OperationList(_in_fp32(each) if each.precision == "tf32" else each for each in operations)
 
 
 def tf32_in_fp32(operations: OperationList) -> InFp32:
-    """Those in TF32, in fp32; to be derived from a list once."""
+    """The operations in TF32, converted to fp32, and where they stand; use with `OperationList.derived`."""
     places = np.array([operation.precision == "tf32" for operation in operations], dtype=bool)
     always = np.array([not operation.row.tensor_cores for operation in operations], dtype=bool) & places
     return InFp32(places, always, OperationList(_in_fp32(each) for each in operations if each.precision == "tf32"))

@@ -1,4 +1,7 @@
-"""The roofline: the least times that a data sheet allows."""
+"""The roofline (Williams, Waterman and Patterson, CACM 2009): the least times that a data sheet allows.
+
+An operation takes at least its FLOPs over the peak rate, and at least its bytes over the memory bandwidth.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,17 @@ from .operation_numbers import by_precision, numbers_of
 from .whole_waves import computed_flops
 
 LEAST_TIME_S = 1e-9
-"""What an operation without any work takes, so that it has a logarithm."""
+"""Seconds of an operation without any work; above zero, so that its logarithm exists."""
 
 
 @dataclass(frozen=True)
 class Roofline:
-    """The least times that a GPU needs, in seconds, one value per operation."""
+    """The least times that a GPU needs.
+
+    Args:
+        compute_s: Seconds for the FLOPs at the peak rate, shape (operations,).
+        memory_s: Seconds for the bytes at the data sheet's bandwidth, shape (operations,).
+    """
 
     compute_s: FloatArray
     memory_s: FloatArray
@@ -39,8 +47,13 @@ class Roofline:
 def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
     """Least compute and memory time of each operation on a GPU at a clock.
 
-    Compute scales with the graphics clock, memory does not. Small batched products count the FLOPs of the
-    blocks that are computed for them, not only those that are needed.
+    Compute scales with the graphics clock, memory does not. A library computes small batched products in whole blocks,
+    so all FLOPs of these blocks count, also those beyond the edges of the output.
+
+    Args:
+        operations: The operations.
+        gpu: The GPU that they run on.
+        clock_mhz: Graphics clock in MHz.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -49,7 +62,12 @@ def roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roo
 
 
 def tiled_roofline(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> Roofline:
-    """The roofline with products computed in whole waves of blocks (tiles.py): what predictors of one GPU start from.
+    """The roofline with products computed in whole waves of blocks (whole_waves.py), which a predictor of one GPU uses.
+
+    Args:
+        operations: The operations.
+        gpu: The GPU that they run on.
+        clock_mhz: Graphics clock in MHz.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -65,12 +83,17 @@ def _roofline(n: Any, gpu: GPU, clock_mhz: float) -> Roofline:
 
 
 def peak_flops(precision: FloatArray, gpu: GPU) -> FloatArray:
-    """FLOPs per second of the precision that each operation runs in, at the boost clock."""
+    """Peak FLOPs per second of each operation at the boost clock, in the precision that it really runs in.
+
+    Args:
+        precision: Index of each operation's precision in `PRECISIONS`, shape (operations,).
+        gpu: The GPU that they run on.
+    """
     return by_precision(precision, lambda p: gpu.peak_flops[gpu.running_precision(p)])
 
 
 def on_tensor_cores(n: Any, gpu: GPU) -> Any:
-    """Which operations are in a precision whose products run on tensor cores there; see `GPU.on_tensor_cores`.
+    """Whether each operation has a precision whose products run on the GPU's tensor cores (`GPU.on_tensor_cores`).
 
     Args:
         n: Numbers of operations (`numbers_of`).
