@@ -9,7 +9,7 @@ from numbers import Integral
 from typing import Any, Self
 
 from ..errors import InputError
-from .operation import normalized_shape
+from .checked_values import normalized_shape
 from .rules import Shape
 
 InputShape = Shape | tuple[Shape, ...] | Mapping[str, Shape]

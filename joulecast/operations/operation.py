@@ -1,4 +1,4 @@
-"""Operation: one operator call as a frozen, hashable value; what everything else is about. No torch in here."""
+"""Operation: one operator call as a frozen, hashable value, which joulecast measures and predicts. Imports no torch."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 from ..errors import InputError, unknown_name
-from .attributes import REQUIRED
+from .checked_values import full_attributes, normalized_shape
 from .kind import Kind, Traffic
 from .kinds import KINDS
 from .precisions import PRECISIONS, Precision, RequestedPrecision
@@ -45,52 +44,6 @@ def real_precision(kind: str, requested: str) -> Precision:
             return requested
         case _:
             raise unknown_name("precision", requested, get_args(RequestedPrecision))
-
-
-def normalized_shape(shape: object) -> Shape:
-    """A shape as a tuple of positive integers.
-
-    Raises:
-        InputError: It is something else.
-    """
-    if not isinstance(shape, list | tuple):
-        raise InputError("a shape is a list of positive integers", given=repr(shape))
-    if all(type(n) is int and n > 0 for n in shape):
-        return tuple(shape)
-    for n in shape:  # (numpy has integers of its own)
-        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
-            raise InputError("a shape is a list of positive integers", given=repr(shape))
-    return tuple(map(int, shape))
-
-
-def _plain_value(value: Any) -> Any:
-    """An attribute as something hashable: lists become tuples.
-
-    Raises:
-        InputError: It is neither a number, a text, a truth value, None, nor a list of those.
-    """
-    if isinstance(value, list | tuple):
-        return tuple(_plain_value(item) for item in value)
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    raise InputError("an attribute is a number, a text, a truth value, or a list of those", given=repr(value)[:100])
-
-
-def _one_spelling(name: str, value: Any, spatial: int) -> Any:
-    """A kernel of (3, 3) is a kernel of 3 in two dimensions; lists of dimensions and normalized shapes stay so.
-
-    Args:
-        name: Name of the attribute, such as "kernel_size".
-        value: Value as it was given, with tuples for lists.
-        spatial: Number of spatial dimensions of the operation.
-    """
-    if name in ("normalized_shape", "dim") or not isinstance(value, tuple) or len(set(value)) != 1:
-        return value
-    if len(value) not in (1, spatial):
-        return value  # which the shape rule refuses
-    return value if isinstance(value[0], bool) else value[0]  # a flag has no dimensions
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -152,7 +105,7 @@ class Operation:
         if not least <= len(shapes) <= most:
             allowed = str(least) if least == most else f"{least} to {most}"
             raise InputError(f"a {kind} takes another number of inputs", given=len(shapes), allowed=allowed)
-        full = _full_attributes(kind, row, shapes, attributes or {})
+        full = full_attributes(kind, row, shapes, attributes or {})
         if mode == "training" and full.get("direction", "forward") != "forward":
             raise InputError(
                 "a training operation is forward and backward together",
@@ -351,39 +304,6 @@ class Operation:
             precision=value.get("precision", "fp32"),
             mode=value.get("mode", "inference"),
         )
-
-
-def _full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = given.keys() - row.attributes.keys()
-    if unknown:
-        raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
-    missing = [
-        name for name, attribute in row.attributes.items() if name not in given and attribute.default is REQUIRED
-    ]
-    if missing:
-        raise InputError(
-            f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
-        )
-    # "conv2d" has two spatial dimensions; where a name tells none, these are all but batch and channels.
-    spatial = int(kind[-2]) if kind[-2:] in ("1d", "2d", "3d") else len(shapes[0]) - 2
-    full = {}
-    for name, attribute in row.attributes.items():
-        default = attribute.default
-        value = given[name] if name in given else default(shapes) if callable(default) else default
-        plain = _plain_value(value)
-        if name == "normalized_shape" and isinstance(plain, int):
-            plain = (plain,)
-        full[name] = _one_spelling(name, plain, spatial)
-        # Checked as it was given: a list of two widths is no spelling of one width.
-        if not attribute.values.holds(plain):
-            raise InputError(
-                f"{name} of a {kind} is out of its range",
-                given=repr(value)[:100],
-                allowed=attribute.values.text,
-                hint="give a value in this range"
-                + ("" if default is REQUIRED else ", or leave it out for its default"),
-            )
-    return full
 
 
 def checked_operations(operations: Iterable[Operation]) -> list[Operation]:

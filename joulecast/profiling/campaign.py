@@ -12,7 +12,8 @@ from typing import Any
 from ..damage import refusing_damage
 from ..errors import InputError, unknown_name
 from ..extraction.sources import network_of
-from ..operations.operation import MODES, Operation, normalized_shape, real_precision
+from ..operations.checked_values import normalized_shape
+from ..operations.operation import MODES, Operation, real_precision
 from ..operations.rules import Shape
 from ..regular_files import MOST_BYTES, read_regular
 

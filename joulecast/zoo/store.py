@@ -28,6 +28,7 @@ from ..operations.operation import MODES
 from ..predictors.fitting.recipes import RECIPES
 from ..resources import shipped
 from ..whole_files import whole_file
+from .entries.common_files import read_facts
 from .entries.files import (
     MANIFEST,
     json_bytes,
@@ -154,7 +155,7 @@ def admit(files: Mapping[str, bytes], name: str, source: str, *, replace: bool =
 def _refuse_other_name(name: str, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """Refuse a name with another GPU, mode or predictor than the entry has, because predictors are found by name."""
     try:
-        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        facts = read_facts(files)
         gpu, mode = facts.get("gpu"), facts.get("mode")
         room = "any-gpu" if gpu is None else find_gpu(gpu).slug
     except (AttributeError, KeyError, TypeError, InputError) as error:

@@ -18,12 +18,11 @@ from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.kernels.learned import Kernels
 from ...predictors.networks.composition import HostModel
 from ...predictors.networks.network_predictor import NetworkPredictor
-from ..rendering import markdown
 from .card_values import host_of, name_of
-from .files import checked_files, json_bytes, parsed_json, write_files
+from .common_files import NEEDED, common_files, read_card, read_facts
+from .files import checked_files, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
 
-_FILES = ("card.json", "predictor.json")
 _MOST_GOLDEN_GPUS = 64
 
 
@@ -128,12 +127,7 @@ def save_any_gpu(
         golden: GPU -> operations of one mode for the golden prediction; the first eight are used.
     """
     facts, of_learned = learned.to_files()
-    files = {
-        "card.json": json_bytes(asdict(card)),
-        "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes(facts),
-        **of_learned,
-    }
+    files = {**common_files(asdict(card), facts), **of_learned}
     shown = {gpu: operations[:GOLDEN_OPERATIONS] for gpu, operations in golden.items()}
     return write_files(folder, files, _golden(learned, shown), predictor=facts["predictor"])
 
@@ -163,10 +157,10 @@ def read_any_gpu(folder: str | Path) -> tuple[AnyGpuEntry, dict[str, Any], dict[
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
     folder = Path(folder)
-    manifest, files = checked_files(folder, _FILES)
+    manifest, files = checked_files(folder, NEEDED)
     with refusing_damage(folder):
-        card = parsed_json(files["card.json"], "the card of this zoo entry")
-        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        card = read_card(files)
+        facts = read_facts(files)
         learned = read_residual_model(facts, files)
         hosts = {mode: host_of(card["host"][mode]) for mode in MODES}
         network_errors = {

@@ -22,16 +22,14 @@ from ...predictors.networks.prediction import COMPOSITIONS
 from ...predictors.physics.baseline import Baseline
 from ...predictors.predictor import INPUT_NAMES, OperationPredictor
 from ...predictors.regressors.forms import ONE_GPU_FORMS
-from ..rendering import markdown
 from .card_values import host_of, name_of
+from .common_files import CARD, NEEDED, common_files, read_card, read_facts
 from .files import checked_files, json_bytes, parsed_json, predictor_of, write_files
 from .golden import GOLDEN_OPERATIONS, golden_operations, refusing_damage, require_agreement, smoke_test
 from .left_out import LEFT_OUT
 
 OPERATIONS = "operations.json"
 """The operations that a predictor was trained on, without their measurements, which are the data of others."""
-
-_FILES = ("card.json", "predictor.json")
 
 
 @dataclass(frozen=True)
@@ -98,15 +96,12 @@ def save_entry(
         network_errors: Errors on networks that were left out, for intervals; None where no network was measured.
         trained_on: Operations of the training data, without their measurements; for explanations.
     """
+    facts = {
+        **predictor.facts(),
+        "network_errors": None if network_errors is None else network_errors.to_json(),
+    }
     files = {
-        "card.json": json_bytes(asdict(card)),
-        "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes(
-            {
-                **predictor.facts(),
-                "network_errors": None if network_errors is None else network_errors.to_json(),
-            }
-        ),
+        **common_files(asdict(card), facts),
         LEFT_OUT: json_bytes(left_out),
         OPERATIONS: json_bytes([o.to_json() for o in sorted(trained_on, key=lambda o: o.digest)]),
         **predictor.time.to_files("time"),
@@ -131,7 +126,7 @@ def load_card(folder: Path) -> dict[str, Any]:
     Raises:
         ZooError: The entry is damaged.
     """
-    card = parsed_json(checked_files(folder, {"card.json"})[1]["card.json"], "the card of this zoo entry")
+    card = read_card(checked_files(folder, {CARD})[1])
     if not isinstance(card, dict):
         raise ZooError("the card of this zoo entry is damaged", given=str(folder), hint="pull it again")
     return card
@@ -161,10 +156,10 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
     folder = Path(folder)
-    manifest, files = checked_files(folder, _FILES)
+    manifest, files = checked_files(folder, NEEDED)
     with refusing_damage(folder):
-        card = parsed_json(files["card.json"], "the card of this zoo entry")
-        facts = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        card = read_card(files)
+        facts = read_facts(files)
         if facts["inputs"] != list(INPUT_NAMES):
             raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
         from_files = ONE_GPU_FORMS[predictor_of(manifest)].from_files
@@ -214,7 +209,7 @@ def load_background(folder: Path) -> Background:
     Raises:
         ZooError: The entry is damaged.
     """
-    _, files = checked_files(folder, _FILES)
+    _, files = checked_files(folder, NEEDED)
     with refusing_damage(folder):
         stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []
         operations = tuple(Operation.from_json(value) for value in stored)

@@ -16,14 +16,13 @@ from ...predictors.formats.numbers import numbers, sorted_errors
 from ...predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ...predictors.kernels.family import Names
 from ...predictors.kernels.learned import NETWORK_BASES, Kernels, NetworkBasis, Variant
-from ..rendering import markdown
 from .card_values import name_of
-from .files import EntryFiles, checked_files, json_bytes, parsed_json, write_files
+from .common_files import NEEDED, common_files, read_card, read_facts
+from .files import EntryFiles, checked_files, write_files
 from .golden import golden_operations, refusing_damage, require_agreement
 from .kernels_files import family_named, read_variant, write_variant
 
 PREDICTOR = "kernels"
-_FILES = ("card.json", "predictor.json")
 _MOST_VARIANTS = 64
 _MOST_FACTOR = 3.0
 
@@ -109,17 +108,10 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
         of_variant, stored = write_variant((family, variant), learned)
         facts.append(of_variant)
         files |= stored
-    everything = {
-        "card.json": json_bytes(asdict(card)),
-        "README.md": markdown(asdict(card)).encode(),
-        "predictor.json": json_bytes(
-            {
-                "variants": facts,
-                "network_factors": dict(kernels.network_factors),
-                "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
-            }
-        ),
-        **files,
+    predictor = {
+        "variants": facts,
+        "network_factors": dict(kernels.network_factors),
+        "network_errors": {basis: dict(errors) for basis, errors in kernels.network_errors.items()},
     }
     shown = [
         {
@@ -131,7 +123,7 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
         }
         for (family, variant), (gpu, operations) in sorted(golden.items())
     ]
-    return write_files(folder, everything, {"variants": shown}, predictor=PREDICTOR)
+    return write_files(folder, common_files(asdict(card), predictor) | files, {"variants": shown}, predictor=PREDICTOR)
 
 
 def load_kernels(folder: str | Path) -> KernelsEntry:
@@ -141,10 +133,10 @@ def load_kernels(folder: str | Path) -> KernelsEntry:
         ZooError: The entry is missing, damaged, changed, or of another format.
     """
     folder = Path(folder)
-    manifest, files = checked_files(folder, _FILES)
+    manifest, files = checked_files(folder, NEEDED)
     with refusing_damage(folder):
-        card = parsed_json(files["card.json"], "the card of this zoo entry")
-        predictor = parsed_json(files["predictor.json"], "the predictor of this zoo entry")
+        card = read_card(files)
+        predictor = read_facts(files)
         facts, factors = predictor["variants"], numbers(predictor.get("network_factors", {}))
         if not all(1 / _MOST_FACTOR <= factor <= _MOST_FACTOR for factor in factors.values()):
             raise ZooError("a zoo entry has impossible network factors", given=str(factors)[:100])

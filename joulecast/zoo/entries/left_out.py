@@ -11,6 +11,7 @@ import numpy as np
 
 from ...errors import ZooError
 from ...predictors.evaluation.one_gpu import Validation
+from .common_files import read_card
 from .files import checked_files, parsed_json
 
 LEFT_OUT = "left_out.json"
@@ -43,7 +44,7 @@ def left_out_of(folder: Path) -> dict[str, Errors]:
         ZooError: The entry is damaged, or stores no such errors.
     """
     _, files = checked_files(folder, {"card.json"})
-    card = parsed_json(files["card.json"], "the card of this zoo entry")
+    card = read_card(files)
     try:
         found = {"networks": _checked(errors_of_networks(card))}
         if LEFT_OUT in files:

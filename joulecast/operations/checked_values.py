@@ -1,0 +1,108 @@
+"""Shapes and attributes of an operation, checked and in a single form, so that equal operations compare equal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Integral
+from typing import Any
+
+from ..errors import InputError, unknown_name
+from .attributes import REQUIRED
+from .kind import Kind
+from .rules import Shape, Shapes
+
+
+def normalized_shape(shape: object) -> Shape:
+    """A shape as a tuple of positive integers.
+
+    Args:
+        shape: A list or tuple of integers; numpy's integers are allowed.
+
+    Raises:
+        InputError: It is anything else.
+    """
+    if not isinstance(shape, list | tuple):
+        raise InputError("a shape is a list of positive integers", given=repr(shape))
+    if all(type(n) is int and n > 0 for n in shape):
+        return tuple(shape)
+    for n in shape:  # numpy's integers are not of type int
+        if isinstance(n, bool) or not isinstance(n, Integral) or n < 1:
+            raise InputError("a shape is a list of positive integers", given=repr(shape))
+    return tuple(map(int, shape))
+
+
+def _plain_value(value: Any) -> Any:
+    """An attribute as a hashable value: lists become tuples.
+
+    Raises:
+        InputError: It is not a number, a text, a truth value, None, or a list of those.
+    """
+    if isinstance(value, list | tuple):
+        return tuple(_plain_value(item) for item in value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    raise InputError("an attribute is a number, a text, a truth value, or a list of those", given=repr(value)[:100])
+
+
+def _shortest_form(name: str, value: Any, spatial: int) -> Any:
+    """Replace a value that is the same in every spatial dimension by a single one: a kernel of (3, 3) becomes 3.
+
+    Lists of dimensions and normalized shapes are left as they are.
+
+    Args:
+        name: Name of the attribute, such as "kernel_size".
+        value: Value as it was given, with tuples for lists.
+        spatial: Number of spatial dimensions of the operation.
+    """
+    if name in ("normalized_shape", "dim") or not isinstance(value, tuple) or len(set(value)) != 1:
+        return value
+    if len(value) not in (1, spatial):
+        return value  # the shape rule refuses it
+    return value if isinstance(value[0], bool) else value[0]  # a flag has no dimensions
+
+
+def full_attributes(kind: str, row: Kind, shapes: Shapes, given: Mapping[str, Any]) -> dict[str, Any]:
+    """All attributes of an operation: those that are given, checked, and the defaults of the others.
+
+    Args:
+        kind: Kind of the operation, such as "conv2d".
+        row: The row of this kind in the table of kinds.
+        shapes: Shapes of the input tensors.
+        given: Attribute -> value, as the caller gave them.
+
+    Raises:
+        UnknownNameError: The kind has no attribute of a given name.
+        InputError: A required attribute is missing, or a value is out of its range.
+    """
+    unknown = given.keys() - row.attributes.keys()
+    if unknown:
+        raise unknown_name(f"attribute of {kind}", sorted(unknown)[0], row.attributes)
+    missing = [
+        name for name, attribute in row.attributes.items() if name not in given and attribute.default is REQUIRED
+    ]
+    if missing:
+        raise InputError(
+            f"a {kind} needs more attributes", given=dict(given) or "none", hint=f"add {', '.join(missing)}"
+        )
+    # "conv2d" has two spatial dimensions. Where the name does not say, all but batch and channels are spatial.
+    spatial = int(kind[-2]) if kind[-2:] in ("1d", "2d", "3d") else len(shapes[0]) - 2
+    full = {}
+    for name, attribute in row.attributes.items():
+        default = attribute.default
+        value = given[name] if name in given else default(shapes) if callable(default) else default
+        plain = _plain_value(value)
+        if name == "normalized_shape" and isinstance(plain, int):
+            plain = (plain,)
+        full[name] = _shortest_form(name, plain, spatial)
+        # The value is checked as it was given: a list of two sizes is not allowed where one size is.
+        if not attribute.values.holds(plain):
+            raise InputError(
+                f"{name} of a {kind} is out of its range",
+                given=repr(value)[:100],
+                allowed=attribute.values.text,
+                hint="give a value in this range"
+                + ("" if default is REQUIRED else ", or leave it out for its default"),
+            )
+    return full
