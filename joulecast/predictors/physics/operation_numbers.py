@@ -130,7 +130,7 @@ def _numbers(operation: Operation) -> _Numbers:
 # takes longer than predicting its cost.
 @cached_by_operation(most_bytes=150_000_000)
 def _packed(operation: Operation) -> bytes:
-    """The numbers of an operation as float64 bytes, because joining bytes is quicker than building arrays of numbers."""
+    """The numbers of an operation as float64 bytes; joining bytes is quicker than building arrays of numbers."""
     return np.array(_numbers(operation), dtype=float).tobytes()
 
 
