@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..damage import first_line
-from ..errors import InputError, JoulecastError, JournalError, MissingDependencyError, SensorError
+from ..errors import DatasetError, InputError, JoulecastError, JournalError, MissingDependencyError, SensorError
 from .campaign import Campaign, NetworkTask, Task, duration_s, plan
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _finish(journal: Journal, out: Path) -> str:
         # The collecting machine may have torch and numpy only. The journal has everything that a dataset needs.
         advice = f"`joulecast datasets from-journal {out}` makes the dataset on a machine that has it"
         return f"{journal.path}: {counts}\n{error}\n{advice}"
-    except OSError as error:
+    except (OSError, DatasetError) as error:
         raise InputError(
             "dataset and summary cannot be written",
             given=str(error),

@@ -64,13 +64,14 @@ def test_a_sample_is_covered_or_loud(corpus, library, name, mode):
 
 
 def test_the_report(corpus):
-    results = [
-        corpus.result_of(corpus.Case("torchvision", name, "inference")) for name in ("alexnet", "maskrcnn_resnet50_fpn")
-    ]
+    names = ("alexnet", "maskrcnn_resnet50_fpn")
+    results = [corpus.result_of(corpus.Case("torchvision", name, "inference")) for name in names]
+    results.append(corpus.Result(corpus.Case("torchvision", "refused", "inference"), None, "it cannot be"))
     report = "\n".join(corpus.table(results))
-    assert "| torchvision | inference | 2 | 1 | 1 | 100.00% | 100.00% |" in report
+    assert "| torchvision | inference | 3 | 2 | 1 | 100.00% |" in report
+    assert "| torchvision.roi_align | 1 |" in report
     assert "equal PyTorch's counter for 1 of 1 models" in report
-    assert "torchvision/maskrcnn_resnet50_fpn | inference" in report
+    assert "torchvision/refused | inference | it cannot be" in report
 
 
 @pytest.mark.slow

@@ -167,6 +167,7 @@ def test_joules_become_metrics_of_the_active_mlflow_run(counters, tmp_path):
     with pytest.raises(InputError, match="no MLflow run is active"), Meter(("cpu",), mlflow=True):
         pass
     mlflow.set_tracking_uri(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    mlflow.set_experiment("metering")  # (another test may have left the id of one that is in another database)
     with mlflow.start_run() as active, Meter(("cpu",), mlflow=True) as meter, meter.window("epoch"):
         waited(0.3)
     metrics = mlflow.get_run(active.info.run_id).data.metrics

@@ -1,11 +1,25 @@
-"""The decoder of `AutoencoderKL`, which makes pixels of latents."""
+"""Decoders of image pipelines, which make pixels of latents: what they have in common, and that of `AutoencoderKL`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from ...operations.network import Network
 from .layers import Layers
+
+
+class Decoder(Protocol):
+    """A network that makes pixels of latents."""
+
+    @property
+    def scale(self) -> int:
+        """Pixels of a side for each of a latent."""
+        ...
+
+    def network(self, images: int, height: int, width: int, precision: str) -> Network:
+        """The operations that decode images of so many pixels."""
+        ...
 
 
 @dataclass(frozen=True)

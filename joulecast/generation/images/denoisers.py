@@ -17,12 +17,12 @@ from .layers import Layers
 class Denoiser(Protocol):
     """A network that takes noise off the latents of a batch."""
 
-    def network(self, images: int, image_tokens: int, text_tokens: int, precision: str) -> Network:
+    def network(self, images: int, grid: tuple[int, int], text_tokens: int, precision: str) -> Network:
         """The operations of one step.
 
         Args:
             images: Images at once; with guidance each counts twice.
-            image_tokens: Patches of an image.
+            grid: Patches of an image, from top to bottom and from left to right.
             text_tokens: Tokens of its prompt.
             precision: What it runs in.
         """
@@ -57,8 +57,9 @@ class JointDiT:
     guided: bool = False
     last_context: bool = False
 
-    def network(self, images: int, image_tokens: int, text_tokens: int, precision: str) -> Network:
+    def network(self, images: int, grid: tuple[int, int], text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
+        image_tokens = grid[0] * grid[1]
         found, hidden = Layers(precision), self.hidden
         found.linear("x_embed", (images, image_tokens, self.patch), hidden)
         found.linear("context_embed", (images, text_tokens, self.text), hidden)
@@ -170,8 +171,9 @@ class CrossDiT:
     own_modulation: bool = False
     skips: int = 0
 
-    def network(self, images: int, image_tokens: int, text_tokens: int, precision: str) -> Network:
+    def network(self, images: int, grid: tuple[int, int], text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
+        image_tokens = grid[0] * grid[1]
         found, n, hidden = Layers(precision), self.layers, self.hidden
         shape, wide = (images, image_tokens, hidden), (images, image_tokens, self.inner)
         text = (images, text_tokens, hidden if self.projected else self.text)

@@ -86,3 +86,8 @@ def t5_xxl(tokens: int) -> TextEncoder:
 def mt5_xl(tokens: int) -> TextEncoder:
     """The encoder of mT5 XL for prompts of so many tokens."""
     return TextEncoder("mt5_xl", 24, 2048, 32, 64, 5120, 250112, tokens, gated=True)
+
+
+def gemma_2_2b(tokens: int) -> TextEncoder:
+    """Gemma 2 2B without its head for prompts of so many tokens."""
+    return TextEncoder("gemma_2_2b", 26, 2304, 8, 256, 9216, 256000, tokens, gated=True, cached_heads=4)

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .autoencoders import Autoencoder
+from .autoencoders import Autoencoder, Decoder
+from .deep_compression import DeepCompression
 from .denoisers import CrossDiT, Denoiser, JointDiT
-from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, mt5_xl, t5_xxl
-
-PATCH = 2
-"""Side of the denoisers' patches in latents."""
+from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, gemma_2_2b, mt5_xl, t5_xxl
+from .linear_denoiser import LinearDiT
 
 
 @dataclass(frozen=True)
@@ -29,20 +28,22 @@ class ImagePipeline:
         text_tokens: Tokens that the denoiser sees of the prompt.
         steps: Steps unless told otherwise.
         guided: Whether each step also computes what an empty prompt gives (classifier-free guidance).
+        patch: Side of the denoiser's patches in latents.
     """
 
     source: str
     encoders: tuple[TextEncoder, ...]
     denoiser: Denoiser
-    autoencoder: Autoencoder
+    autoencoder: Decoder
     text_tokens: int
     steps: int
     guided: bool = True
+    patch: int = 2
 
     @property
     def multiple(self) -> int:
         """What the sides of an image are multiples of, in pixels."""
-        return PATCH * self.autoencoder.scale
+        return self.patch * self.autoencoder.scale
 
 
 _STABLE_DIFFUSION_3 = (CLIP_L, CLIP_G, t5_xxl(256))
@@ -107,6 +108,15 @@ PIPELINES: Mapping[str, ImagePipeline] = {
         _LATENTS_4,
         text_tokens=77 + 256,
         steps=50,
+    ),
+    "sana_1_6b": ImagePipeline(
+        "Efficient-Large-Model/Sana_1600M_1024px_diffusers",
+        (gemma_2_2b(300),),
+        LinearDiT(20, 70, 32, text=2304, cross_heads=20, expansion=2.5, latent_channels=32),
+        DeepCompression(32),
+        text_tokens=300,
+        steps=20,
+        patch=1,
     ),
 }
 """Name -> pipeline."""

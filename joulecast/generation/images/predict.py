@@ -19,7 +19,7 @@ from ...single_operations import refuse_precisions
 from ...units import si
 from ...zoo import find_predictor
 from .layers import parameters_of
-from .pipelines import PATCH, PIPELINES, ImagePipeline
+from .pipelines import PIPELINES, ImagePipeline
 
 _PRECISIONS = ("bf16", "fp16", "fp32")
 
@@ -100,7 +100,7 @@ def predict_image(
     """Predict what images cost that a diffusion pipeline makes, as `diffusers` runs it.
 
     Args:
-        model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma or hunyuan_dit.
+        model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit or sana_1_6b.
         gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU.
         batch: Images at once.
         height: Pixels from top to bottom.
@@ -169,11 +169,11 @@ def predict_image(
 def _networks(pipeline: ImagePipeline, batch: int, height: int, width: int, precision: str) -> list[Network]:
     """Text encoders, one step of the denoiser, and the decoder."""
     images = batch * (2 if pipeline.guided else 1)
-    tokens = (height // pipeline.multiple) * (width // pipeline.multiple)
+    grid = (height // pipeline.multiple, width // pipeline.multiple)
     return [
         *(encoder.network(images, precision) for encoder in pipeline.encoders),
-        pipeline.denoiser.network(images, tokens, pipeline.text_tokens, precision),
-        pipeline.autoencoder.network(batch, PATCH * (height // PATCH), PATCH * (width // PATCH), precision),
+        pipeline.denoiser.network(images, grid, pipeline.text_tokens, precision),
+        pipeline.autoencoder.network(batch, height, width, precision),
     ]
 
 

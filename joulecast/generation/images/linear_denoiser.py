@@ -1,0 +1,74 @@
+"""The denoiser of SANA (Xie et al., arXiv 2410.10629), whose cost grows with the pixels and not with their square."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...operations.network import Network
+from .layers import Layers
+from .linear_attention import convolutional_feed_forward, linear_attention
+
+
+@dataclass(frozen=True)
+class LinearDiT:
+    """A transformer with linear attention over the image, attention to the text, and convolutions in its feed-forward.
+
+    Args:
+        layers: Blocks.
+        heads: Heads of linear attention.
+        head_size: Features of each of them.
+        text: Features of the text encoder's tokens.
+        cross_heads: Heads of attention to the text.
+        expansion: Channels inside a feed-forward block for each feature of a token.
+        latent_channels: Channels of the latents; a patch is one of them.
+    """
+
+    layers: int
+    heads: int
+    head_size: int
+    text: int
+    cross_heads: int
+    expansion: float
+    latent_channels: int
+
+    def network(self, images: int, grid: tuple[int, int], text_tokens: int, precision: str) -> Network:
+        """See `Denoiser.network`."""
+        found, n, hidden = Layers(precision), self.layers, self.heads * self.head_size
+        tokens = grid[0] * grid[1]
+        shape, text = (images, tokens, hidden), (images, text_tokens, hidden)
+        found.linear("x_embed", (images, tokens, self.latent_channels), hidden)
+        found.linear("text_embed.0", (images, text_tokens, self.text), hidden)
+        found.add("text_embed.act", "gelu", text)
+        found.linear("text_embed.1", text, hidden)
+        found.rms_norm("text_embed.norm", text)
+        found.linear("time.0", (images, 256), hidden)
+        found.linear("time.1", (images, hidden), hidden)
+        found.linear("time.modulation", (images, hidden), 6 * hidden)
+
+        one = (images, 1, hidden)
+        found.add("blocks.{}.norm", "layer_norm", shape, blocks=n, each=2, affine=False)
+        found.add("blocks.{}.norm", "mul", shape, one, blocks=n, each=2)
+        found.add("blocks.{}.norm", "add", shape, one, blocks=n, each=2)
+        heads = (images, self.heads, self.head_size, tokens)
+        for name in ("q", "k", "v"):
+            found.linear(f"blocks.{{}}.self.{name}", shape, hidden, blocks=n, bias=False)
+        found.add("blocks.{}.self", "relu", heads, blocks=n, each=2)
+        linear_attention(found, "blocks.{}.self", heads, blocks=n)
+        found.linear("blocks.{}.self.out", shape, hidden, blocks=n)
+
+        queries = (images, self.cross_heads, tokens, hidden // self.cross_heads)
+        for name, read in (("q", shape), ("k", text), ("v", text), ("out", shape)):
+            found.linear(f"blocks.{{}}.cross.{name}", read, hidden, blocks=n)
+        found.attention("blocks.{}.cross", queries, (*queries[:2], text_tokens, queries[3]), blocks=n)
+
+        image = (images, hidden, *grid)
+        convolutional_feed_forward(found, "blocks.{}.mlp", image, round(self.expansion * hidden), blocks=n)
+        # Gates of attention and feed-forward, and the residuals.
+        found.add("blocks.{}", "mul", shape, one, blocks=n, each=2)
+        found.add("blocks.{}", "add", shape, shape, blocks=n, each=3)
+
+        found.add("out.norm", "layer_norm", shape, affine=False)
+        found.add("out.norm", "mul", shape, one)
+        found.add("out.norm", "add", shape, one)
+        found.linear("out.proj", shape, self.latent_channels)
+        return found.network("denoiser", {"latents": (images, self.latent_channels, *grid)})
