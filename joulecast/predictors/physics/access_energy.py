@@ -1,4 +1,4 @@
-"""What an access to 32 bytes costs at each memory level of a GPU: measured on it, or a prior."""
+"""The energy of an access to 32 bytes at each memory level of a GPU: measured on this GPU, or a prior."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from ...hardware.gpu import MEMORY_LEVELS
 from .energy import ENERGY_SPREAD, PRIOR_ENERGY, process_factor, relative_voltage
 
 ACCESS_BYTES = 32
-"""What memory moves at once: a sector."""
+"""Bytes of a sector, the smallest unit that caches and DRAM of NVIDIA GPUs transfer."""
 
-_LIKE = "NVIDIA A100-PCIE-40GB"  # The one GPU whose levels somebody measured.
-# The paper prints no error of its four figures. Its boards, clocks and sensor are one each; a tenth is our guess.
+_LIKE = "NVIDIA A100-PCIE-40GB"  # The only GPU with published energies of its levels (Delestrac et al., ASAP 2024).
+# The paper prints no error of its four figures, and it used one board, one clock and one sensor. A tenth is our guess.
 _MEASURED_SPREAD = 1.1
 _LOGIC_SPREAD, _DRAM_SPREAD = ENERGY_SPREAD[0], ENERGY_SPREAD[2]
 
@@ -27,7 +27,7 @@ class AccessEnergies:
     Args:
         joules: Memory level -> joules of an access to 32 bytes.
         spread: Memory level -> standard deviation, as a factor.
-        source: Where the figures come from, for people.
+        source: Where the figures come from, as a sentence for people.
         measured: Whether they were measured on a GPU of this name.
     """
 
@@ -38,14 +38,14 @@ class AccessEnergies:
 
     @classmethod
     def of(cls, gpu: GPU, clock_mhz: float) -> Self:
-        """What is known of a GPU, or else the A100's figures scaled by how chip and memory are made.
+        """The energies of a GPU at a clock; those of the A100, scaled, if none were measured on it.
 
-        On-chip levels scale with the energy of logic by process and with the square of the supply voltage, relative to
-        the boost clock; memory by its type, HBM or GDDR, whatever the clock.
+        The levels on the chip scale with the manufacturing process and with the square of the supply voltage, which
+        follows the clock. DRAM scales with its type, HBM or GDDR; it has a clock and a voltage of its own.
 
         Args:
             gpu: The GPU.
-            clock_mhz: Its graphics clock.
+            clock_mhz: Its graphics clock in MHz.
         """
         voltage = float(relative_voltage(gpu, clock_mhz)[0]) ** 2
         if gpu.access_energy_j is not None:

@@ -1,4 +1,4 @@
-"""What attention is on any GPU, as numbers: sizes, the pairs of queries and keys that see each other, and bytes."""
+"""Attention operations as numbers that do not depend on the GPU: sizes, visible pairs of query and key, and bytes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from .cached import cached_by_operation
 
 
 class AttentionSizes(NamedTuple):
-    """Attention operations as arrays, one value each.
+    """Sizes of attention operations, as arrays of shape (operations,).
 
     Args:
-        sequences: Batch.
+        sequences: Number of sequences (batch size).
         heads: Number of query heads.
-        cached_heads: Of keys and values; each serves heads / cached_heads heads of queries.
+        cached_heads: Number of heads of keys and values; each serves heads / cached_heads query heads.
         queries, keys: Number of queries and of keys in one sequence.
         key_size, value_size: Elements of one key, and of one value, per head.
-        causal: 1 where a query sees no later key; the last query stands at the last key.
-        window: Keys that a query sees at most, its own among them.
-        element_bytes, cache_bytes: Of one element of queries, and of keys and values.
+        causal: 1 where a query sees no later key, else 0; the last query stands at the position of the last key.
+        window: Largest number of keys that a query sees, including the key at its own position.
+        element_bytes, cache_bytes: Bytes of one element of queries, and of one element of keys and values.
     """
 
     sequences: FloatArray
@@ -42,31 +42,31 @@ class AttentionSizes(NamedTuple):
 
     @property
     def group(self) -> FloatArray:
-        """Heads of queries for each head of keys and values."""
+        """Number of query heads that share one head of keys and values."""
         return self.heads / self.cached_heads
 
     @property
     def query_bytes(self) -> FloatArray:
-        """Queries and results; results are never narrower than 16 bits."""
+        """Bytes of queries and results; results have at least 16 bits per element."""
         written = np.maximum(self.element_bytes, ELEMENT_BYTES["bf16"]) * self.value_size
         return self.sequences * self.heads * self.queries * (self.element_bytes * self.key_size + written)
 
     @property
     def cached_bytes(self) -> FloatArray:
-        """Keys and values that are read."""
+        """Bytes of keys and values that are read."""
         seen = np.minimum(self.keys, self.window + self.queries - 1)
         return self.sequences * self.cached_heads * seen * self.key_bytes
 
     @property
     def key_bytes(self) -> FloatArray:
-        """Of one key and its value."""
+        """Bytes of one key and its value in one head."""
         return self.cache_bytes * (self.key_size + self.value_size)
 
     @property
     def pairs(self) -> FloatArray:
-        """Pairs of a query and a key that it sees, of one head of one sequence."""
+        """Number of pairs of a query and a key that it sees, in one head of one sequence."""
         most = np.minimum(self.keys, self.window)
-        # The i-th query sees one key more than the one before it, until the window holds it back.
+        # Each query sees one key more than the query before it, until the window is full.
         first = self.keys - self.queries + 1
         growing = np.clip(most - first + 1, 0, None)
         causal = growing * (first + most) / 2 + (self.queries - growing) * most
@@ -74,7 +74,7 @@ class AttentionSizes(NamedTuple):
 
     @property
     def flops(self) -> FloatArray:
-        """What is computed for pairs that see each other; a multiply-add is two."""
+        """FLOPs for all visible pairs of query and key; a multiply-add is two."""
         return 2 * self.sequences * self.heads * self.pairs * (self.key_size + self.value_size)
 
 

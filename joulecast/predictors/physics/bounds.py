@@ -1,6 +1,6 @@
-"""What no operation can beat: the launch of its kernels on the device, and the data sheet.
+"""Lower bounds of device time: the shortest time of a kernel, and the rates of the data sheet.
 
-What is learned from measurements errs, and where it errs towards too little it would contradict what is certain:
+Predictions that are learned from measurements have errors. They must not be lower than what is certain:
 
 - A kernel takes 1 to 2 us from its launch to its end, whatever it does.
 - It moves its bytes no faster than the memory's bandwidth. (Caches do not help: of 200,000 measured operations of
@@ -9,7 +9,8 @@ What is learned from measurements errs, and where it errs towards too little it 
 - It computes its FLOPs no faster than the peak at its clock, but for convolutions whose transforms save
   multiplications, and attention, where a mask says what to leave out.
 
-Bounds are maxima of quantities that grow with the work, so they keep the laws that hold without them.
+A bound is a maximum of quantities that grow with the work. Raising a time to it keeps the law that more work never
+takes less time.
 """
 
 from __future__ import annotations
@@ -27,25 +28,26 @@ from .attention_sizes import attention_sizes
 from .operation_numbers import numbers_of
 from .roofline import peak_flops
 
-# Seconds of the shortest kernels by compute capability. A100: the shortest layers of language models (vidur2024, 0.1 %
+# Compute capability -> seconds of the shortest kernels. A100: the shortest layers of language models (vidur2024, 0.1 %
 # quantile; linear layers 2.8 us). L40S, B200 and GB200: linear layers (aiconfigurator2026, shortest). H100: between the
 # shortest layer, 1 us (vidur2024, in whole microseconds), and the shortest linear layer, 2.5 us.
 _KERNEL_S = {8.0: 2.0e-6, 8.9: 1.7e-6, 9.0: 1.5e-6, 10.0: 1.6e-6}
 _OTHER_KERNEL_S = 2.0e-6  # MI250X: 2.2 us, its shortest convolution (miopen2024).
-# Times the bandwidth of the memory, for what fits into the last cache: decoding on an L40S with its 96 MB of L2 reaches
-# 4.2 times it, and 6.6 times with the launch taken off (aiconfigurator2026).
+# Compute capability -> factor on the memory bandwidth for data that fits into the last cache. Decoding on an L40S,
+# which has 96 MB of L2, reaches 4.2 times the memory bandwidth, and 6.6 times without the launch (aiconfigurator2026).
 _CACHED_FASTER = {8.9: 6.6}
 _WINOGRAD_SAVING = 4.0  # F(4 x 4, 3 x 3): 36 multiplications for 16 outputs of 9 each (Lavin and Gray, CVPR 2016).
-_FOURIER_SIDE = 32  # Pixels of the largest transforms that cuDNN takes; see convolutions.py.
-_FOURIER_MULTIPLICATIONS = 4.0 * 32 * 17  # Complex ones (four real), of half of the frequencies.
+_FOURIER_SIDE = 32  # Pixels on each side of the largest transforms that cuDNN uses; see convolutions.py.
+# Real multiplications of such a transform: four for each complex one. Real data needs only 17 of 32 columns.
+_FOURIER_MULTIPLICATIONS = 4.0 * 32 * 17
 
 
 class Bounds(NamedTuple):
-    """Least seconds of operations on a GPU, one value each.
+    """Least seconds of operations on a GPU, as arrays of shape (operations,) or one number for all.
 
     Args:
-        compute_s: For their FLOPs at the boost clock; they scale with the clock.
-        fixed_s: For their bytes, and for launching their kernels on the device, at any clock.
+        compute_s: Seconds for the FLOPs at the boost clock; they are inversely proportional to the clock.
+        fixed_s: Seconds for the bytes, or for the shortest kernels if these take longer; the same at any clock.
     """
 
     compute_s: FloatArray | float
@@ -68,11 +70,11 @@ class Bounds(NamedTuple):
         )
 
     def applied(self, device_s: FloatArray, slower: FloatArray | float) -> FloatArray:
-        """Device times, raised to what is possible.
+        """Device times, raised to the bounds.
 
         Args:
-            device_s: Seconds of the same operations.
-            slower: The boost clock over the clock that they hold at, one for all operations or one for each.
+            device_s: Device seconds of the same operations, shape (operations,).
+            slower: The boost clock over the clock of these times: one, or one for each operation.
         """
         raised: FloatArray = np.maximum(np.maximum(device_s, self.compute_s * slower), self.fixed_s)
         return raised
@@ -82,19 +84,22 @@ NO_BOUNDS = Bounds(0.0, 0.0)
 
 
 def kernel_floor_s(gpu: GPU) -> float:
-    """Seconds that the shortest kernel takes on a GPU."""
+    """Seconds of the shortest kernels on a GPU."""
     return _KERNEL_S.get(gpu.generation, _OTHER_KERNEL_S)
 
 
 def _transform_saving(n: Any) -> Any:
-    """How many times fewer multiplications convolutions need at most, where transforms may compute them; else 1."""
+    """The largest factor by which transforms can reduce the multiplications of convolutions; 1 where none applies."""
     outputs = np.maximum(_FOURIER_SIDE + 1 - n.kernel, 1.0)
     fourier = (outputs * n.kernel) ** 2 / _FOURIER_MULTIPLICATIONS
     return np.where(n.transforms > 0, np.maximum(fourier, _WINOGRAD_SAVING), 1.0)
 
 
 def _masked_saving(operations: Sequence[Operation]) -> FloatArray:
-    """How many times fewer FLOPs masked attention computes than are counted, which are those of all pairs; else 1."""
+    """Counted FLOPs, which are those of all pairs of query and key, over the FLOPs that a mask leaves of them.
+
+    1 for operations other than attention.
+    """
     return OperationList.of(operations).derived(_pairs_counted_over_computed)
 
 

@@ -1,11 +1,12 @@
-"""What work costs in energy on any GPU at any clock, and what a board draws without any.
+"""The dynamic energy of work on any GPU at any clock, and the static power of a board without work.
 
-Moving a byte and computing a FLOP cost energy, and so does an SM that is awake:
+Moving a byte and computing a FLOP take energy, and so does every clock cycle of an SM that is awake:
 
     E = bytes x e_memory + k V^2 (FLOPs x e_unit + SMs x clock x device time x e_awake)
 
-with V the supply voltage relative to that at the top clock, k the chip's process relative to 7 nm, e_memory by type of
-memory and e_unit by unit (fp32 pipes or tensor cores). Static power comes on top.
+V is the supply voltage relative to that at the boost clock: switching a capacitance C takes energy proportional to
+C V^2. k is the energy of logic in the chip's manufacturing process relative to 7 nm. e_memory depends on the type of
+memory (HBM or GDDR), e_unit on the unit that computes (fp32 pipes or tensor cores). Static power comes on top.
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from .operation_numbers import by_precision, numbers_of
 from .roofline import on_tensor_cores
 
 _HALF = 2.0  # Bytes of an element.
-# Energy of logic relative to TSMC 7 nm at each one's top voltage. 12 nm and Samsung's 8 nm were looked at on the powers
-# of the RTX 2080 Ti and the A10; the others are priors: nobody's power was among the data.
+# Process in nm -> energy of logic relative to TSMC 7 nm, each at its highest voltage. 12 nm and Samsung's 8 nm were
+# chosen with the measured powers of the RTX 2080 Ti and the A10 in view. The others are priors, not measurements.
 _PROCESS = {"16": 2.2, "14": 2.2, "12": 1.8, "8": 1.5, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
-_STATIC_SHARE, _MOST_STATIC_W = 0.18, 80.0  # Of the cap: A30 0.20, A100 0.18 at low clocks, H100 SXM 0.10.
-# Whose voltage and idle curves are taken, relative to the boost clock, where none are known.
+# Static power as a share of the power cap where none was measured, and its upper limit in watts. Measured shares: A30
+# 0.20, A100 0.18 at low clocks, H100 SXM 0.10.
+_STATIC_SHARE, _MOST_STATIC_W = 0.18, 80.0
+# GPUs without measured curves of voltage and idle power get those of this GPU, scaled to their boost clock.
 _VOLTAGE_LIKE = "NVIDIA A100-PCIE-40GB"
 
 
@@ -45,7 +48,15 @@ def _boost_voltage(gpu: GPU) -> float:
 
 
 def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
-    """Supply voltage at a clock over that at the boost clock."""
+    """Supply voltage at a clock over that at the boost clock.
+
+    Args:
+        gpu: The GPU; without a measured voltage curve it gets that of the A100, scaled to its boost clock.
+        clock_mhz: Graphics clock in MHz: a number or an array.
+
+    Returns:
+        An array in the shape of `clock_mhz`, or of shape (1,) for a number.
+    """
     known = _voltage_like() if gpu.voltage is None else gpu
     curve = known.voltage
     if curve is None:  # a catalogue that was changed
@@ -56,7 +67,12 @@ def relative_voltage(gpu: GPU, clock_mhz: FloatArray | float) -> FloatArray:
 
 
 def static_power_w(gpu: GPU, clock_mhz: Any) -> Any:
-    """Board power with a context open and nothing to do, at a clock or at each of an array of them."""
+    """Board power in watts while a process has a context open on the GPU, but no kernel runs.
+
+    Args:
+        gpu: The GPU.
+        clock_mhz: Graphics clock in MHz: a number or an array, which also is what is returned.
+    """
     return _static_power_w(gpu, clock_mhz) if np.ndim(clock_mhz) else _static_power_at_w(gpu, float(clock_mhz))
 
 
@@ -80,7 +96,7 @@ def _power_without_work_w(gpu: GPU, clock_mhz: Any) -> Any:
 
 
 def _idle_like_known(relative_clock: FloatArray) -> FloatArray:
-    """Power without work over that at the boost clock, as the GPU has it whose voltage is taken for others."""
+    """Power without work relative to that at the boost clock, from the idle curve of `_VOLTAGE_LIKE`."""
     known = _voltage_like()
     curve = known.idle_curve
     if curve is None:  # a catalogue that was changed
@@ -91,19 +107,19 @@ def _idle_like_known(relative_clock: FloatArray) -> FloatArray:
 
 
 def process_factor(gpu: GPU) -> float:
-    """Energy of the chip's logic relative to 7 nm; 1 where the process is not known."""
+    """Energy of the chip's logic relative to a 7 nm process; 1 where the process is not known."""
     digits = "".join(c if c.isdigit() else " " for c in gpu.process or "").split()
     return _PROCESS.get(digits[0], 1.0) if digits else 1.0
 
 
 @dataclass(frozen=True)
 class EnergyConstants:
-    """What work costs on a 7 nm chip at its top voltage.
+    """Energy per unit of work on a 7 nm chip at its highest voltage.
 
     Args:
-        fp32_j_per_flop, tensor_j_per_flop: By unit; a multiply-add is two FLOPs.
-        hbm_j_per_byte, gddr_j_per_byte: By type of memory, with everything on the way.
-        awake_w_per_sm_ghz: Of an SM that works, per GHz.
+        fp32_j_per_flop, tensor_j_per_flop: Joules per FLOP on fp32 pipes and on tensor cores; a multiply-add is two.
+        hbm_j_per_byte, gddr_j_per_byte: Joules per byte from or to HBM and GDDR, including the path through the caches.
+        awake_w_per_sm_ghz: Watts of a working SM per GHz of graphics clock, beside the energy of its FLOPs.
     """
 
     fp32_j_per_flop: float
@@ -119,13 +135,13 @@ class EnergyConstants:
         gpu: GPU,
         clock_mhz: FloatArray | float,
     ) -> FloatArray:
-        """Joules above static power, one value per operation.
+        """Joules above static power, shape (operations,).
 
         Args:
-            operations: What runs.
-            device_s: What it really takes at this clock.
+            operations: The operations.
+            device_s: Their device seconds at this clock, shape (operations,).
             gpu: The GPU that they run on.
-            clock_mhz: One clock, or one for each operation.
+            clock_mhz: Graphics clock in MHz: one, or one for each operation.
         """
         parts = self.parts(operations, device_s, gpu, clock_mhz)
         energy_j: FloatArray = parts @ self.values()
@@ -138,10 +154,21 @@ class EnergyConstants:
         gpu: GPU,
         clock_mhz: FloatArray | float,
     ) -> FloatArray:
-        """How often each constant is paid: an array of shape (operations, 5) in the order of the fields."""
+        """How often each operation pays each constant: the amounts that the constants are multiplied with.
+
+        Args:
+            operations: The operations.
+            device_s: Their device seconds at this clock, shape (operations,).
+            gpu: The GPU that they run on.
+            clock_mhz: Graphics clock in MHz: one, or one for each operation.
+
+        Returns:
+            Shape (operations, 5), columns in the order of the fields.
+        """
         n = numbers_of(operations)
         tensor = on_tensor_cores(n, gpu)
-        # What fills up the tiles of tensor cores is zeros, which switch nothing: a step of decoding has one row of 64.
+        # Tiles of tensor cores are padded with zeros (a step of decoding has one row in a tile of 64). Multiplying
+        # zeros switches next to nothing, so the padding takes time but no energy.
         done = np.where(tensor & (n.element_bytes == _HALF), n.flops, n.computed_flops)
         # TF32 multiplies numbers of twice the width of half precision, and fp64 of twice the width of fp32. On tensor
         # cores fp64 is taken to draw what fp32 does: an A100 has 19.5 TFLOP/s of either under the same cap.
@@ -159,7 +186,7 @@ class EnergyConstants:
         return paid
 
     def values(self) -> FloatArray:
-        """The five in their order."""
+        """The five constants in the order of the fields, shape (5,)."""
         return np.array([getattr(self, field.name) for field in fields(self)])
 
     def to_json(self) -> dict[str, float]:
@@ -173,20 +200,21 @@ class EnergyConstants:
 
 
 PRIOR_ENERGY = EnergyConstants(
-    # An A100 that multiplies fp32 matrices at 15 TFLOP/s draws its 250 W, 65 W of them without work, and some in memory
-    # and SMs that are awake: 8 to 10 pJ. Arithmetic itself is 2.3 pJ at 45 nm (Horowitz, ISSCC 2014), a third of that
-    # at 7 nm: instructions and registers are most of it.
+    # An A100 that multiplies fp32 matrices at 15 TFLOP/s draws its cap of 250 W. 65 W of them are static, and memory
+    # and awake SMs take some more, which leaves 8 to 10 pJ per FLOP. Arithmetic alone takes 2.3 pJ at 45 nm (Horowitz,
+    # ISSCC 2014), and a third of that at 7 nm: instructions and registers take most of the energy.
     fp32_j_per_flop=8e-12,
-    # The same at 200 TFLOP/s in bf16.
+    # The same estimate for bf16 at 200 TFLOP/s.
     tensor_j_per_flop=0.7e-12,
-    # 3.9 pJ per bit of HBM2 (O'Connor et al., MICRO 2017), and as much for the way through caches and registers.
+    # 3.9 pJ per bit of HBM2 (O'Connor et al., MICRO 2017), and as much for the path through caches and registers.
     hbm_j_per_byte=62e-12,
-    # 7 to 9 pJ per bit of GDDR6, 14 of GDDR5 (the same), and that way.
+    # 7 to 9 pJ per bit of GDDR6 and 14 pJ per bit of GDDR5 (O'Connor et al.), and the same path.
     gddr_j_per_byte=110e-12,
-    # A kernel that only waits for memory: some 30 W of an A100's 108 SMs at 1.4 GHz.
+    # This gives 60 W for the 108 SMs of an A100 at 1.4 GHz. A kernel that only waits for memory shows some 30 W; the
+    # spread below allows for a factor of two.
     awake_w_per_sm_ghz=0.4,
 )
-"""What to assume where no power was measured; where it was, the prior."""
+"""The energy constants where no power was measured, and the prior of their fit where it was."""
 
 ENERGY_SPREAD = (1.6, 1.6, 1.4, 1.4, 2.0)
-"""Standard deviations of the priors as factors, in the order of the fields."""
+"""Standard deviations of the priors, as factors on the constants, in the order of the fields."""

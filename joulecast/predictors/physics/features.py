@@ -1,8 +1,8 @@
-"""Operations as numbers: the one feature function that training and predicting share.
+"""Features of operations on a GPU: the one function that training and prediction share.
 
-Most features are logarithms, because times span six decades and trees see order only. The roofline comes first:
-the least time that the GPU needs at the given clock, from FLOPs, bytes and the data sheet. What a predictor learns
-is by how much reality is slower than that (see baseline.py).
+Most features are logarithms: times span six decades, and regressors that are sensitive to scale need even steps. (Trees
+depend on the order of values only.) The first features are the roofline, the least time that the GPU needs at the
+given clock by its data sheet. A predictor learns how much slower than that real operations are (see baseline.py).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from .roofline import LEAST_TIME_S, Roofline, on_tensor_cores, peak_flops, tiled
 from .tiling import Tile, padded, tile_count
 from .whole_waves import TILE_NAMES, tile_features
 
-# Kinds that get a feature of their own; the others are told apart by family and sizes. Appending keeps
-# what is in the zoo valid only if it is trained again: a stored predictor names its features.
-_KINDS_APART: tuple[str, ...] = (
+# Kinds with an indicator feature of their own. Other kinds are distinguished by their family and sizes. A stored
+# predictor lists its features, so all predictors of the zoo must be trained again when a kind is added here.
+_INDICATOR_KINDS: tuple[str, ...] = (
     "batch_norm",
     "layer_norm",
     "relu",
@@ -68,23 +68,30 @@ FEATURE_NAMES: tuple[str, ...] = (
     "clock_ratio",
     *TILE_NAMES,
     *(f"family_{family}" for family in FAMILIES),
-    *(f"kind_{kind}" for kind in _KINDS_APART),
+    *(f"kind_{kind}" for kind in _INDICATOR_KINDS),
 )
 
 FEATURE_PLACES = {name: place for place, name in enumerate(FEATURE_NAMES)}
 """Feature -> its column."""
 
 
-_TILE = Tile(64, 64)  # The output of a thread block; cuBLAS and cuDNN use 32 to 256 rows and columns.
+_TILE = Tile(64, 64)  # Output of one thread block, typical of cuBLAS and cuDNN, which use 32 to 256 rows and columns.
 
 
 def dense_convolutions(operations: OperationList) -> Convolutions:
-    """The convolutions among operations that are not grouped; to be derived from a list once."""
+    """The convolutions of a list that are not grouped; use with `OperationList.derived`."""
     return Convolutions.of(numbers_of(operations))
 
 
 def convolution_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
-    """Features of the ways to compute convolutions, at any clock.
+    """Features of the algorithms that can compute convolutions; they do not depend on the clock.
+
+    Args:
+        operations: The operations; features of operations that are no dense convolutions are 0.
+        gpu: The GPU that they run on.
+
+    Returns:
+        Name of CONVOLUTION_NAMES -> values, shape (operations,).
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -100,15 +107,15 @@ def _log(values: FloatArray) -> FloatArray:
 
 
 def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tuple[FloatArray, Roofline]:
-    """Describe operations on a GPU at a clock by numbers.
+    """Features of operations on a GPU at a clock.
 
     Args:
-        operations: At least one.
-        gpu: Whose figures to relate sizes to.
-        clock_mhz: Graphics clock.
+        operations: The operations, at least one.
+        gpu: The GPU that they run on.
+        clock_mhz: Graphics clock in MHz.
 
     Returns:
-        A matrix of shape (operations, len(FEATURE_NAMES)) and the roofline it contains.
+        A matrix of shape (operations, len(FEATURE_NAMES)), and the roofline that it contains.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -131,7 +138,14 @@ def features(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> tup
 
 
 def gpu_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
-    """Features that set sizes in relation to a GPU, at any clock.
+    """Features that relate the sizes of operations to a GPU; they do not depend on the clock.
+
+    Args:
+        operations: The operations.
+        gpu: The GPU that they run on.
+
+    Returns:
+        Name of the feature -> values, shape (operations,).
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -145,14 +159,14 @@ def gpu_features(operations: OperationList, gpu: GPU) -> dict[str, FloatArray]:
 
 
 def _filling(operations: OperationList) -> tuple[FloatArray, FloatArray]:
-    """Blocks that the output is computed in, and bytes that are touched."""
+    """Number of blocks of the output, and bytes of inputs, outputs and parameters together, each (operations,)."""
     n = numbers_of(operations)
     blocks = tile_count(n.rows, n.columns, _TILE, n.batch)
     return blocks, n.element_bytes * (n.input_size + n.output_size + n.parameters)
 
 
 def size_features(operations: OperationList) -> FloatArray:
-    """The columns of `features` that are the same on all GPUs; zeros in the others. To be read only."""
+    """The feature matrix with the columns that are the same on all GPUs; all other columns are zero. Read-only."""
     n = numbers_of(operations)
     product = n.is_product > 0
     covered = padded(n.rows, _TILE.rows) * padded(n.columns, _TILE.columns)
@@ -181,7 +195,7 @@ def size_features(operations: OperationList) -> FloatArray:
         "channel_alignment": (n.channels_in % 8 == 0) * 1.0 + (n.channels_out % 8 == 0),
         "identity": n.is_identity,
         **{f"family_{family}": n.family == place for place, family in enumerate(FAMILIES)},
-        **{f"kind_{kind}": n.kind == KIND_PLACES[kind] for kind in _KINDS_APART},
+        **{f"kind_{kind}": n.kind == KIND_PLACES[kind] for kind in _INDICATOR_KINDS},
     }
     matrix = np.zeros((len(operations), len(FEATURE_NAMES)))
     for name, values in columns.items():

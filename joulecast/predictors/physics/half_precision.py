@@ -1,16 +1,17 @@
-"""Half precision where only whole networks were measured in it: a factor for each of three sorts of operations.
+"""Half precision where only whole networks were measured in it: one factor for each of three groups of operations.
 
-Trees that have seen fp32 say nothing about products on tensor cores. Physics knows the tiles that they are computed in
-(least_times.py). By how much products are slower than that, and other operations than in fp32, sums over networks tell.
+Trees that were trained on fp32 know nothing about products on tensor cores. Physics knows the tiles of these products
+(least_times.py). Two things are left: how much slower than physics products are, and how other operations in half
+precision compare with those in fp32. Both are fitted to the times of whole networks.
 
-Other operations move bytes, and a kernel moves half as wide numbers as it moves fp32: trees are asked for the operation
-in fp32. Asked for one in half precision, whose intensity they saw of no operation of its kind, they answered with
-leaves of other kinds.
+Most other operations are bound by memory, and their kernels move narrow elements in the same way as fp32 elements. So
+trees predict the same operation in fp32. If they were given the operation in half precision, its arithmetic intensity
+would be one that they never saw for this kind, and they would answer with leaves of other kinds.
 
-Convolutions of one channel each ("depthwise") are computed by a kernel of PyTorch's own in fp32, several times slower
-than memory allows, and by cuDNN in half precision (`use_cudnn_depthwise` in ATen/native/Convolution.cpp): bound by
-memory, but for the gradient of the weight. How slow that is, was looked at on timm's published times (the half of
-benchmarks/public that is not held back).
+Depthwise convolutions, in which each channel has a filter of its own, are a case apart. In fp32 a kernel of PyTorch
+computes them, several times slower than memory allows. In half precision cuDNN does (`use_cudnn_depthwise` in
+ATen/native/Convolution.cpp), and is bound by memory except for the gradient of the weight. The factor for training was
+chosen with timm's published times in view (the half of benchmarks/public that is not held back for tests).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from .roofline import on_tensor_cores
 
 _HALF = 2.0  # Bytes of an element.
 _MOVEMENT = FAMILIES.index("movement")
-_DEPTHWISE_TRAINING = 3.0
+_DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
 
 
 @dataclass(frozen=True)
@@ -40,9 +41,10 @@ class HalfPrecision:
     """Logarithms of factors on device times in fp16 and bf16.
 
     Args:
-        product: Matrix products, over the least time of physics. The prior is what fp32 products take: 1.35 times that.
-        convolution: Over what convolutions on tensor cores would take by what the trees have seen.
-        other: The same for what moves more than it computes.
+        product: Log of the time of matrix products over the least time of physics. The default, a factor of 1.35, is
+            that of fp32 products.
+        convolution: Log of the time of convolutions on tensor cores over the prediction of trees.
+        other: Log of the time of all other operations over the prediction of trees, which is for fp32.
     """
 
     product: float = 0.3
@@ -50,12 +52,15 @@ class HalfPrecision:
     other: float = 0.0
 
     def applied(self, operations: Sequence[Operation], gpu: GPU, ratio: FloatArray) -> FloatArray:
-        """Device time over least time, with half precision put right where it runs on tensor cores.
+        """Device time over least time, corrected for half precision where it runs on tensor cores.
 
         Args:
             operations: Operations of any precision.
-            gpu: Where they run; without tensor cores, half precision runs as fp32 does.
-            ratio: What was learned from single operations, one value each.
+            gpu: The GPU that they run on; without tensor cores, half precision runs as fp32 does.
+            ratio: Device time over least time as learned from single operations, shape (operations,).
+
+        Returns:
+            The corrected ratio, shape (operations,).
 
         Raises:
             InputError: An operation's precision does not exist on the GPU.
@@ -77,18 +82,28 @@ class HalfPrecision:
 
 
 def alone(operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:
-    """Device time over least time with depthwise convolutions in half precision put right: nothing else says them."""
+    """Device time over least time, with that of depthwise convolutions in half precision replaced by constants.
+
+    Args:
+        operations: Operations of any precision.
+        ratio: Device time over least time as learned from single operations, shape (operations,).
+    """
     depthwise = OperationList.of(operations).derived(_half_depthwise)
     put: FloatArray = np.where(depthwise > 0, depthwise, ratio)
     return put
 
 
 def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
-    """Operations as trees are asked for them: of half precision, in fp32 what moves more than it computes.
+    """The operations that trees predict in place of the given ones, because they were trained on these.
 
-    On a GPU without tensor cores all of it is asked for in fp32, which it runs as there. What has no backward takes as
-    long in training as in inference, so it is asked for in inference; so is what moves bytes only, of which no training
-    was measured: its backward is one more movement of the same sort.
+    - Operations in half precision other than products and convolutions become fp32. On a GPU without tensor cores all
+      of them do, because it computes half precision in fp32.
+    - Operations in training become inference where they have no backward kernels and so take as long in both modes.
+      So do operations that only move bytes. Their training was not measured, and their backward moves bytes alike.
+
+    Args:
+        operations: Operations of any precision and mode.
+        gpu: The GPU that they run on.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -102,7 +117,10 @@ def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
 
 
 def _without_modes(operations: OperationList) -> OperationList:
-    """The operations, in inference those that do alike in training; the same list where there are none."""
+    """The operations, with those in training that take as long in inference changed to inference.
+
+    The same list if there are none.
+    """
     n = numbers_of(operations)
     alike = (n.is_training > 0) & ((n.kernels == 1) | (n.family == _MOVEMENT))
     if not alike.any():
@@ -122,7 +140,11 @@ def _others_in_fp32(operations: OperationList) -> OperationList:
 
 
 def half_groups(operations: Sequence[Operation]) -> FloatArray:
-    """Which are products, convolutions and others in half precision: zeros and ones, shape (3, operations)."""
+    """Membership of operations in half precision in three groups: products, convolutions and others.
+
+    Returns:
+        Zeros and ones, shape (3, operations); zeros for operations in other precisions.
+    """
     return OperationList.of(operations).derived(_half_groups)
 
 
@@ -137,7 +159,7 @@ def _half_groups(operations: OperationList) -> FloatArray:
 
 
 def _half_depthwise(operations: OperationList) -> FloatArray:
-    """Device time over least time of depthwise convolutions in half precision; 0 elsewhere."""
+    """Device time over least time of depthwise convolutions in half precision; 0 for other operations."""
     n = numbers_of(operations)
     ratio = np.where(n.is_training > 0, _DEPTHWISE_TRAINING, 1.0)
     put: FloatArray = np.where(_is_depthwise(n) & (n.element_bytes == _HALF), ratio, 0.0)

@@ -1,8 +1,9 @@
 """The least device time of operations on any GPU at any clock: physics with a handful of constants.
 
-Compute scales with the graphics clock, DRAM does not, and the caches and load units between them do: at low clocks they
-slow memory-bound work down, too. The three overlap, but not wholly; their p-norm is the least time. What work costs in
-energy, energy.py says; what another clock or a power cap changes, clock.py.
+An operation needs time for computing, for DRAM, and for the transfer between them through caches and load units. The
+first and the last scale with the graphics clock; DRAM has a clock of its own. At low clocks, therefore, memory-bound
+work becomes slower, too. The three parts overlap, but not perfectly: their p-norm is the least time (norms.py).
+energy.py computes the energy of work, clock.py the effect of another clock or of a power cap.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from .roofline import on_tensor_cores, roofline
 from .tensor_tiles import LOADED_TILE, loaded_tile, tile_slowdown
 
 _LEAST_S = 1e-9
-# Bytes per clock that an SM moves: half of the 64 that its L1 is built for. Fits the A100's bf16 networks at 510 MHz.
+# Bytes per clock that an SM moves, about half of the 64 that its L1 can deliver. It fits the A100's networks in bf16 at
+# 510 MHz.
 _SM_BYTES = 36.0
 _CONVOLUTION = FAMILIES.index("convolution")
 _HALF = 2.0  # Bytes of an element.
@@ -36,11 +38,12 @@ _HALF = 2.0  # Bytes of an element.
 
 @dataclass(frozen=True)
 class LeastTimes:
-    """The least seconds that each operation needs: for computing, for DRAM, and for the way between.
+    """The least seconds of each operation for computing, for DRAM, and for the transfer between; shape (operations,).
 
     Args:
-        compute_s, cache_s: At the clock they were made for; they scale with it.
-        memory_s: At any clock.
+        compute_s: Seconds of computing at one clock; inversely proportional to the clock.
+        memory_s: Seconds of DRAM; the same at any clock.
+        cache_s: Seconds of caches and load units at one clock; inversely proportional to the clock.
     """
 
     compute_s: FloatArray
@@ -49,11 +52,17 @@ class LeastTimes:
 
     @staticmethod
     def of(operations: Sequence[Operation], gpu: GPU, clock_mhz: float) -> LeastTimes:
-        """Least times of operations on a GPU at a clock."""
+        """Least times of operations on a GPU.
+
+        Args:
+            operations: The operations.
+            gpu: The GPU that they run on.
+            clock_mhz: Graphics clock in MHz.
+        """
         return _least_times(OperationList.of(operations), gpu, clock_mhz)
 
     def slowed(self, factor: FloatArray | float) -> Self:
-        """The same at a clock that is lower by a factor."""
+        """These times at a clock that is lower by a factor, one for all operations or one for each."""
         return type(self)(self.compute_s * factor, self.memory_s, self.cache_s * factor)
 
     @cached_property
@@ -67,18 +76,21 @@ class LeastTimes:
         return self.slowed_s(1.0)
 
     def slowed_s(self, factor: FloatArray | float) -> FloatArray:
-        """The p-norm at a clock that is lower by a factor; a sweep over clocks asks for little else."""
+        """Device seconds (the p-norm of the parts) at a clock that is lower by a factor.
+
+        A sweep over clocks calls this most of all, so the cubes of the parts are computed once.
+        """
         on_clock, off_clock = self._cubes
         norm: FloatArray = np.cbrt(on_clock * cubed(np.asarray(factor)) + off_clock)
         return norm
 
     @cached_property
     def _cubes(self) -> tuple[FloatArray, FloatArray]:
-        """Of what scales with the clock, and of what does not."""
+        """The sum of cubes of the parts that scale with the clock, and the cube of the part that does not."""
         return cubed(self.compute_s) + cubed(self.cache_s), cubed(self.memory_s)
 
     def times(self, ratio: FloatArray) -> Self:
-        """Each of the three longer by a ratio, and so is their p-norm."""
+        """These times multiplied by a ratio, shape (operations,); their p-norm grows by the same ratio."""
         return type(self)(self.compute_s * ratio, self.memory_s * ratio, self.cache_s * ratio)
 
 
@@ -88,9 +100,9 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     n = numbers_of(operations)
     is_half = n.element_bytes == _HALF
     moved = n.bytes_read + n.bytes_written
-    # An instruction moves an element, however narrow.
+    # Other kernels than products move one element per instruction, so narrower elements need as many instructions.
     passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
-    # A tile of a product reads its rows and columns for itself, from the cache.
+    # Each tile of a product loads its own rows and columns from the cache, also those that other tiles load, too.
     in_half_tiles = is_half & on_tensor_cores(n, gpu)
     loaded = np.where(in_half_tiles, loaded_tile(n.rows, gpu), LOADED_TILE)
     tiles_s = n.is_product * n.computed_flops * n.element_bytes / loaded
@@ -98,7 +110,7 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
     in_tiles = in_half_tiles & (n.is_product > 0) & (n.family != _CONVOLUTION)
     if in_tiles.any():
         slower = np.where(in_tiles, tile_slowdown(n, gpu) * n.flops / np.maximum(n.computed_flops, 1.0), 1.0)
-        # (only what tiles compute and read is padded: a weight that one row meets passes once, as any does)
+        # Padding adds to what tiles compute and load from the cache, but not to what comes from DRAM.
         compute_s, tiles_s = compute_s * slower, tiles_s * slower
     parts = np.array([compute_s, moved / reached_bandwidth(gpu), (passed + tiles_s) / way])
     _put_convolutions(parts, operations, gpu, clock_mhz, way)
@@ -108,19 +120,26 @@ def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> Least
 def _put_convolutions(
     parts: FloatArray, operations: Sequence[Operation], gpu: GPU, clock_mhz: float, way: float
 ) -> None:
-    """Put the least times of dense convolutions in the place of what their FLOPs alone say; way in bytes per second.
+    """Replace the least times of dense convolutions on fp32 pipes by those of cuDNN's quickest algorithm.
 
-    Those on tensor cores stay as they are: their blocks and splits are not known, and whole waves of 128 x 64 make
-    small batches several times slower than FLOPs do (with them, ResNet-101 on A100 and A10 came out far too slow).
+    Convolutions on tensor cores stay as they are. Their tiles and splits are not known, and whole waves of 128 x 64
+    would make small batches several times slower than their FLOPs do: ResNet-101 on A100 and A10 came out far too slow.
+
+    Args:
+        parts: Seconds of computing, DRAM and caches, shape (3, operations); changed in place.
+        operations: The operations.
+        gpu: The GPU that they run on.
+        clock_mhz: Graphics clock in MHz.
+        way: Bytes per second that all SMs move at this clock.
     """
     dense = OperationList.of(operations).derived(dense_convolutions)
-    # (of fp64 nobody knows cuDNN's algorithms: its FLOPs count)
+    # cuDNN's algorithms for fp64 are not known, so these convolutions count their FLOPs.
     on_pipes = ~on_tensor_cores(dense, gpu) & (dense.element_bytes != ELEMENT_BYTES["fp64"])
     work = dense.least(gpu)
     compute_s, memory_s = work.flops / gpu.peak_flops["fp32"], work.bytes / reached_bandwidth(gpu)
     cache_s = (work.bytes + work.flops * dense.element_bytes / LOADED_TILE) / way
     together = overlapped(compute_s, memory_s)
-    # At the boost clock, so that each part follows the clock as it does elsewhere.
+    # Computed at the boost clock and scaled afterwards, so that each part follows the clock as for other operations.
     longer = np.where(work.in_turn, (compute_s + memory_s) / np.maximum(together, _LEAST_S), 1.0)
     slower = gpu.boost_clock_mhz / clock_mhz
     put = np.array([compute_s * slower, memory_s, cache_s]) * longer

@@ -1,22 +1,22 @@
-"""What fp32 products take on a GPU that nobody measured: the tiles of its library, and its power.
+"""The time of fp32 products on a GPU that was never measured: the tiles of its library, and its power cap.
 
-The least time of physics counts FLOPs. What a library makes of them is known beforehand, too, from the names of its
-kernels and from the data sheet:
+The least time of physics counts FLOPs. The names of a library's kernels and the data sheet say more about the time:
 
-- Tiles. cuBLAS computes batched products in tiles of few sizes, by generation: of the 87,623 that NeuSight (Lee et al.,
-  ASPLOS 2025) recorded, all but 0.4 % are named maxwell_sgemm_128x64 on Pascal, volta_sgemm_64x64, 128x64, 32x128 or
-  128x32 on Volta and Turing, and ampere_sgemm_128x128 on Ampere. A multiprocessor holds 128 x 128 outputs at a time,
-  in one tile or in several, and starts up for as long as some 20 steps of the reduction take. Hopper and Ada
-  are assumed to run Ampere's kernels in fp32: none was measured.
-- Power. A product that keeps every multiprocessor busy wants more power than boards of 70 W have. Short calls of
-  batched products show about the square root of what is wanted over the cap, and those from a millisecond on all
-  of it; linear layers show nothing of it, and the square root.
-- Long reductions. Pascal's kernels for linear layers reach less of the peak the longer the reduction is (P100: 0.65 at
-  4,096 and 0.27 at 65,536; P4: half of that), those of later generations do not. Counted here, trees do not take it
-  for a law of all GPUs: without it, V100 and T4 were predicted a third too slow.
+- Tiles. cuBLAS computes batched products in tiles of a few sizes, which depend on the generation. Of the 87,623 kernels
+  that NeuSight (Lee et al., ASPLOS 2025) recorded, all but 0.4 % are named maxwell_sgemm_128x64 on Pascal,
+  volta_sgemm_64x64, 128x64, 32x128 or 128x32 on Volta and Turing, and ampere_sgemm_128x128 on Ampere. A multiprocessor
+  holds 128 x 128 outputs at a time, in one tile or in several, and its start takes as long as some 20 steps of the
+  reduction. Hopper and Ada are assumed to run Ampere's kernels in fp32; none was measured.
+- Power. A product that keeps every multiprocessor busy needs more power than a board with a cap of 70 W may draw, so
+  the board lowers its clock. Let r be the needed power over the cap. Short batched products are slower by about the
+  square root of r, and those that take a millisecond or more by r. Linear layers are not slower if they are short, and
+  slower by the square root of r if they are long.
+- Long reductions. On Pascal, kernels for linear layers reach a smaller share of the peak the longer the reduction is
+  (P100: 0.65 at 4,096 and 0.27 at 65,536; P4: half of that). Kernels of later generations do not. This is computed
+  here, because trees would learn it as a law of all GPUs: without it, V100 and T4 were predicted a third too slow.
 
-The sizes, the exponents and what Pascal pays were looked at on the GPUs of that data set, with no fit: errors
-on them are no independent test.
+The tile sizes, the exponents and the constants of Pascal were not fitted, but they were chosen with the GPUs of
+NeuSight in view. Errors on these GPUs are therefore no independent test.
 """
 
 from __future__ import annotations
@@ -43,11 +43,13 @@ _TILES = {
     7: (Tile(64, 64), Tile(128, 32), Tile(32, 128)),
     _NEWEST_KERNELS: (Tile(128, 128),),
 }
-_OUTPUTS = 128 * 128  # That a multiprocessor computes at a time.
-_START_UP = 20.0  # A100: 16 to 22 steps from reductions of 32 to 256.
-# A last wave that is one quarter full takes 0.58 of a full one, half full 0.9 (64 x 64 on V100).
+_OUTPUTS = 128 * 128  # Outputs that a multiprocessor computes at a time.
+_START_UP = 20.0  # Steps of the reduction; A100: 16 to 22 of them, for reductions from 32 to 256.
+# Where a multiprocessor holds several tiles, a last wave with few of them is quicker: with a share s of the tiles it
+# takes 1 - (1 - s)^3 of the time of a full one. (V100, tiles of 64 x 64: 0.58 at a quarter, 0.9 at a half.)
 _LAST_WAVE = 3
-_SHARE, _LONG_S = 0.5, 1e-3
+_SHARE, _LONG_S = 0.5, 1e-3  # Exponent of the power ratio, and seconds of a product that counts as long.
+# Factor on linear layers on Pascal with short reductions, and the reduction from where they become slower.
 _PASCAL, _PASCAL_SLOWER, _PASCAL_STEPS = 6, 1.2, 4096.0
 
 
@@ -57,7 +59,7 @@ def kernel_generation(gpu: GPU) -> int:
 
 
 def wanted_power(gpu: GPU) -> float:
-    """Power that fp32 products would draw at the boost clock, over the board's cap; at least 1."""
+    """Power that fp32 products would draw at the boost clock without a cap, relative to the board's cap; at least 1."""
     constants, clock_mhz = PRIOR_ENERGY, float(gpu.boost_clock_mhz)
     awake_w = constants.awake_w_per_sm_ghz * gpu.sms * clock_mhz / 1e3
     logic_w = process_factor(gpu) * (constants.fp32_j_per_flop * gpu.peak_flops["fp32"] + awake_w)
@@ -65,14 +67,14 @@ def wanted_power(gpu: GPU) -> float:
 
 
 def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
-    """FLOPs that multiprocessors could do while they compute the tiles of products, over those of the products.
+    """Time of products in whole tiles and waves, relative to the time of their FLOPs alone.
 
     Args:
-        n: Numbers of operations.
-        gpu: Whose multiprocessors.
+        n: Numbers of operations (`numbers_of`).
+        gpu: The GPU that they run on.
 
     Returns:
-        The least ratio over the sizes of tiles that its library has, one per operation.
+        The least ratio over the tile sizes of the GPU's library, shape (operations,).
     """
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0) / gpu.sms
     ratios = []
@@ -87,7 +89,11 @@ def tile_ratio(n: Any, gpu: GPU) -> FloatArray:
 
 
 def on_fp32_pipes(operations: Sequence[Operation], gpu: GPU) -> NDArray[np.bool_]:
-    """Which operations are in a precision that has no tensor cores there: fp32, and on Pascal half precision, too.
+    """Whether each operation has a precision without tensor cores on the GPU: fp32, and on Pascal half precision, too.
+
+    Args:
+        operations: The operations.
+        gpu: The GPU that they run on.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -97,15 +103,15 @@ def on_fp32_pipes(operations: Sequence[Operation], gpu: GPU) -> NDArray[np.bool_
 
 
 def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
-    """Device time that tiles and power let expect at the default clock, over the least time of physics.
+    """Expected device time of fp32 products at the default clock, relative to the least time of physics.
 
     Args:
-        operations: What runs.
+        operations: The operations.
         gpu: The GPU that they run on.
-        capped: With what the board's power cap costs, or as if there was none.
+        capped: Whether the board's power cap slows them down; False computes the ratio for a board without a cap.
 
     Returns:
-        One value per operation; 1 for what is no fp32 product.
+        Shape (operations,); 1 for operations that are no fp32 products.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.

@@ -1,4 +1,4 @@
-"""What operations are on any GPU, as numbers: work, sizes, and the product that each is."""
+"""Operations as numbers that do not depend on the GPU: work, sizes, and the matrix product that each one is."""
 
 from __future__ import annotations
 
@@ -20,25 +20,31 @@ from .tiling import padded
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(kind.family for kind in KINDS.values()))
 
 PRODUCTS: tuple[str, ...] = ("convolution", "matmul", "attention")
-"""Families that are computed as products, tile by tile."""
+"""Families of operations that are computed as matrix products, tile by tile."""
 
 KIND_PLACES = {kind: place for place, kind in enumerate(KINDS)}
-"""Kind -> how `numbers_of` calls it."""
+"""Kind -> its value in the field `kind` of `numbers_of`."""
 
-# fp32 cuBLAS computes batched products in blocks of 128 x 128 however small the matrices are: on the A100 all but
-# 0.4 % of the bmm kernels that NeuSight (Lee et al., ASPLOS 2025) recorded are named ampere_sgemm_128x128. A block
-# also takes a start-up as long as some further steps of the reduction: 30 to 90 there; 32 fits swin_t, swin_b and
-# swin_v2_t on the A30, so their measurements are no independent test of it.
+# In fp32, cuBLAS computes batched products in blocks of 128 x 128 even if the matrices are smaller: on the A100 all but
+# 0.4 % of the bmm kernels that NeuSight (Lee et al., ASPLOS 2025) recorded are named ampere_sgemm_128x128. Starting a
+# block takes as long as 30 to 90 steps of the reduction there. 32 was chosen because it fits swin_t, swin_b and
+# swin_v2_t on the A30, so the measurements of these networks are no independent test of it.
 _BATCHED_TILE = 128
 _BATCHED_START_UP = 32
 WINOGRAD = 9 / 4
-"""Multiplications of a 3 x 3 convolution over those of F(2 x 2, 3 x 3) (Lavin and Gray, CVPR 2016)."""
+"""Multiplications of a 3 x 3 convolution over those of Winograd's F(2 x 2, 3 x 3): 36 over 16 for 2 x 2 outputs (Lavin
+and Gray, CVPR 2016)."""
 
 _WINOGRAD_FITS = (("kernel_size", 3), ("stride", 1), ("dilation", 1))
 
 
 class _Numbers(NamedTuple):
-    """What an operation is on any GPU, as numbers; the last four are places in tuples of names."""
+    """An operation as numbers that do not depend on the GPU.
+
+    `batch`, `rows`, `columns` and `reduction` are the sizes of its matrix product. `computed_flops` includes the
+    padding of small products to whole blocks. `family`, `kind` and `precision` are indices into FAMILIES, KINDS and
+    PRECISIONS. Fields that start with `is_`, `bias` and `transforms` are 0 or 1.
+    """
 
     computed_flops: float
     flops: float
@@ -76,7 +82,7 @@ class _Numbers(NamedTuple):
 
 
 def _numbers(operation: Operation) -> _Numbers:
-    # (a tensor without dimensions has one element)
+    # A tensor without dimensions has one element.
     inputs, out, attributes = operation.input_shapes[0] or (1,), operation.output_shape, operation.attributes
     family, kind = operation.row.family, operation.kind
     channels_first = len(inputs) > 2 and family in ("convolution", "pooling")
@@ -120,15 +126,16 @@ def _numbers(operation: Operation) -> _Numbers:
     )
 
 
-# Thousands of candidates share most of their operations, and reading these off one takes longer than predicting it.
+# The thousands of candidates of an architecture search share most operations. Computing the numbers of an operation
+# takes longer than predicting its cost.
 @cached_by_operation(most_bytes=150_000_000)
 def _packed(operation: Operation) -> bytes:
-    """The numbers of an operation in a row: bytes are put together quicker than numbers."""
+    """The numbers of an operation as float64 bytes; joining bytes is quicker than building arrays of numbers."""
     return np.array(_numbers(operation), dtype=float).tobytes()
 
 
 def numbers_of(operations: Sequence[Operation]) -> Any:
-    """The numbers of many operations: _Numbers whose fields are arrays, to be read only."""
+    """The numbers of many operations: `_Numbers` whose fields are read-only arrays of shape (operations,)."""
     return OperationList.of(operations).derived(_numbers_of)
 
 
@@ -140,7 +147,15 @@ def _numbers_of(operations: OperationList) -> _Numbers:
 
 
 def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArray:
-    """A value for each operation that follows from its precision; asked for those that occur."""
+    """A value for each operation that depends on its precision only.
+
+    Args:
+        places: Index of each operation's precision in PRECISIONS, shape (operations,).
+        value: Gives the value for the name of a precision; called once for each one that occurs.
+
+    Returns:
+        Shape (operations,).
+    """
     at = places.astype(int)
     values = np.full(len(PRECISIONS), np.nan)
     for place in sorted(set(at.tolist())):
@@ -150,14 +165,17 @@ def by_precision(places: FloatArray, value: Callable[[str], float]) -> FloatArra
 
 
 def _kernels(operation: Operation) -> float:
-    """Kernels that run at least, one after the other: those of the forward, and as many backward where there is one."""
+    """Least number of kernels that run one after the other: those of the forward pass, and as many for the backward."""
     row = operation.row
     has_backward = operation.mode == "training" and row.training_reads != row.reads
     return 0.0 if operation.is_identity else operation.steps * (1.0 + has_backward)
 
 
 def _has_transforms(operation: Operation) -> bool:
-    """Whether transforms may compute it: a square window larger than one, moved step by step."""
+    """Whether Winograd's or Fourier transforms may compute a convolution.
+
+    They apply to square windows of more than one pixel with a stride and a dilation of one, and without groups.
+    """
     if operation.kind != "conv2d" or operation.attributes["groups"] != 1:
         return False
     sides = {size for name in ("stride", "dilation") for size in _sizes(operation.attributes.get(name, 1))}
@@ -190,7 +208,7 @@ def _computed_flops(operation: Operation) -> float:
 
 
 def _as_product(operation: Operation) -> Product:
-    """The operation as a batched matrix product; what is none counts as one of the length 1."""
+    """The operation as a batched matrix product; other operations get their output's shape and a reduction of 1."""
     out = operation.output_shape
     return operation.product or Product(1, size(out[:-1]), out[-1] if out else 1, 1)
 

@@ -1,7 +1,8 @@
-"""Operations as numbers relative to the GPU that they run on, so that what is learned on one holds on another.
+"""Features of operations relative to the GPU that they run on, so that what is learned on one GPU holds on another.
 
-No time, size or rate stands alone here: work is counted in clock cycles, sizes in tiles, waves and caches, and the
-GPU by its ratios. What shares with features.py is taken from there.
+No feature is an absolute time or rate of a GPU. Work is counted in clock cycles, sizes are counted in tiles, waves and
+caches, and a GPU is described by ratios of its figures. Features that the predictors of one GPU use as well come from
+features.py.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ _SHARED = (
     *(name for name in FEATURE_NAMES if name.startswith("family_")),
 )
 MACHINE_NAMES: tuple[str, ...] = ("kernel_generation", "log_ridge", "log_sms", "log_watts_per_tflops")
-"""Those of RELATIVE_NAMES that say what a GPU is, the same for all operations."""
+"""The names of RELATIVE_NAMES that describe the GPU; their values are the same for all operations."""
 
-_KINDS_APART = (
+_INDICATOR_KINDS = (
     "linear",
     "matmul",
     "batch_norm",
@@ -69,7 +70,7 @@ _LEAST_S = 1e-12
 
 RELATIVE_NAMES: tuple[str, ...] = (
     *_SHARED,
-    *(f"kind_{kind}" for kind in _KINDS_APART),
+    *(f"kind_{kind}" for kind in _INDICATOR_KINDS),
     *(f"log_{side}_fill_{tile}" for tile in _FILLED_TILES for side in ("row", "column")),
     *(f"log_last_wave_{tile}" for tile in _WAVE_TILES),
     *CONVOLUTION_NAMES,
@@ -80,19 +81,23 @@ RELATIVE_NAMES: tuple[str, ...] = (
     "half_precision",
     "training",
 )
-"""What `relative_features` gives, column by column; a stored predictor names them."""
+"""Names of the columns of `relative_features`. A stored predictor lists the names that it was trained with."""
 
 _PLACES = {name: place for place, name in enumerate(RELATIVE_NAMES)}
 
 
 def relative_features(operations: Sequence[Operation], gpu: GPU) -> FloatArray:
-    """Describe operations on a GPU at its default clock, where operations were measured.
+    """Features of operations on a GPU at its default clock, at which operations are measured.
 
-    What is learned of them there holds at other clocks: only the least time changes. Trees that saw the clock would
-    make time and energy jump along it.
+    A ratio of measured to least time that is learned at the default clock is taken to hold at other clocks, where only
+    the least time changes. The clock is no feature, because time and energy would jump at the split points of trees.
+
+    Args:
+        operations: The operations.
+        gpu: The GPU that they run on.
 
     Returns:
-        A matrix of shape (operations, len(RELATIVE_NAMES)), to be read only.
+        A read-only matrix of shape (operations, len(RELATIVE_NAMES)).
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.
@@ -113,8 +118,9 @@ def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
         "log_compute_over_memory": np.log((least.compute_s + _LEAST_S) / (least.memory_s + _LEAST_S)),
         "log_cycles": np.log(least.time_s * clock_mhz * 1e6),
         "log_library_tiles": np.where(n.kind == KIND_PLACES["matmul"], np.log(tile_ratio(n, gpu)), 0.0),
-        # Trees split between values that they saw: by whole generations, so that the V100 is not put beside Pascal
-        # where the T4 is the only other one of its kernels, nor the H100 beside GPUs of another sort.
+        # A tree splits halfway between two values of its training data. The feature counts whole generations of
+        # kernels, so that a GPU left out of training falls on the side of those that run the same kernels: the V100 on
+        # that of the T4, not of Pascal, and the H100 on that of Ampere.
         "kernel_generation": float(kernel_generation(gpu)),
         "log_ridge": np.log(peak / gpu.memory_bandwidth),
         "log_sms": np.log(gpu.sms),
@@ -127,12 +133,12 @@ def _relative_features(listed: OperationList, gpu: GPU) -> FloatArray:
 
 
 def _same_everywhere(operations: OperationList) -> FloatArray:
-    """The columns that are the same on all GPUs; the others are to be filled in."""
+    """The feature matrix with the columns that are the same on all GPUs; all other columns are zero."""
     n = numbers_of(operations)
     product = n.is_product > 0
     matrix = np.zeros((len(operations), len(RELATIVE_NAMES)))
     matrix[:, : len(_SHARED)] = operations.derived(size_features)[:, _COLUMNS]
-    for kind in _KINDS_APART:
+    for kind in _INDICATOR_KINDS:
         matrix[:, _PLACES[f"kind_{kind}"]] = n.kind == KIND_PLACES[kind]
     for tile in _FILLED_TILES:
         for name, side in (("row", n.rows), ("column", n.columns)):
@@ -145,7 +151,7 @@ def _same_everywhere(operations: OperationList) -> FloatArray:
 
 
 def _last_waves(n: Any, gpu: GPU) -> Iterator[tuple[str, FloatArray]]:
-    """How well the tiles of products fill the last wave over the multiprocessors."""
+    """Names and values of features: the log of whole waves over exact waves of products, for each size of tiles."""
     product = n.is_product > 0
     for tile in _WAVE_TILES:
         waves = tile_count(n.rows, n.columns, Tile(tile, tile), n.batch) / gpu.sms

@@ -11,8 +11,8 @@ from ...hardware import GPU
 from .operation_numbers import KIND_PLACES
 from .tiling import Tile, tile_count
 
-# The tiles of libraries, and what each reaches of the best: they take the one that fills the SMs best. The shares are
-# round numbers, looked at on the A100's networks.
+# The tiles of libraries, and the rate that each reaches as a share of the best tile's. A library picks the tile with
+# the shortest time. The shares are round numbers that were chosen with the A100's networks in view.
 _TILES = (
     (Tile(128, 256), 1.0),
     (Tile(256, 128), 1.0),
@@ -21,27 +21,31 @@ _TILES = (
     (Tile(128, 64), 0.65),
     (Tile(64, 64), 0.5),
 )
-_ATTENTION_ROWS = 64.0  # Of a tile of FlashAttention: four warps of 16 (Dao, arXiv 2307.08691).
+_ATTENTION_ROWS = 64.0  # Rows of a tile of FlashAttention: four warps with 16 rows each (Dao, arXiv 2307.08691).
 
 LOADED_TILE = 128.0
-"""Side of the square tiles that other products load for: 2 x 128^2 FLOPs for 2 x 128 elements."""
-# Tensor cores are fed from shared memory, where each warp loads what its part of a tile needs: 64 x 64 at most, because
-# the sums must fit into its registers. What an SM multiplies in a clock differs fourfold (A100 2048 FLOPs, A10 1024,
-# GeForce 512 with sums in fp32), what it loads does not: that is why an A100 reaches less of its peak. Of 128, 96, 85,
-# 64 and 48, this one carries products best from A100 to A10 (networks in bf16) and back. Fewer rows than a warp takes
-# fill part of it, and their weights pass once.
+"""Side of the square tiles of all other products: one step computes 2 x 128^2 FLOPs from 2 x 128 loaded elements."""
+# Tensor cores read from shared memory. Each warp loads what its part of a tile needs. This part is 64 x 64 at most,
+# because its sums must fit into the registers of the warp. The FLOPs per clock of an SM differ fourfold between GPUs
+# (A100 2048, A10 1024, GeForce with sums in fp32 512), but the bytes that it loads per clock do not. That is why an
+# A100 reaches less of its peak. Of the sides 128, 96, 85, 64 and 48, 64 transfers best between A100 and A10 (networks
+# in bf16). A product with fewer rows than that fills only part of a warp's tile, and its weights are loaded once.
 _WARP_TILE = 64.0
-# From Hopper on, groups of warps multiply out of shared memory, 128 x 256 (PTX: wgmma, tcgen05); none was measured.
+# From Hopper on, groups of warps multiply 128 x 256 tiles directly from shared memory (PTX: wgmma, tcgen05). A square
+# that loads as much for each FLOP has the harmonic mean as its side, 171. No such GPU was measured.
 _GROUP_TILE = 171.0
 _GROUPS = ("9.0", "10.0")  # Compute capabilities; GeForce boards of Blackwell (12.0) go on as Ampere does.
 
 
 def loaded_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
-    """Side of the square that loads as much for its FLOPs as tensor cores do in half precision.
+    """Side of the square tile that loads as many elements per FLOP as tensor cores do in half precision.
 
     Args:
         rows: Rows of each product, shape (operations,).
-        gpu: Whose tensor cores.
+        gpu: The GPU with these tensor cores.
+
+    Returns:
+        Rows (and columns) of the square, shape (operations,).
     """
     if gpu.compute_capability in _GROUPS:
         return np.full(len(rows), _GROUP_TILE)
@@ -51,12 +55,15 @@ def loaded_tile(rows: FloatArray, gpu: GPU) -> FloatArray:
 def tile_slowdown(n: Any, gpu: GPU) -> FloatArray:
     """How many times longer products take than their FLOPs at the peak, because SMs work in whole waves of tiles.
 
-    Attention of few queries (a step of decoding) shares its keys out, so that no SM idles; the rows of its tiles are
-    padded with zeros all the same.
+    Attention with few queries (a step of decoding) distributes its keys over the SMs, so that none idles. Its tiles are
+    padded with rows of zeros nevertheless.
 
     Args:
         n: Numbers of operations (`numbers_of`).
-        gpu: Whose SMs.
+        gpu: The GPU that they run on.
+
+    Returns:
+        Factors of at least 1, shape (operations,).
     """
     outputs = np.maximum(n.batch * n.rows * n.columns, 1.0)
     slower = [

@@ -1,12 +1,13 @@
 """Products as a GPU computes them: block by block, in whole waves.
 
-Each streaming multiprocessor computes one block of the output at a time, along the whole reduction. A block that is
-half outside the output takes as long as a full one, and a last wave that is half empty as long as a full one: a
-convolution with 32 x 512 outputs and a reduction of 2304 is 8 blocks for 56 multiprocessors, and needs 28 times the
-time of its FLOPs. cuBLAS splits the reduction where a linear layer would leave multiprocessors idle; cuDNN does not.
+Each streaming multiprocessor (SM) computes one block of the output at a time, along the whole reduction. A block that
+lies half outside the output takes as long as a full one, and so does a last wave that leaves half of the SMs idle. For
+example, a convolution with 32 x 512 outputs and a reduction of 2304 has only 8 blocks for the 56 SMs of an A30, and
+takes 28 times the time of its FLOPs. Where a linear layer would leave SMs idle, cuBLAS splits the reduction into parts;
+cuDNN does not.
 
-The sizes of the blocks are those that leave the least spread between the times measured on the A30 (operations of both
-modes) and this count of waves; 128 x 64 for convolutions leaves the least on the RTX 2080 Ti, too.
+The sizes of the blocks were chosen so that measured times on the A30 (inference and training) scatter least around the
+time that this count of waves predicts. For convolutions, 128 x 64 is the best choice on the RTX 2080 Ti, too.
 """
 
 from __future__ import annotations
@@ -27,24 +28,25 @@ TILE_NAMES: tuple[str, ...] = (
     "log_backward_tiles",
     "winograd_saving",
 )
-"""What `tile_features` gives: time in whole waves over that of the FLOPs alone, and what Winograd saves."""
+"""Names of the features of `tile_features`: logarithms of the time in whole waves over that of the FLOPs alone, and how
+many times fewer multiplications Winograd's algorithm needs."""
 
 _LARGE, _NARROW, _SMALL = Tile(128, 128), Tile(128, 64), Tile(64, 64)
-_START_UP = 32  # A block takes as long as so many further steps of its reduction before it computes.
-_FEW_WAVES = 2
-_FEW_ROWS = 32  # Below, other kernels read the weights once; none was measured.
+_START_UP = 32  # Starting a block takes as long as this many steps of its reduction.
+_FEW_WAVES = 2  # Below this many waves, cuBLAS splits the reduction.
+_FEW_ROWS = 32  # Products with fewer rows run on other kernels, which read the weights once; none was measured.
 
 
 def wave_flops(rows: Any, columns: Any, reduction: Any, tile: Tile, sms: int, *, splits: bool = False) -> FloatArray:
-    """FLOPs that a GPU could do while it computes a matrix product in whole waves of blocks.
+    """FLOPs that a GPU could compute at its peak during the time that a matrix product takes in whole waves of blocks.
 
     Args:
-        rows: Rows of the product.
-        columns: Columns of the product.
-        reduction: Its inner dimension.
-        tile: The part of the output that a block computes.
-        sms: Streaming multiprocessors, which compute one block each at a time.
-        splits: Whether few blocks are split along the reduction, so that no multiprocessor idles.
+        rows: Rows of the product: a number or an array.
+        columns: Columns of the product: a number or an array.
+        reduction: Inner dimension of the product: a number or an array.
+        tile: The part of the output that one block computes.
+        sms: Number of streaming multiprocessors; each computes one block at a time.
+        splits: Whether the reduction is split where there are few blocks, so that no multiprocessor idles.
     """
     waves = tile_count(rows, columns, tile) / sms
     whole = np.where(splits & (waves < _FEW_WAVES), waves, np.ceil(waves))
@@ -53,12 +55,12 @@ def wave_flops(rows: Any, columns: Any, reduction: Any, tile: Tile, sms: int, *,
 
 
 def _is_dense(n: Any) -> Any:
-    """Where an operation is one product: linear layers, and convolutions that are not grouped."""
+    """Whether each operation is a single product: a linear layer, or a convolution that is not grouped."""
     return (n.is_product > 0) & (n.groups == 1) & (n.batch == 1) & (n.reduction > 0)
 
 
 def _backward_flops(n: Any, tile: Tile, sms: int) -> FloatArray:
-    """The product that gives the gradient of the input."""
+    """`wave_flops` of the product that computes the gradient of the input."""
     window = n.kernel**2
     positions = n.input_size / n.channels_in
     return wave_flops(positions, n.channels_in, n.channels_out * window / n.stride**2, tile, sms)
@@ -70,21 +72,27 @@ def _own_flops(n: Any) -> FloatArray:
 
 
 def computed_flops(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
-    """FLOPs that a GPU could do in the least time of operations: in whole waves, without what Winograd saves.
+    """FLOPs that a GPU could compute at its peak during the least time of operations, which comes in whole waves.
+
+    Winograd's algorithm reduces the FLOPs of the convolutions that it applies to.
 
     Args:
-        n: Numbers of operations.
-        gpu: Whose multiprocessors.
-        on_tensor_cores: Where they run there; Winograd does not.
+        n: Numbers of operations (`numbers_of`).
+        gpu: The GPU that they run on.
+        on_tensor_cores: True for operations on tensor cores, which do not use Winograd's algorithm; shape
+            (operations,).
+
+    Returns:
+        Shape (operations,).
     """
     own = _own_flops(n)
     passes = n.flops / own
-    # Winograd computes whole squares of outputs, also where the image ends within one.
+    # Winograd's algorithm computes whole squares of outputs, also where a square reaches beyond the edge of the image.
     squares = (n.winograd > 1) & ~on_tensor_cores
     rows = np.where(squares, n.rows * WINOGRAD / n.winograd, n.rows)
     narrow = wave_flops(rows, n.columns, n.reduction, _NARROW, gpu.sms) * passes / np.where(squares, WINOGRAD, 1.0)
     large = wave_flops(n.rows, n.columns, n.reduction, _LARGE, gpu.sms) * passes
-    # The gradient of a weight has a long reduction, which is split so that it fills the GPU.
+    # The gradient of a weight has a long reduction. It is split so that all SMs have work, and counts its FLOPs alone.
     forward = wave_flops(n.rows, n.columns, n.reduction, _SMALL, gpu.sms, splits=True)
     backward = wave_flops(n.rows, n.reduction, n.columns, _SMALL, gpu.sms, splits=True)
     linear = np.where(n.is_training > 0, forward + backward + own, forward)
@@ -95,10 +103,15 @@ def computed_flops(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
 
 
 def tile_features(n: Any, gpu: GPU, on_tensor_cores: Any) -> list[FloatArray]:
-    """Operations as several sizes of blocks see them; 0 where they are no product.
+    """Features of operations for several sizes of blocks; 0 for operations that are no single product.
+
+    Args:
+        n: Numbers of operations (`numbers_of`).
+        gpu: The GPU that they run on.
+        on_tensor_cores: True for operations on tensor cores, shape (operations,).
 
     Returns:
-        One array per name of TILE_NAMES.
+        One array of shape (operations,) for each name of TILE_NAMES.
     """
     dense, own = _is_dense(n), np.maximum(_own_flops(n), 1.0)
     views = [wave_flops(n.rows, n.columns, n.reduction, tile, gpu.sms) for tile in (_LARGE, _NARROW, _SMALL)]
