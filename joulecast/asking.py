@@ -1,4 +1,4 @@
-"""Questions to a service, as the client sends them: what the library's arguments become in JSON."""
+"""Requests to a service: how the client converts the library's arguments to JSON."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 def gpu_name(gpu: str | GPU) -> str:
-    """The name of a GPU."""
+    """The name of a GPU that is given by name or as an object."""
     if isinstance(gpu, str):
         return gpu
     return gpu.name
 
 
 def run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:
-    """How a job is run. A profile is read here, and its factor is sent."""
+    """Execution and host of a job. A profile of a host is read here, because the service needs only its factor."""
     found = find_host(host)
     return {"execution": execution, "host": found.name if found.name in hosts() else found.factor}
 
@@ -35,7 +35,7 @@ def choices(
     precision: str | Sequence[str],
     batch_sizes: Iterable[int] | None,
 ) -> dict[str, Any]:
-    """What is to be compared, as lists."""
+    """The GPUs, clocks, precisions and batch sizes to compare, as lists."""
     return {
         "gpus": None if gpus is None else [gpu_name(g) for g in ([gpus] if isinstance(gpus, str | GPU) else gpus)],
         "clocks_mhz": None if clocks is None else list(clocks) if isinstance(clocks, Iterable) else [clocks],
@@ -52,7 +52,11 @@ def subject(
     assume: Assume | None,
     model_options: Mapping[str, object] | None,
 ) -> dict[str, Any]:
-    """A model as a question has it; what needs torch to look into stays here."""
+    """The part of a request that describes the model. Models that need torch have to be extracted before.
+
+    Raises:
+        InputError: The model is not a name, a Network or a list of operations.
+    """
     if isinstance(model, str):
         shape = shape_to_json(Inputs.of(input_shape).shape) if input_shape is not None else None
         return {

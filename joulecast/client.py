@@ -1,4 +1,4 @@
-"""Client: the library's functions, answered by a service. Needs nothing but the standard library."""
+"""Client: the library's functions, answered by a service over HTTP."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ from .predictors.networks.prediction import Prediction
 from .predictors.operation_predictions import OperationPredictions
 from .queries import Choices, Sweep
 
-_MOST_BYTES = 256 << 20  # of an answer; a batch with all its operations has a tenth
+_MOST_BYTES = 256 << 20  # of an answer; that of a batch with all its operations is ten times smaller
 _LOCAL = "http://127.0.0.1:8000"
 
 Answer = TypeVar("Answer")
 
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
-"""What a service can be asked about: a name, a Network, or operations with their counts."""
+"""Models that a service accepts: a name, a Network, or operations with their counts."""
 
 
 Assume = Mapping[str, str | int]
-"""What is assumed of values that only the input has: {"experts": "uniform"}, {"boxes": 100, "box_side": 200}."""
+"""Assumptions about unknown values of the input: {"experts": "uniform"}, {"boxes": 100, "box_side": 200}."""
 
 
 class Client:
-    """Answers of a service as the library gives them: same arguments, same types, same errors.
+    """Calls a service. Its methods have the arguments, results and errors of the library's functions.
 
-    Safe to use from several threads. Connections are not kept.
+    It can be used from several threads. Each request opens a connection of its own.
 
     Args:
-        url: URL of the service, with the path that a proxy puts before it.
-        token: Token that the service accepts; None where it asks for none.
-        timeout_s: For a whole answer.
+        url: URL of the service, including the path prefix of a proxy if there is one.
+        token: Token that the service accepts; None if it requires no token.
+        timeout_s: Longest time in seconds to wait for a complete answer.
 
     Raises:
-        InputError: Not the URL of a service.
+        InputError: The text is not the URL of a service.
 
     Example:
         >>> client = Client("http://127.0.0.1:8000")
@@ -84,7 +84,7 @@ class Client:
         """See `joulecast.predict`.
 
         Raises:
-            JoulecastError: What `joulecast.predict` would raise; or ServiceError.
+            JoulecastError: The error that `joulecast.predict` would raise, or a ServiceError.
         """
         question = {
             **subject(model, input_shape, mode, cache_length, assume, model_options),
@@ -120,7 +120,7 @@ class Client:
         """See `joulecast.predict_generation`, for models that are known by name.
 
         Raises:
-            JoulecastError: What `joulecast.predict_generation` would raise; or ServiceError.
+            JoulecastError: The error that `joulecast.predict_generation` would raise, or a ServiceError.
         """
         question = {
             "model": model,
@@ -152,7 +152,7 @@ class Client:
         """See `joulecast.predict_operations`.
 
         Raises:
-            JoulecastError: What `joulecast.predict_operations` would raise; or ServiceError.
+            JoulecastError: The error that `joulecast.predict_operations` would raise, or a ServiceError.
         """
         listed = [operation.to_json() for operation in checked_operations(operations)]
         if not listed:
@@ -172,7 +172,7 @@ class Client:
         """See `joulecast.explain`.
 
         Raises:
-            JoulecastError: What `joulecast.explain` would raise; or ServiceError.
+            JoulecastError: The error that `joulecast.explain` would raise, or a ServiceError.
         """
         question = {
             "operation": checked_operations([operation])[0].to_json(),
@@ -197,7 +197,7 @@ class Client:
         """See `joulecast.extract`.
 
         Raises:
-            JoulecastError: What `joulecast.extract` would raise; or ServiceError.
+            JoulecastError: The error that `joulecast.extract` would raise, or a ServiceError.
         """
         about = subject(model, input_shape, mode, cache_length, assume, model_options)
         return self._ask("extract", {**about, "precision": precision, "optimizer": optimizer}, Network)
@@ -229,7 +229,7 @@ class Client:
         """See `joulecast.best`.
 
         Raises:
-            JoulecastError: What `joulecast.best` would raise; or ServiceError.
+            JoulecastError: The error that `joulecast.best` would raise, or a ServiceError.
         """
         question = {
             **subject(model, input_shape, mode, cache_length, assume, model_options),
@@ -271,7 +271,7 @@ class Client:
         """See `joulecast.sweep`.
 
         Raises:
-            JoulecastError: What `joulecast.sweep` would raise; or ServiceError.
+            JoulecastError: The error that `joulecast.sweep` would raise, or a ServiceError.
         """
         question = {
             **subject(model, input_shape, mode, cache_length, assume, model_options),
@@ -290,16 +290,16 @@ class Client:
         """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
 
         Raises:
-            ServiceError: No answer, or a refusal.
+            ServiceError: The service does not answer, or refuses the request.
         """
         rows: list[dict[str, Any]] = self._request("gpus", None, "application/json")["gpus"]
         return rows
 
     def version(self) -> dict[str, str]:
-        """What runs there: versions of joulecast and Python, and the state of the zoo.
+        """Versions of joulecast and Python that the service runs, and the state of its zoo.
 
         Raises:
-            ServiceError: No answer, or a refusal.
+            ServiceError: The service does not answer, or refuses the request.
         """
         found: dict[str, str] = self._request("version", None, "application/json")
         return found
@@ -319,7 +319,7 @@ class Client:
         return found
 
     def _request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
-        # Slow to import, and who predicts locally needs none of it.
+        # These modules are slow to import, and local predictions do not need them.
         from http.client import HTTPException
         from urllib.request import Request
 
@@ -335,7 +335,7 @@ class Client:
         # The scheme was checked when the client was made.
         request = Request(f"{self.url}/v1/{path}", body, headers)  # noqa: S310
         try:
-            # (a service redirects nobody, and the token is for it alone)
+            # Redirects are not followed: a service never redirects, and the token must not reach another host.
             status, answer = fetch(request, seconds=self._timeout_s, most_bytes=_MOST_BYTES)
             if status == 200:
                 return json.loads(answer)
@@ -354,7 +354,7 @@ class Client:
 
 
 def _refusal(status: int, body: bytes) -> JoulecastError:
-    """The error that the library would have raised there."""
+    """The error that the library would raise, made from the answer of the service."""
     try:
         problem = json.loads(body)
         kind = problem["type"].removeprefix(PROBLEM_PREFIX)

@@ -1,7 +1,7 @@
-"""Values of the library as JSON and back, field by field: what the client and the service tell each other.
+"""Conversion of the library's values to JSON and back, field by field, for the client and the service.
 
-Only classes of the table below are ever made, from their own fields; so what comes over the wire can be wrong, but
-cannot do anything.
+`unpack` creates instances of the classes in the table below, from their fields, and nothing else. So data from the
+network can contain wrong values, but cannot run code.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ _CLASSES: Mapping[str, type[Any]] = {
         VoltageCurve,
     )
 }
-# Fields that stay behind, and take their default at the other end.
+# Fields that are not sent; the receiver uses their defaults.
 _LEFT_BEHIND = frozenset({"work"})
 
 
 def pack(value: Any) -> Any:
-    """A value as what JSON can hold.
+    """Convert a value to what JSON can hold.
 
     Raises:
-        TypeError: A class that is not in the table: our own mistake.
+        TypeError: The class of the value is not in the table, which is a mistake in the code.
     """
     match value:
         case None | bool() | int() | str():
@@ -93,21 +93,21 @@ def pack(value: Any) -> Any:
     name = type(value).__name__
     if is_dataclass(value) and _CLASSES.get(name) is type(value):
         sent = {field.name: getattr(value, field.name) for field in fields(value) if field.name not in _LEFT_BEHIND}
-        # What errors are looked up in is large, and stays; what was looked up goes.
+        # The table in which a spread looks up errors is large, so only the errors that were looked up are sent.
         match sent.get("spread"):
             case NetworkSpread() as spread:
                 sent["spread"] = spread.as_sent()
             case OperationSpread() as spread:
                 sent["spread"] = spread.as_sent(cast(OperationPredictions, value))
         return {_TAG: name, **{each: pack(item) for each, item in sent.items()}}
-    raise TypeError(f"{name} does not travel")
+    raise TypeError(f"{name} cannot be sent")
 
 
 def unpack(value: Any) -> Any:
-    """The value that `pack` took; a list becomes a tuple.
+    """Convert the result of `pack` back to the value; lists become tuples.
 
     Raises:
-        InputError: Something that `pack` of this version does not make.
+        InputError: The argument is not a result of `pack` in this version.
     """
     if isinstance(value, list):
         return tuple(map(unpack, value))

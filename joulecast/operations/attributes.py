@@ -1,7 +1,7 @@
-"""Attributes of operations: what each may be, in words and as a check, and what it is where it is left out.
+"""Attributes of operations: the values that each may have, in words and as a check, and its default.
 
-A range concerns one attribute alone. What has to fit the input, such as groups that divide its channels, is for the
-shape rules to say.
+A range concerns one attribute alone. Conditions that involve the input, such as groups that divide its channels, are
+checked by the shape rules.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 LARGEST = 2**31 - 1
-"""The largest integer that an attribute may be; kernels count with 32 bits."""
+"""The largest integer that an attribute may be. Kernels use 32-bit indices."""
 
 REQUIRED = object()
-"""Stands for the default of an attribute that has none."""
+"""Marks an attribute that has no default."""
 
 
 @dataclass(frozen=True)
@@ -23,14 +23,15 @@ class Range:
 
     Args:
         text: The values in words, such as "an integer from 1 to 9".
-        holds: Whether a value is one of them. It is called with numbers, texts, truth values, None and tuples of those.
+        holds: Function that tells whether a value is allowed. Its argument is a number, a text, a truth value, None,
+            or a tuple of those.
     """
 
     text: str
     holds: Callable[[Any], bool]
 
     def or_none(self) -> Range:
-        """The same values, and None."""
+        """A range that allows None as well."""
         return Range(f"{self.text}, or None", lambda value: value is None or self.holds(value))
 
 
@@ -39,11 +40,11 @@ class Attribute:
     """An attribute of a kind of operation.
 
     Args:
-        values: What it may be.
-        default: What it is where it is left out, or a function from the input shapes to that; REQUIRED where it may
-            not be left out.
-        refinement: It was added later: JSON has it only where it differs from its default, so that what was written
-            before keeps its text and digest.
+        values: The values that it may have.
+        default: Value that it takes if it is left out, or a function that computes this value from the input shapes;
+            REQUIRED if it must be given.
+        refinement: Whether it was added to its kind later. JSON then contains it only if it differs from its default,
+            so that operations that were written before keep their text and their digest.
     """
 
     values: Range
@@ -56,12 +57,12 @@ def _is_integer(value: Any, least: int) -> bool:
 
 
 def integer(least: int) -> Range:
-    """Integers from `least` on."""
+    """Integers that are at least `least`."""
     return Range(f"an integer from {least} to {LARGEST}", lambda value: _is_integer(value, least))
 
 
 def sizes(least: int) -> Range:
-    """An integer from `least` on, or one for each spatial dimension."""
+    """An integer that is at least `least`, or one such integer for each spatial dimension."""
 
     def holds(value: Any) -> bool:
         return _is_integer(value, least) or (
@@ -91,7 +92,7 @@ def _is_dimension(value: Any) -> bool:
 
 
 IMPLEMENTATIONS: tuple[str, ...] = ("pytorch", "sglang", "tensorrt_llm", "vllm", "flashinfer")
-"""Whose kernels compute an operation: what PyTorch calls, an engine for language models, or a library of these."""
+"""Whose kernels compute an operation: those that PyTorch calls, or those of an inference engine or its library."""
 
 COUNT = integer(1)
 FLAG = Range("True or False", lambda value: isinstance(value, bool))
@@ -110,7 +111,7 @@ SHAPE = Range(
     "a list of positive integers",
     lambda value: isinstance(value, tuple) and bool(value) and all(_is_integer(item, 1) for item in value),
 )
-# PyTorch's tensors have 64 dimensions at most.
+# Tensors of PyTorch have at most 64 dimensions.
 DIMENSION = Range("a dimension of the input, from -64 to 63", _is_dimension)
 SOME_DIMENSIONS = Range(
     "a dimension of the input, or a list of them",

@@ -1,4 +1,4 @@
-"""Dropped: work that was seen in a model and that no operation stands for. It counts as not covered, never as zero."""
+"""Dropped work: operator calls of a model that no operation represents. They count as not covered, never as zero."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .precisions import ELEMENT_BYTES
 from .rules import size
 
 BOOKKEEPING = "bookkeeping on one integer"
-"""Reason for dropping what costs nothing worth a mention: batch norm counts its batches."""
+"""Reason for dropping work of negligible cost, such as the batches that batch norm counts."""
 
 SHAPE_ARITHMETIC = "made from shapes alone"
-"""Reason for dropping positions and masks of up to 2^20 elements that depend on neither the input nor a parameter."""
+"""Reason for dropping positions and masks that depend on shapes alone, not on the input's values or a parameter."""
 
 EXEMPT: frozenset[str] = frozenset(
     f"aten.{name}"
@@ -26,11 +26,11 @@ EXEMPT: frozenset[str] = frozenset(
         "_local_scalar_dense",
     )
 )
-"""Operators that may be dropped without a word: they fill a tensor with constants, or read a single number."""
+"""Operators that are dropped without a warning: they fill a tensor with a constant, or read a single number."""
 
 
 def is_exempt(name: str, reason: str) -> bool:
-    """Whether an operator that is dropped for this reason costs nothing worth a mention."""
+    """Whether the cost of an operator that is dropped for this reason is negligible."""
     return name in EXEMPT or reason in (BOOKKEEPING, SHAPE_ARITHMETIC)
 
 
@@ -38,10 +38,10 @@ _LONGEST_TEXT = 1000
 
 
 def short_text(value: object) -> str:
-    """A text of a network file as it is.
+    """Check that a value of a network file is a short text, and return it unchanged.
 
     Raises:
-        InputError: It is none, or a long one.
+        InputError: The value is not a text, or it is too long.
     """
     if not isinstance(value, str) or len(value) > _LONGEST_TEXT:
         raise InputError(
@@ -54,14 +54,14 @@ def short_text(value: object) -> str:
 
 @dataclass(frozen=True)
 class DroppedWork:
-    """How large dropped work is, as far as its tensors tell; of the forward, all calls together.
+    """Amount of dropped work, estimated from its tensors: the forward, summed over all calls.
 
     Args:
-        flops: FLOPs where PyTorch has a formula (torch.utils.flop_counter), a multiply-add is two; 0 where it has none.
-        moved_bytes: Bytes of inputs and outputs, each tensor once per call.
-        parameter_bytes: Bytes of the parameters among the inputs, each parameter once.
-        output_bytes: Bytes of the outputs, which a training forward has to keep.
-        largest_bytes: Bytes of inputs and outputs of the largest call, parameters aside.
+        flops: FLOPs if PyTorch has a formula for them (torch.utils.flop_counter; a multiply-add is two); otherwise 0.
+        moved_bytes: Bytes of inputs and outputs. Each tensor counts once per call.
+        parameter_bytes: Bytes of the inputs that are parameters. Each parameter counts once in all.
+        output_bytes: Bytes of the outputs, which stay in memory for the backward in training.
+        largest_bytes: Bytes of inputs and outputs of the largest call, without parameters.
     """
 
     flops: int
@@ -71,7 +71,7 @@ class DroppedWork:
     largest_bytes: int
 
     def plus(self, other: DroppedWork) -> DroppedWork:
-        """The work of both."""
+        """The sum of both, and the larger of the two largest calls."""
         return DroppedWork(
             self.flops + other.flops,
             self.moved_bytes + other.moved_bytes,
@@ -82,7 +82,12 @@ class DroppedWork:
 
     @classmethod
     def of(cls, operation: Operation, element_bytes: int) -> Self:
-        """The work of one call of an operation that is not kept, in elements of this many bytes; of its forward."""
+        """The work of the forward of one call of an operation that is dropped.
+
+        Args:
+            operation: The operation that is dropped.
+            element_bytes: Bytes of one element of its tensors.
+        """
         forward = operation.replace(mode="inference")
         scale = element_bytes / ELEMENT_BYTES[operation.precision]
         moved = round(scale * (forward.bytes_read + forward.bytes_written))
@@ -99,7 +104,7 @@ class DroppedWork:
         """Read what `Dropped.to_json` wrote.
 
         Raises:
-            InputError: Not such an object.
+            InputError: The value is not such an object.
         """
         names = [field.name for field in fields(cls)]
         if not isinstance(value, Mapping) or set(value) != set(names):
@@ -112,15 +117,15 @@ class DroppedWork:
 
 @dataclass(frozen=True)
 class Dropped:
-    """Work that was seen in a model and is no operation of its network.
+    """Calls of a model that no operation of its network represents.
 
     Args:
-        name: The operator, such as "aten.topk", or the kind that it would have been.
+        name: Name of the operator, such as "aten.topk", or the operation kind of the call.
         count: Number of calls.
-        module_paths: The modules that call it, each once.
-        reason: Why it is no operation.
-        work: How large it is; None where it costs nothing worth a mention, or where that is not known, as in files of
-            earlier versions and in templates.
+        module_paths: Paths of the modules that call it, without repeats.
+        reason: Why no operation represents it.
+        work: Amount of work; None if its cost is negligible, or if it is not known, as in files of earlier versions and
+            in templates.
     """
 
     name: str
@@ -131,11 +136,11 @@ class Dropped:
 
     @property
     def is_exempt(self) -> bool:
-        """Whether it costs nothing worth a mention, so that a network without it still counts as covered."""
+        """Whether its cost is negligible, so that a network without it still counts as covered."""
         return is_exempt(self.name, self.reason)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain lists and dictionaries."""
+        """The dropped work as plain lists and dictionaries."""
         value = {
             "name": self.name,
             "count": self.count,
@@ -149,7 +154,7 @@ class Dropped:
         """Read what `to_json` wrote, of this version or an earlier one.
 
         Raises:
-            InputError: Not such an object.
+            InputError: The value is not such an object.
         """
         if not isinstance(value, Mapping) or not {"name", "count", "reason"} <= set(value):
             raise InputError("what was dropped is an object with name, count and reason", given=repr(value)[:200])
@@ -164,7 +169,7 @@ class Dropped:
 
 
 class DroppedTally:
-    """Adds up what is dropped, by name and reason."""
+    """Sums dropped work by name and reason."""
 
     def __init__(self) -> None:
         self._works: dict[tuple[str, str], list[DroppedWork | None]] = {}
@@ -174,16 +179,16 @@ class DroppedTally:
         """Count one call.
 
         Args:
-            name: Operator or kind.
-            reason: Why it is no operation.
-            path: Module that calls it.
-            work: How large the call is; None where that is not known.
+            name: Name of the operator or kind.
+            reason: Why no operation represents the call.
+            path: Path of the module that makes the call.
+            work: Amount of work; None if it is not known.
         """
         self._works.setdefault((name, reason), []).append(work)
         self._paths.setdefault((name, reason), []).append(path)
 
     def listed(self) -> tuple[Dropped, ...]:
-        """All that was counted, in order of first use."""
+        """All dropped work, in order of first use."""
         return tuple(
             Dropped(name, len(paths), tuple(dict.fromkeys(paths)), reason, _together(self._works[name, reason]))
             for (name, reason), paths in self._paths.items()

@@ -1,14 +1,14 @@
-"""What torch.compile makes of a network: which operations share a kernel, and how many bytes that saves.
+"""Kernel fusion by torch.compile: which operations of a network share a kernel, and how many bytes that saves.
 
-Inductor, the compiler behind torch.compile, writes kernels of its own for everything that is computed element by
-element and for reductions. What follows one another over tensors of one size becomes one kernel: such a chain reads its
-inputs once and writes its outputs once. Products, convolutions and attention stay calls of cuBLAS, cuDNN and flash
-attention, into which nothing but their bias is fused (mode="max-autotune" is another matter). Source:
-torch/_inductor/scheduler.py, and what that scheduler says of eleven models on a CPU (benchmarks/FUSION.md).
+Inductor, the compiler behind torch.compile, generates its own kernels for element-wise operations and reductions.
+Consecutive operations over tensors of one size become one kernel: such a chain reads its inputs once and writes its
+outputs once. Matrix products, convolutions and attention remain calls of cuBLAS, cuDNN and flash attention, into which
+only the bias is fused (mode="max-autotune" fuses more, and is not modelled). Source: torch/_inductor/scheduler.py, and
+the decisions of that scheduler for eleven models on a CPU (benchmarks/FUSION.md).
 
-A network here is a list of operations with counts, without the tensors that connect them. So the rules count, among the
-operations over tensors of one size: chains begin where a product or another call leaves a tensor of that size, and end
-where one takes it. ROLES is the table of what each kind does in a chain.
+A network is a list of operations with counts. It does not say which tensors connect them, so the rules work with the
+number of operations over tensors of each size: a chain begins where a library call outputs a tensor of that size, and
+ends where a library call reads one. The table ROLES says what each kind does in a chain.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .operation import Operation
 from .rules import size
 
 Role = Literal["point-wise", "reduction", "window", "call"]
-"""What a kind does in a chain of operations over tensors of one size.
+"""Role of a kind in a chain of operations over tensors of one size.
 
-- point-wise: joins the operations before it and after it.
-- reduction: the same, but it is a loop of its own, so two of them are two kernels.
-- window: begins a chain, because it reads each element several times.
-- call: a call of a library, which joins nothing.
+- point-wise: is fused with the operations before it and after it.
+- reduction: likewise, but each reduction needs a loop of its own, so two reductions are two kernels.
+- window: always begins a chain, because it reads each element several times.
+- call: calls a library, and is not fused with anything.
 """
 
 ROLES: Mapping[str, Role] = {
@@ -61,17 +61,17 @@ ROLES: Mapping[str, Role] = {
     "index_select": "point-wise",
     "one_hot": "point-wise",
 }
-"""Kind, or family where a kind is not named -> its role."""
+"""Kind -> its role; kinds that are not listed have the role of their family."""
 
 _KEEP_INPUT = ("layer_norm", "rms_norm", "group_norm")
-"""Their input is usually the sum that the next block adds to as well, so it is written all the same."""
+"""Kinds whose input is usually a residual sum. The next block adds to it as well, so it is written in any case."""
 
 _JOINED_INPUTS = 8
-"""Inputs of the largest concatenation that joins a chain: torch/_inductor/config.py, max_pointwise_cat_inputs."""
+"""Most inputs of a concatenation that is fused: torch/_inductor/config.py, max_pointwise_cat_inputs."""
 
 
 def role_of(operation: Operation) -> Role:
-    """What an operation does in a chain."""
+    """The role of an operation in a chain."""
     if operation.kind == "batch_norm" and operation.mode == "inference":
         return "point-wise"  # A scale and an offset for each channel.
     if operation.kind == "cat" and len(operation.input_shapes) > _JOINED_INPUTS:
@@ -80,11 +80,11 @@ def role_of(operation: Operation) -> Role:
 
 
 class Fusion(NamedTuple):
-    """What is left of each operation of a compiled network, shape (operations,), above 0 and at most 1.
+    """Cost of each operation in a compiled network relative to eager PyTorch.
 
     Args:
-        kernels: Kernels that are launched over those of eager PyTorch.
-        traffic: Bytes that are moved over those of eager PyTorch.
+        kernels: Number of launched kernels relative to eager PyTorch, shape (operations,), in (0, 1].
+        traffic: Bytes moved relative to eager PyTorch, shape (operations,), in (0, 1].
     """
 
     kernels: FloatArray
@@ -93,16 +93,16 @@ class Fusion(NamedTuple):
 
 @dataclass
 class _Tensors:
-    """What happens to tensors of one number of elements; numbers of calls.
+    """Operations over tensors with the same number of elements. All fields but `places` count calls.
 
     Args:
-        places: Operations that may join others, by their places in the network.
-        loops: Calls of all of them.
-        reductions, windows: Those that begin a kernel of their own.
-        keeping: Reductions whose input is written all the same.
-        left: Tensors that calls of libraries leave.
-        taken: Tensors that calls of libraries and reductions take.
-        scaled: Operations with a smaller input that a library's call leaves: they wait for it.
+        places: Positions in the network of the operations that may be fused.
+        loops: Calls of all these operations.
+        reductions, windows: Calls that begin a kernel of their own.
+        keeping: Calls of reductions whose input is written in any case.
+        left: Tensors of this size that library calls output.
+        taken: Tensors of this size that library calls, windows and reductions read.
+        scaled: Calls that also read a smaller tensor which a library call outputs, so they have to wait for it.
     """
 
     places: list[int] = field(default_factory=list)
@@ -116,14 +116,14 @@ class _Tensors:
 
     @property
     def kernels(self) -> int:
-        """Kernels that remain of the loops."""
+        """Number of kernels after fusion."""
         begin = self.reductions + self.windows
         chains = min(self.loops - begin, self.left + self.scaled, max(self.taken, 1))
         return min(self.loops, max(1, begin + max(0, chains - self.reductions)))
 
 
 def fusion_of(network: Network) -> Fusion:
-    """What Inductor fuses in a network, by rules (see above)."""
+    """Estimate by the rules above what Inductor fuses in a network."""
     kernels, traffic = np.ones(len(network)), np.ones(len(network))
     for elements, tensors in _by_size(network).items():
         joined = tensors.loops - tensors.kernels
@@ -132,8 +132,8 @@ def fusion_of(network: Network) -> Fusion:
         some = [network.entries[place] for place in tensors.places]
         moved = sum(e.count * (e.operation.bytes_read + e.operation.bytes_written) for e in some)
         element_bytes = max(e.operation.storage.output / size(e.operation.output_shape) for e in some)
-        # A tensor between two that are joined is neither written nor read. (In training this is the forward alone: what
-        # the backward spares is about what it has to compute again.)
+        # A tensor between two fused operations is neither written nor read. In training this holds for the forward
+        # alone: the backward saves about as much as it spends on computing values again.
         spared = elements * element_bytes * (2 * joined - min(tensors.keeping, joined))
         least = elements * element_bytes * tensors.kernels
         kernels[tensors.places] = tensors.kernels / tensors.loops
@@ -142,7 +142,7 @@ def fusion_of(network: Network) -> Fusion:
 
 
 def _by_size(network: Network) -> Mapping[int, _Tensors]:
-    """Number of elements -> what happens to tensors of that many."""
+    """Number of elements of a tensor -> the operations over such tensors."""
     found: dict[int, _Tensors] = defaultdict(_Tensors)
     for place, entry in enumerate(network):
         operation, count = entry.operation, entry.count

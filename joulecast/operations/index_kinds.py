@@ -1,4 +1,4 @@
-"""Rows of the table of kinds for what an index, a mask or an order decides: look-ups, scattering, masking, sorting."""
+"""Rows of the table of kinds for operations with indices or masks: look-ups, scattering, masking and sorting."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .kind import Kind, Traffic
 from .rows import looking_up
 
 INDEX_KINDS: Mapping[str, Kind] = {
-    # A mask and two values for each element. Backward, each value's gradient is that of the output or zero.
+    # A mask and two values for each element. Backward: the gradient of each value is that of the output, or zero.
     "where": Kind(
         family="elementwise",
         inputs=(1, 3),
@@ -20,7 +20,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         training_writes=Traffic(output=3),
         storage=storage.of_mask(0),
     ),
-    # In place: an operator that is not, copies its input first. Backward, the same is done to a copy of the gradient.
+    # Works in place; operators that do not are extracted with a copy before. The backward fills a copy of the gradient.
     "masked_fill": Kind(
         family="elementwise",
         inputs=(2, 2),
@@ -39,13 +39,13 @@ INDEX_KINDS: Mapping[str, Kind] = {
         parameters=indexing.embedding_parameters,
         storage=storage.bags,
         reads=Traffic(inputs=1),
-        # Backward, the gradient of the table is zero but for the rows that were looked up, which are added to.
+        # The backward writes a gradient of zeros for the whole table, and adds to the rows that were looked up.
         training_reads=Traffic(inputs=2, output=1),
         training_writes=Traffic(output=1, parameters=1, workspace=1),
     ),
     "gather": looking_up(indexing.gather_output),
     "index_select": looking_up(indexing.index_select_output),
-    # In place, as masked_fill is. Backward, the source's gradient is looked up.
+    # Works in place, like masked_fill. In the backward, the gradient of the source is looked up.
     "scatter": Kind(
         family="movement",
         inputs=(3, 3),
@@ -58,7 +58,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         training_writes=Traffic(output=2, workspace=1),
         storage=storage.scattered,
     ),
-    # Zeros, then a one for each class number.
+    # Writes zeros, then a one for each class index.
     "one_hot": Kind(
         family="movement",
         attributes={"num_classes": Attribute(COUNT)},
@@ -71,7 +71,7 @@ INDEX_KINDS: Mapping[str, Kind] = {
         training_writes=Traffic(inputs=1, output=1),
         storage=storage.one_hot,
     ),
-    # Backward, gradients go back to where their values were, among zeros.
+    # The backward writes zeros, and then each gradient to the original position of its value.
     "sort": Kind(
         family="movement",
         attributes={"dim": Attribute(DIMENSION, -1)},
@@ -90,7 +90,8 @@ INDEX_KINDS: Mapping[str, Kind] = {
         output=indexing.topk_output,
         flops=rules.per_input_element(1),
         backward_flops=0.0,
-        # The k-th largest is found eight bits at a time, then all that is larger is gathered: TensorTopK.cu of PyTorch.
+        # A radix select finds the k-th largest value, eight bits per pass; one more pass gathers all values that are
+        # larger (TensorTopK.cu of PyTorch).
         reads=Traffic(inputs=5),
         training_reads=Traffic(inputs=5, output=1),
         training_writes=Traffic(inputs=1, output=2),

@@ -1,4 +1,4 @@
-"""Rules of operations that read or write at places which an index or a mask tells, and of sorting rows."""
+"""Shape and FLOP rules of operations that read or write at positions given by an index or a mask, and of sorting."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def gather_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def index_select_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """A slice of the input for each element of the index, whose dimensions stand in the place of `dim`."""
+    """One slice of the input for each element of the index; the dimensions of the index replace dimension `dim`."""
     x, index = shapes
     dim = dimension_of(x, attributes["dim"])
     return (*x[:dim], *index, *x[dim + 1 :])
 
 
 def scatter_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """The input, changed in place where the index says; each element of the index places a part of the source."""
+    """Shape of the input, which is changed in place; each element of the index says where a part of the source goes."""
     x, source, index = shapes
     if size(source) % size(index):
         raise InputError(
@@ -41,21 +41,21 @@ def scatter_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def masked_fill_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """The input, changed in place where a mask says that broadcasts to it."""
+    """Shape of the input, which is changed in place; the mask has to broadcast to it."""
     if broadcast(*shapes) != shapes[0]:
         raise InputError("a mask does not broadcast to the input", given=f"mask {shapes[1]}, input {shapes[0]}")
     return shapes[0]
 
 
 def embedding_parameters(shapes: Shapes, attributes: Attributes) -> int:
-    """The table that rows are looked up in."""
+    """Elements of the table in which rows are looked up."""
     rows: int = attributes["num_embeddings"]
     columns: int = attributes["embedding_dim"]
     return rows * columns
 
 
 def embedding_bag_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """One vector per bag; the inputs are all indices in a row, and where each bag begins among them."""
+    """One vector per bag. The inputs are the indices of all bags, and the position at which each bag begins."""
     indices, offsets = shapes
     if len(indices) != 1 or len(offsets) != 1:
         raise InputError(
@@ -67,22 +67,22 @@ def embedding_bag_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def embedding_bag_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """An addition per element that is looked up."""
+    """One addition per element that is looked up."""
     return size(shapes[0]) * output[-1]
 
 
 def scatter_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """An addition per element of the source, where it is added to what is there."""
+    """One addition per element of the source if it is added to the values in place; none if it replaces them."""
     return size(shapes[1]) if attributes["accumulate"] else 0
 
 
 def one_hot_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """A row of zeros and a one for each class number."""
+    """One row of `num_classes` elements for each class index."""
     return (*shapes[0], attributes["num_classes"])
 
 
 def topk_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """The k largest along `dim`."""
+    """The input with its dimension `dim` reduced to the k largest elements."""
     x = shapes[0]
     dim = dimension_of(x, attributes["dim"])
     if x and attributes["k"] > x[dim]:
@@ -91,11 +91,11 @@ def topk_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def row_length(shapes: Shapes, attributes: Attributes) -> int:
-    """Elements of the input along `dim`."""
+    """Number of elements of the input along `dim`."""
     x = shapes[0]
     return x[dimension_of(x, attributes["dim"])] if x else 1
 
 
 def sort_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """As many comparisons as sorting needs at least: n log2 n."""
+    """About the least number of comparisons for sorting rows of n elements: log2 n per element."""
     return size(shapes[0]) * math.ceil(math.log2(max(row_length(shapes, attributes), 2)))

@@ -1,4 +1,4 @@
-"""What a model is fed: shapes of its inputs, in order or by name. No torch in here."""
+"""Inputs of a model: their shapes and types, by position or by name. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .checked_values import normalized_shape
 from .rules import Shape
 
 InputShape = Shape | tuple[Shape, ...] | Mapping[str, Shape]
-"""Shape of the one input, shapes of several, or shapes by name."""
+"""The shape of a single input, the shapes of several inputs, or a mapping from name to shape."""
 
 _ALLOWED = "a shape such as (32, 3, 224, 224), a list of shapes, a dictionary of name and shape; or example tensors"
 
@@ -23,8 +23,9 @@ class Input:
     """One input tensor.
 
     Args:
-        shape: Batch first.
-        dtype: Such as "int64", where an example tensor said so; None for the type of the model's parameters.
+        shape: Size of each dimension, batch first.
+        dtype: Name of the type, such as "int64", if an example tensor was given; None for the type of the model's
+            parameters.
     """
 
     shape: Shape
@@ -32,10 +33,10 @@ class Input:
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Read a shape, or shape and type of an example tensor; its values are not looked at.
+        """Read a shape, or the shape and type of an example tensor. The values of the tensor are not used.
 
         Raises:
-            InputError: The value is neither.
+            InputError: The value is neither a shape nor a tensor.
         """
         if hasattr(value, "shape") and hasattr(value, "dtype"):
             return cls(normalized_shape(tuple(map(int, value.shape))), str(value.dtype).removeprefix("torch."))
@@ -46,17 +47,17 @@ class Input:
 
 @dataclass(frozen=True)
 class Inputs:
-    """All inputs of one call of a model: positional ones, then those that go by name."""
+    """All inputs of one call of a model: positional ones, and pairs of name and input."""
 
     positional: tuple[Input, ...] = ()
     named: tuple[tuple[str, Input], ...] = ()
 
     @classmethod
     def of(cls, value: Any) -> Self:
-        """Read what users call an input shape: one shape, a list of shapes or a dictionary; or example tensors.
+        """Read the input shapes that a user gives: one shape, a list, or a dictionary; or example tensors.
 
         Raises:
-            InputError: None is given, or the value is something else.
+            InputError: The value is None, or anything else.
         """
         if value is None:
             raise InputError("a model needs the shape of its input", given="none", allowed=_ALLOWED)
@@ -74,12 +75,12 @@ class Inputs:
 
     @property
     def all(self) -> tuple[Input, ...]:
-        """Every input, whatever it goes by."""
+        """Every input, positional ones first."""
         return (*self.positional, *(item for _, item in self.named))
 
     @property
     def shape(self) -> InputShape:
-        """The shapes in the simplest form that says it all."""
+        """The shapes in the simplest form: one shape, a tuple of shapes, or a dictionary if any input has a name."""
         if self.named:
             unnamed = {str(i): item.shape for i, item in enumerate(self.positional)}
             return {**unnamed, **{name: item.shape for name, item in self.named}}
@@ -88,7 +89,7 @@ class Inputs:
         return tuple(item.shape for item in self.positional)
 
     def to_json(self) -> list[Any]:
-        """Everything that tells these inputs from others."""
+        """The inputs as plain lists and dictionaries; two different inputs never have the same JSON."""
         return [
             [[list(item.shape), item.dtype] for item in self.positional],
             {name: [list(item.shape), item.dtype] for name, item in self.named},
@@ -96,10 +97,10 @@ class Inputs:
 
 
 def parse_shapes(texts: list[str] | None) -> Any:
-    """Read one shape, several, or several by name ("input_ids=8,128").
+    """Read shapes from the command line: one, several, or several with names ("input_ids=8,128").
 
     Raises:
-        InputError: A text is no shape, or only some have a name.
+        InputError: A text is not a shape, or only some of them have a name.
     """
     if not texts:
         return None
@@ -118,7 +119,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
     """Read a shape such as "32,3,224,224" or "32x3x224x224".
 
     Raises:
-        InputError: The text is no list of positive integers.
+        InputError: The text is not a list of positive integers.
     """
     parts = re.split(r"\s*[,x]\s*", text.strip(" ()[]"))
     if not all(re.fullmatch(r"\d+", part) for part in parts) or any(int(part) < 1 for part in parts):
@@ -127,7 +128,7 @@ def parse_shape(text: str) -> tuple[int, ...]:
 
 
 def shape_to_json(shape: InputShape | None) -> Any:
-    """A list of integers, a list of such lists, or an object of them."""
+    """Shapes as JSON: a list of integers, a list of such lists, or an object from name to list."""
     if shape is None:
         return None
     if isinstance(shape, Mapping):
@@ -139,13 +140,13 @@ def shape_from_json(value: Any) -> InputShape | None:
     """Read what `shape_to_json` wrote.
 
     Raises:
-        InputError: It is something else.
+        InputError: The value is anything else.
     """
     return None if value is None else Inputs.of(value).shape
 
 
 def shape_text(shape: InputShape | None) -> str:
-    """Such as "32 x 3 x 224 x 224", or "input_ids 8 x 128, attention_mask 8 x 128"."""
+    """Shapes as a text such as "32 x 3 x 224 x 224" or "input_ids 8 x 128, attention_mask 8 x 128"."""
     if shape is None:
         return ""
     if isinstance(shape, Mapping):
@@ -155,7 +156,7 @@ def shape_text(shape: InputShape | None) -> str:
 
 
 def titled(name: str, shape: InputShape | None) -> str:
-    """A network's name and shapes as a heading begins: a list of operations has a name alone."""
+    """Name and input shapes of a network, for a heading; the name alone if there is no shape."""
     return f"{name} {shape_text(shape)}".rstrip()
 
 

@@ -1,4 +1,4 @@
-"""Kind: what a row of the table of operation kinds says."""
+"""Kind: one row of the table of operation kinds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Family = Literal["convolution", "matmul", "attention", "normalization", "element
 
 
 class Traffic(NamedTuple):
-    """How often what an operation stores (storage.py) passes the memory interface."""
+    """How often each tensor of an operation (see storage.py) is read from memory, or written to it."""
 
     inputs: float = 0.0
     output: float = 0.0
@@ -34,27 +34,27 @@ class Kind:
     """What is known about one kind of operation.
 
     Args:
-        family: Kinds of one family run in kernels of the same nature.
-        output: Output shape from input shapes and attributes; raises InputError where they do not fit.
-        flops: Forward FLOPs from input shapes, attributes and output shape.
+        family: Group of kinds whose kernels behave alike.
+        output: Computes the output shape from input shapes and attributes; raises InputError if they do not fit.
+        flops: Computes the FLOPs of the forward from input shapes, attributes and output shape.
         attributes: Name of each attribute -> the values that it may have, and its default.
-        parameters: Number of parameter elements.
-        inputs: Least and most number of input tensors.
-        has_gradient: Training has a backward of its own for it.
-        backward_flops: FLOPs of the backward over those of the forward.
+        parameters: Computes the number of parameter elements from input shapes and attributes.
+        inputs: Least and greatest number of input tensors.
+        has_gradient: Whether training runs a backward for it.
+        backward_flops: FLOPs of the backward as a multiple of those of the forward.
         reads, writes: Traffic of the forward.
         training_reads, training_writes: Traffic of forward and backward together.
-        broadcast_reads, broadcast_writes: Further passes over the output in training where an input is broadcast to
-            it, and its gradient is a sum.
-        tensor_cores: Whether TF32, where asked for, applies to this kind.
-        tf32_by_default: PyTorch allows TF32 for this kind unless told otherwise: cuDNN computes it.
-        product: The matrix product that it is, where it is one.
-        steps: Kernels of the forward that wait for one another.
-        is_noise: The operation does nothing in inference, nor where its attribute p is zero (dropout).
-        quantized: Precisions of less than 16 bits that there are kernels for.
-        storage: Bytes of inputs, output and parameters in memory, as far as they are needed.
-        measured_only: A data sheet says too little of it, and no other kind may stand in for it: it is covered only
-            where it was measured.
+        broadcast_reads, broadcast_writes: Additional passes over the output in training if an input is broadcast to the
+            output: the gradient of this input is a sum over the broadcast dimensions.
+        tensor_cores: Whether it runs on tensor cores in TF32 if a user asks for TF32.
+        tf32_by_default: Whether PyTorch uses TF32 for it by default, as it does for what cuDNN computes.
+        product: Computes the equivalent matrix product; None for kinds that are not one.
+        steps: Computes the number of kernels of the forward that have to run one after another.
+        is_noise: Whether it does nothing in inference, or if its attribute p is zero (dropout).
+        quantized: Precisions of less than 16 bits for which there are kernels.
+        storage: Computes the bytes of inputs, output and parameters that have to be read or written.
+        measured_only: Whether it is covered only on GPUs where it was measured: data sheets say too little about it,
+            and no other kind is similar enough to take its place.
     """
 
     family: Family
@@ -82,5 +82,5 @@ class Kind:
 
     @cached_property
     def precisions(self) -> tuple[str, ...]:
-        """The precisions that the kind runs in, on GPUs that have them."""
+        """The precisions that operations of this kind can have, on GPUs that support them."""
         return tuple(p for p in PRECISIONS if p not in QUANTIZED or p in self.quantized)

@@ -1,4 +1,4 @@
-"""Network: what a model consists of, operations with their counts and module paths, and what was left out."""
+"""Network: the operations of a model with their counts and module paths, and the work that they do not cover."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .operation_list import OperationList
 from .operation_text import operation_text
 from .tables import IDENTITY, WORK, identity
 
-_SHOWN = 10  # Of its operations, in a notebook.
+_SHOWN = 10  # Operations that a notebook shows.
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,10 @@ class Entry:
     """An operation of a network.
 
     Args:
-        operation: What runs.
-        count: How often, in all.
+        operation: The operation.
+        count: Number of calls in all modules together.
         module_paths: Paths of the modules that call it.
-        module_counts: Calls in each of these modules; left out where each calls it once, or where that is not known.
+        module_counts: Number of calls in each of these modules; empty if each calls it once, or if it is not known.
     """
 
     operation: Operation
@@ -46,7 +46,7 @@ class Entry:
         if type(self.count) is not int or self.count < 1:
             if isinstance(self.count, bool) or not isinstance(self.count, Integral) or self.count < 1:
                 raise InputError("a count is a positive integer", given=repr(self.count))
-            object.__setattr__(self, "count", int(self.count))  # (numpy has integers of its own)
+            object.__setattr__(self, "count", int(self.count))  # for numpy's integers
         if self.module_counts and (
             len(self.module_counts) != len(self.module_paths) or sum(self.module_counts) != self.count
         ):
@@ -54,14 +54,14 @@ class Entry:
 
     @classmethod
     def at(cls, operation: Operation, paths: Sequence[str]) -> Self:
-        """An operation with the path of every single call."""
+        """Make an entry from the module path of every single call."""
         counts = Counter(paths)
         repeated = max(counts.values(), default=1) > 1
         return cls(operation, len(paths), tuple(counts), tuple(counts.values()) if repeated else ())
 
     @property
     def by_module(self) -> Mapping[str, int]:
-        """Module path -> calls there. Where that is not known, all are in the innermost module around them."""
+        """Module path -> number of calls. If unknown, the innermost module around all calls gets them all."""
         if self.module_counts:
             return dict(zip(self.module_paths, self.module_counts, strict=True))
         if len(self.module_paths) == self.count:
@@ -71,7 +71,7 @@ class Entry:
         return {".".join(level[0] for level in common): self.count}
 
     def plus(self, other: Entry) -> Entry:
-        """Both entries of one operation as one."""
+        """Merge two entries of the same operation."""
         paths = tuple(dict.fromkeys((*self.module_paths, *other.module_paths)))
         calls = Counter(self.by_module) + Counter(other.by_module)
         known = calls.keys() == set(paths) and max(calls.values()) > 1
@@ -93,7 +93,7 @@ class Entry:
         """Read an operation with its count (1 where it is left out) and module paths.
 
         Raises:
-            InputError: Not such an object, or an operation that cannot be.
+            InputError: The value is not such an object, or describes an operation that cannot exist.
         """
         if not isinstance(value, Mapping):
             raise InputError("an operation is an object", given=repr(value)[:200])
@@ -111,15 +111,15 @@ _OF_AN_ENTRY = frozenset({"count", "module_paths", "module_counts"})
 
 @dataclass(frozen=True)
 class NetworkDiff:
-    """How one network differs from another; printed, one line per operation.
+    """Difference between two networks. Its text has one line per operation that differs.
 
     Args:
-        names: Names of the two networks, in order.
-        added: Operations that only the other has, with their counts.
-        removed: Operations that only the one has, with their counts.
-        changed: Operations of both, with the count in the one and in the other.
-        calls: Number of calls of each.
-        flops: FLOPs of each; a multiply-add is two.
+        names: Names of the first and the second network.
+        added: Operations that only the second network has, with their counts.
+        removed: Operations that only the first network has, with their counts.
+        changed: Operations of both, with the count in the first and in the second network.
+        calls: Number of calls of the first and the second network.
+        flops: FLOPs of the first and the second network; a multiply-add is two.
     """
 
     names: tuple[str, str]
@@ -131,7 +131,7 @@ class NetworkDiff:
 
     @property
     def flops_difference(self) -> int:
-        """FLOPs that the other network has more."""
+        """FLOPs of the second network minus those of the first."""
         return self.flops[1] - self.flops[0]
 
     def __bool__(self) -> bool:
@@ -166,16 +166,16 @@ def _ratio(before: int, after: int) -> str:
 
 @dataclass(frozen=True)
 class Network(Tabular):
-    """What a model consists of at one input shape: operations with counts and module paths.
+    """Operations of a model at one input shape, with their counts and module paths.
 
     Args:
-        entries: The unique operations, in order of first use.
-        name: What to call it.
-        input_shape: The shape that it was extracted at: of one input, of several, or by name; None for a list of
-            operations.
-        mode: inference or training; all operations share it.
-        dropped: Work that no operation stands for.
-        assumptions: What was assumed of values that only the input has, in words.
+        entries: The distinct operations, in order of first use.
+        name: Name of the network.
+        input_shape: Shape of the input at which it was extracted, batch first; several shapes, or a mapping from name
+            to shape, for several inputs; None for a list of operations.
+        mode: "inference" or "training"; all operations share it.
+        dropped: Operator calls that no operation represents.
+        assumptions: Assumptions about values of the input, in words.
     """
 
     entries: tuple[Entry, ...] = field(repr=False)
@@ -234,12 +234,12 @@ class Network(Tabular):
 
     @cached_property
     def uncounted(self) -> tuple[Dropped, ...]:
-        """What was dropped although it costs something: no total has it."""
+        """Dropped work whose cost is not negligible. No total contains it."""
         return tuple(dropped for dropped in self.dropped if not dropped.is_exempt)
 
     @property
     def calls(self) -> int:
-        """Number of operator calls, repeats counted."""
+        """Number of operator calls, including repeats."""
         return sum(entry.count for entry in self.entries)
 
     @property
@@ -248,7 +248,7 @@ class Network(Tabular):
         return sum(entry.count * entry.operation.flops for entry in self.entries)
 
     def replace(self, *, mode: str, precision: str | None = None) -> Network:
-        """The same network in another mode, and in another precision where one is asked for."""
+        """The same network in another mode, and in another precision if one is given."""
         entries: dict[Operation, Entry] = {}
         for entry in self.entries:
             real = None if precision is None else real_precision(entry.operation.kind, precision)
@@ -258,7 +258,7 @@ class Network(Tabular):
         return replace(self, entries=tuple(entries.values()), mode=mode)
 
     def diff(self, other: Network) -> NetworkDiff:
-        """What another network has more, less, or another number of than this one."""
+        """Compare with another network: operations that it adds, removes, or calls another number of times."""
         before, after = ({e.operation: e.count for e in network} for network in (self, other))
         return NetworkDiff(
             names=(self.name, other.name),
@@ -312,7 +312,7 @@ class Network(Tabular):
         """Read what `to_json` wrote, or a bare list of operations with counts.
 
         Raises:
-            InputError: The value is no network, or holds an operation that cannot be; says which.
+            InputError: The value is not a network, or contains an operation that cannot exist; the message says which.
         """
         if isinstance(value, list):
             value = {"operations": value}
@@ -358,7 +358,7 @@ class Network(Tabular):
         """Read a network from a JSON file.
 
         Raises:
-            InputError: The file cannot be read or holds no network.
+            InputError: The file cannot be read, or does not contain a network.
         """
         path = Path(path)
         try:

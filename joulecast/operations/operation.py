@@ -26,11 +26,11 @@ _to_text = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # (js
 def real_precision(kind: str, requested: str) -> Precision:
     """The precision that an operation of this kind runs in when a model asks for `requested`.
 
-    "default" is what PyTorch does with fp32 tensors unless told otherwise: convolutions may use TF32 (on a GPU
-    that has it), matrix products do not. TF32 concerns only what runs on tensor cores.
+    "default" is the default of PyTorch for fp32 tensors: convolutions may use TF32 (on a GPU
+    that has it), matrix products do not. TF32 applies only to kinds that run on tensor cores.
 
     Raises:
-        UnknownNameError: No such kind or precision.
+        UnknownNameError: There is no such kind or precision.
     """
     if kind not in KINDS:
         raise unknown_name("operation kind", kind, KINDS)
@@ -50,15 +50,15 @@ def real_precision(kind: str, requested: str) -> Precision:
 class Operation:
     """One operator call: kind, attributes, input shapes, precision and mode.
 
-    Attributes that are left out take the kind's defaults, so two spellings of one operation are equal.
-    Hashable; `digest` is the same on every machine and in every version of Python.
+    Attributes that are left out take the defaults of the kind, so two spellings of one operation are equal. Operations
+    are hashable, and `digest` is the same on every machine and in every version of Python.
 
     Args:
         kind: A key of `joulecast.operations.kinds.KINDS`, such as "conv2d" or "linear".
-        input_shapes: Shapes of the input tensors (parameters not among them).
-        attributes: What the kind's row names, such as out_channels and kernel_size.
-        precision: The precision that the operation really runs in.
-        mode: "inference" is the forward; "training" is forward and backward.
+        input_shapes: Shapes of the input tensors, without parameters.
+        attributes: Attribute -> value, such as out_channels and kernel_size; the row of the kind lists them.
+        precision: The precision in which the operation really runs.
+        mode: "inference" for the forward alone, "training" for forward and backward.
 
     Raises:
         UnknownNameError: kind, precision or mode does not exist.
@@ -121,12 +121,12 @@ class Operation:
             ("mode", mode),
         ):
             object.__setattr__(self, name, value)
-        # Shapes that do not fit are refused here, not where a number is first asked for.
+        # Both properties are computed here so that shapes that do not fit are refused at once.
         _ = self.output_shape, self.parameters
 
     @property
     def row(self) -> Kind:
-        """The row of the table of kinds."""
+        """The row of its kind in the table of kinds."""
         return KINDS[self.kind]
 
     @cached_property
@@ -192,17 +192,17 @@ class Operation:
 
     @property
     def product(self) -> Product | None:
-        """The matrix product that it is, where it is one."""
+        """The equivalent matrix product; None for operations that are not one."""
         return self.row.product and self.row.product(self.input_shapes, self.attributes, self.output_shape)
 
     @property
     def steps(self) -> int:
-        """Kernels of the forward that wait for one another."""
+        """Number of kernels of the forward that have to run one after another."""
         return self.row.steps(self.input_shapes, self.attributes)
 
     @cached_property
     def storage(self) -> Storage:
-        """Bytes of its tensors in memory, as far as they are needed."""
+        """Bytes of its tensors that have to be read or written, each tensor once."""
         return self.row.storage(self.input_shapes, self.attributes, self.output_shape, self.parameters, self.precision)
 
     @property
@@ -216,17 +216,17 @@ class Operation:
 
     @property
     def is_identity(self) -> bool:
-        """Whether nothing at all runs: dropout in inference, or with a probability of zero."""
+        """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
         return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """Everything that makes two operations the same."""
+        """A tuple that is equal for equal operations."""
         return (self.kind, self.input_shapes, tuple(sorted(self.attributes.items())), self.precision, self.mode)
 
     @cached_property
     def digest(self) -> str:
-        """Sixteen hexadecimal digits that stay the same across machines and runs."""
+        """Sixteen hexadecimal digits that identify the operation on every machine."""
         text = _to_text(self.to_json())
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -241,7 +241,7 @@ class Operation:
         return self.key == other.key if isinstance(other, Operation) else NotImplemented
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Strings hash differently in every process, so the cached hash must not travel.
+        # Strings hash differently in every process, so the cached hash must not be pickled.
         return Operation.from_json, (self.to_json(),)
 
     def __repr__(self) -> str:
@@ -250,7 +250,7 @@ class Operation:
         return f"{self.kind}({shapes}{attributes}, {self.precision}, {self.mode})"
 
     def replace(self, *, precision: str | None = None, mode: str | None = None) -> Operation:
-        """The same operation in another precision or mode."""
+        """The same operation in another precision or mode; None leaves it unchanged."""
         return Operation(
             self.kind,
             self.input_shapes,
@@ -261,7 +261,7 @@ class Operation:
 
     @property
     def written_attributes(self) -> dict[str, Any]:
-        """The attributes by name that are written down: all but refinements that have their default."""
+        """Name -> value of the attributes that JSON contains: all but refinements that have their default."""
         rows = self.row.attributes
         return {
             name: value
@@ -270,7 +270,7 @@ class Operation:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The operation as plain lists and dictionaries; defaults are written out, but for those of refinements."""
+        """The operation as plain lists and dictionaries, with the attributes of `written_attributes`."""
         return {
             "kind": self.kind,
             "input_shapes": [list(shape) for shape in self.input_shapes],
@@ -284,10 +284,10 @@ class Operation:
 
     @classmethod
     def from_json(cls, value: object) -> Operation:
-        """Read what `to_json` wrote. Other keys than its own (such as count) are refused.
+        """Read what `to_json` wrote. Any other key, such as count, is refused.
 
         Raises:
-            InputError: Not such a dictionary, or an operation that cannot be.
+            InputError: The value is not such a dictionary, or describes an operation that cannot exist.
         """
         if not isinstance(value, Mapping) or not {"kind", "input_shapes"} <= value.keys():
             raise InputError("an operation is an object with kind and input_shapes", given=repr(value)[:200])
@@ -307,10 +307,10 @@ class Operation:
 
 
 def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
-    """Operations as a list, or an error that says what else was given.
+    """Check that all items are operations, and return them as a list.
 
     Raises:
-        InputError: Something else is given, or among them.
+        InputError: The value is not a list of operations.
     """
     listed = list(operations) if isinstance(operations, Iterable) and not isinstance(operations, str) else [operations]
     others = [each for each in listed if not isinstance(each, Operation)]

@@ -1,4 +1,4 @@
-"""OperationList: operations in their order, with what follows from them alone kept."""
+"""OperationList: a sequence of operations that caches values computed from it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Derived = TypeVar("Derived")
 
 
 class OperationList(tuple[Operation, ...]):
-    """A tuple of operations that remembers what was derived from it.
+    """A tuple of operations that caches what functions compute from it.
 
-    A network is asked about again and again: for features, least times and energies, on every GPU and at every clock
-    of a search. What depends on its operations alone is found out once, and goes when the network goes.
+    A search predicts the same network on many GPUs and at many clocks. Values that depend on its operations alone are
+    computed once, and are freed together with the network.
     """
 
     @classmethod
     def of(cls, operations: Iterable[Operation]) -> Self:
-        """The operations as such a list; the same one if they are one already."""
+        """Convert operations to an OperationList; one that is given is returned unchanged."""
         return operations if isinstance(operations, cls) else cls(operations)
 
     @cached_property
@@ -28,15 +28,15 @@ class OperationList(tuple[Operation, ...]):
         return {}
 
     def derived(self, make: Callable[[OperationList], Derived]) -> Derived:
-        """What a function makes of this list; called once, so its result must not be changed.
+        """The result of a function of this list. The function is called once, so its result must not be changed.
 
         Args:
-            make: A function of a module, which stands for what it makes.
+            make: Function that is defined in a module; it is the key under which its result is cached.
         """
-        kept = self._derived
-        if make not in kept:
-            kept[make] = make(self)
-        return cast(Derived, kept[make])
+        cached = self._derived
+        if make not in cached:
+            cached[make] = make(self)
+        return cast(Derived, cached[make])
 
     @cached_property
     def _hash(self) -> int:
@@ -52,5 +52,5 @@ class OperationList(tuple[Operation, ...]):
         return not self == other
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was derived does not travel.
+        # Cached values are not pickled.
         return type(self), (tuple(self),)

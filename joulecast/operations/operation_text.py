@@ -8,7 +8,7 @@ from .operation import Operation
 
 
 def operation_text(operation: Operation) -> str:
-    """Short, but enough to tell the operations of a network apart."""
+    """A short text that tells the operations of a network apart."""
     shapes = ["x".join(map(str, shape)) for shape in operation.input_shapes]
     out = "x".join(map(str, operation.output_shape))
     names: dict[str, Any] = {"kernel_size": "k", "stride": "s", "groups": "g"}

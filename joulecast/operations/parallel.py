@@ -1,6 +1,6 @@
-"""Rules of what runs on several GPUs: fused layers of experts, and collectives over a link.
+"""Rules of operations that span several GPUs: fused layers of experts, and collectives over a link.
 
-An operation is what one of the GPUs does. A layer of experts is divided over `expert_parallel` groups of experts, and
+An operation is the part of one GPU. A layer of experts is divided over `expert_parallel` groups of experts, and
 each expert's features over `tensor_parallel` GPUs.
 """
 
@@ -15,7 +15,7 @@ _PRODUCTS = 3  # Gate, up and down.
 
 
 def experts_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Each token gets the sum of what its experts give."""
+    """The output has the shape of the input: each token gets the weighted sum of the outputs of its experts."""
     if len(shapes[0]) < 2:
         raise InputError("a layer of experts takes tokens with features", given=shapes[0], allowed="[tokens, hidden]")
     if attributes["top_k"] > attributes["experts"]:
@@ -40,26 +40,26 @@ def _features(attributes: Attributes) -> int:
 
 
 def experts_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """Gate, up and down for each expert that a token goes to, as far as these experts are on this GPU."""
+    """FLOPs of the gate, up and down products of all experts on this GPU."""
     rows = size(output[:-1]) * attributes["top_k"]
     flops: int = 2 * _PRODUCTS * rows * output[-1] * _features(attributes) // attributes["expert_parallel"]
     return flops
 
 
 def experts_parameters(shapes: Shapes, attributes: Attributes) -> int:
-    """Gate, up and down of the experts on this GPU."""
+    """Elements of the gate, up and down weights of the experts on this GPU."""
     experts: int = attributes["experts"] // attributes["expert_parallel"]
     return experts * _PRODUCTS * shapes[0][-1] * _features(attributes)
 
 
 def touched_experts(tokens: int, attributes: Attributes) -> float:
-    """How many of the experts on this GPU get a token at all, if each token draws its experts evenly."""
+    """Expected number of experts on this GPU that get at least one token, if each token draws its experts at random."""
     missed = (1 - attributes["top_k"] / attributes["experts"]) ** tokens
     return float(attributes["experts"] / attributes["expert_parallel"] * (1 - missed))
 
 
 def experts_storage(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """As a linear layer's, with the weights of those experts that get a token."""
+    """Like `storage.linear`, but only with the weights of those experts that get a token."""
     stored = storage.linear(shapes, attributes, output, parameters, precision)
     local = attributes["experts"] / attributes["expert_parallel"]
     return stored._replace(parameters=stored.parameters * touched_experts(size(output[:-1]), attributes) / local)
@@ -78,18 +78,18 @@ def _require_group(attributes: Attributes) -> int:
 
 
 def as_large(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Each GPU ends up with as much as it began with."""
+    """The output has the shape of the input."""
     _require_group(attributes)
     return shapes[0]
 
 
 def gathered(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Each GPU ends up with what all of them had, one after the other."""
+    """Each GPU ends up with the tensors of all GPUs, concatenated along the first dimension."""
     return (_require_group(attributes) * _first(shapes), *shapes[0][1:])
 
 
 def scattered(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Each GPU ends up with its part of the sum."""
+    """Each GPU ends up with its part of the sum, split along the first dimension."""
     gpus = _require_group(attributes)
     if _first(shapes) % gpus:
         raise InputError("a tensor does not divide over the GPUs", given=f"{shapes[0]} over {gpus} GPUs")
@@ -103,16 +103,16 @@ def _first(shapes: Shapes) -> int:
 
 
 def additions(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """What a GPU adds up of a sum over the group: its own part, from each of the others."""
+    """Additions of one GPU in a sum over the group: it adds the parts of all other GPUs to its own part."""
     gpus: int = attributes["gpus"]
     return size(shapes[0]) * (gpus - 1) // gpus
 
 
 def sent_elements(kind: str, shapes: Shapes, attributes: Attributes) -> float:
-    """Elements that a GPU has to send to the others, at least.
+    """Least number of elements that a GPU has to send.
 
-    A switch may add up (NVIDIA, NVLink SHARP) and copy, so of a sum, and of what all others get, each GPU sends what
-    it has once.
+    A switch can sum and copy data in the network (NVIDIA NVLink SHARP). In an all-reduce or all-gather, each GPU
+    therefore has to send its own elements only once.
     """
     elements, others = size(shapes[0]), attributes["gpus"] - 1
     if kind in ("all_reduce", "all_gather"):
@@ -121,5 +121,5 @@ def sent_elements(kind: str, shapes: Shapes, attributes: Attributes) -> float:
 
 
 def nothing(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """Data move, nothing is computed."""
+    """No FLOPs: data is moved, and nothing is computed."""
     return 0

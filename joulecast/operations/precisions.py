@@ -1,4 +1,4 @@
-"""Precisions: their names, and how many bytes of memory an element takes in each."""
+"""Precisions: their names, and the bytes of memory that one element takes in each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RequestedPrecision = Literal["default", "fp32", "tf32", "fp16", "bf16"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 
 QUANTIZED: tuple[str, ...] = ("fp8", "nvfp4", "int8")
-"""Precisions of less than 16 bits. Only kinds with kernels for them have them, and their outputs are bf16."""
+"""Precisions of less than 16 bits. Only some kinds have kernels for them, and the outputs of these are bf16."""
 
 ELEMENT_BYTES: Mapping[str, float] = {
     "fp32": 4,
@@ -24,4 +24,4 @@ ELEMENT_BYTES: Mapping[str, float] = {
     "int8": 1,
     "fp64": 8,
 }
-"""Precision -> bytes of one element, with its share of the scales that the format itself has."""
+"""Precision -> bytes of one element, including its share of the scales that belong to the format."""

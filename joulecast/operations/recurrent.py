@@ -1,7 +1,7 @@
-"""Rules of recurrent layers: all layers, directions and steps of an LSTM, a GRU or an RNN as one operation of cuDNN.
+"""Rules of recurrent layers: one operation is a call of cuDNN that runs all layers, directions and steps.
 
-The input is [steps, batch, features], whatever order a model has its batch in. Weights are counted as PyTorch has them:
-a matrix for the input, one for the hidden state and a bias with each, for every gate, layer and direction.
+The input is [steps, batch, features], also for models with the batch first. Weights are those of PyTorch: for every
+gate, layer and direction a matrix for the input, a matrix for the hidden state, and a bias for each of the two.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from ..errors import InputError
 from .rules import Attributes, Product, Shape, Shapes
 
-# FLOPs per hidden unit and step beside the products, with sigmoid 4 and tanh 6 as in the table of kinds:
+# FLOPs per hidden unit and step besides the products. A sigmoid counts 4 and a tanh 6, as in the table of kinds:
 # LSTM: 4 sums of two products, 3 sigmoid, 2 tanh, 3 products, 1 sum; GRU: 3 sums, 2 sigmoid, 1 tanh, 3 products, 2 sums
 # (h = (1 - z) n + z h); RNN: 1 sum, 1 tanh.
 _GATES_AND_FLOPS = {4: 32, 3: 22, 1: 7}
@@ -22,13 +22,13 @@ def _directions(attributes: Attributes) -> int:
 
 
 def _hidden(attributes: Attributes) -> int:
-    """Features that a step hands to the next: of the projection, where there is one."""
+    """Features of the state that one step passes to the next: those of the projection if there is one."""
     size: int = attributes.get("proj_size") or attributes["hidden_size"]
     return size
 
 
 def recurrent_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """The hidden states of the last layer at every step, both directions side by side."""
+    """The hidden states of the last layer at every step; those of both directions are concatenated."""
     if len(shapes[0]) != 3:
         raise InputError(
             "the input of a recurrent layer has three dimensions", given=shapes[0], allowed="[steps, batch, features]"
@@ -50,7 +50,7 @@ def _layers(shapes: Shapes, attributes: Attributes) -> Iterator[int]:
 
 
 def recurrent_parameters(gates: int) -> Callable[[Shapes, Attributes], int]:
-    """Weights and biases of a layer with so many gates."""
+    """Parameter rule of a recurrent layer with this number of gates."""
 
     def parameters(shapes: Shapes, attributes: Attributes) -> int:
         hidden = attributes["hidden_size"]
@@ -65,7 +65,7 @@ def recurrent_parameters(gates: int) -> Callable[[Shapes, Attributes], int]:
 
 
 def recurrent_flops(gates: int) -> Callable[[Shapes, Attributes, Shape], int]:
-    """Two products for each step, and the arithmetic of the gates."""
+    """FLOP rule of a recurrent layer: two matrix products for each step, and the arithmetic of the gates."""
 
     def flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
         steps, batch, _ = shapes[0]
@@ -82,7 +82,7 @@ def recurrent_flops(gates: int) -> Callable[[Shapes, Attributes, Shape], int]:
 
 
 def recurrent_product(gates: int) -> Callable[[Shapes, Attributes, Shape], Product]:
-    """One product as large as all together: the rows of all steps times the gates, reduced as often as FLOPs say."""
+    """A single matrix product with as many FLOPs as the layer: rows of all steps, and the gates as columns."""
     count = recurrent_flops(gates)
 
     def product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
@@ -93,13 +93,13 @@ def recurrent_product(gates: int) -> Callable[[Shapes, Attributes, Shape], Produ
 
 
 def gate_elements(gates: int, shapes: Shapes, attributes: Attributes) -> int:
-    """Elements of the gates of all steps, layers and directions, which one kernel writes and another reads."""
+    """Elements of the gates of all steps, layers and directions. One kernel writes them and another reads them."""
     steps, batch, _ = shapes[0]
     elements: int = steps * batch * gates * attributes["hidden_size"] * attributes["num_layers"]
     return elements * _directions(attributes)
 
 
 def recurrent_steps(shapes: Shapes, attributes: Attributes) -> int:
-    """Steps that wait for one another: a layer begins as soon as the one below is a step ahead."""
+    """Steps that have to run one after another. A layer can start as soon as the layer below has finished one step."""
     layers: int = attributes["num_layers"]
     return shapes[0][0] + layers - 1

@@ -1,4 +1,4 @@
-"""Rows of the table of kinds for operations of one nature, such as convolutions over any number of dimensions."""
+"""Rows of the table of kinds that several kinds share, such as convolutions over any number of dimensions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .rules import Attributes, Shape, Shapes
 
 
 def last_dimension(shapes: Shapes) -> Shape:
-    """The default of normalized_shape: rows are normalized over their last dimension."""
+    """Default of normalized_shape: the last dimension of the input."""
     return shapes[0][-1:]
 
 
@@ -36,7 +36,7 @@ CONV_ATTRIBUTES = {
     "dilation": Attribute(sizes(1), 1),
     "groups": Attribute(COUNT, 1),
     "bias": Attribute(FLAG, True),
-    # One kernel of it: the forward, or one of the gradients. A training operation is all three.
+    # A single kernel: the forward or one of the two gradients. An operation of training stands for all three.
     "direction": Attribute(one_of("forward", "input_gradient", "weight_gradient"), "forward", refinement=True),
 }
 POOL_ATTRIBUTES = {
@@ -46,7 +46,7 @@ POOL_ATTRIBUTES = {
     "dilation": Attribute(sizes(1), 1),
     "ceil_mode": Attribute(FLAG, False),
 }
-# Forward reads x and w; the input gradient reads dy and w, the weight gradient x and dy.
+# The forward reads x and w, the input gradient reads dy and w, and the weight gradient reads x and dy.
 GEMM_TRAINING = {
     "backward_flops": 2.0,
     "training_reads": Traffic(inputs=2, output=2, parameters=2),
@@ -55,7 +55,7 @@ GEMM_TRAINING = {
 
 
 def convolution(dimensions: int) -> Kind:
-    """A convolution over so many spatial dimensions."""
+    """A convolution over this number of spatial dimensions."""
     return Kind(
         family="convolution",
         attributes=CONV_ATTRIBUTES,
@@ -71,7 +71,7 @@ def convolution(dimensions: int) -> Kind:
 
 
 def transposed_convolution(dimensions: int) -> Kind:
-    """A transposed convolution over so many spatial dimensions."""
+    """A transposed convolution over this number of spatial dimensions."""
     return Kind(
         family="convolution",
         attributes={**CONV_ATTRIBUTES, "padding": Attribute(sizes(0), 0), "output_padding": Attribute(sizes(0), 0)},
@@ -89,7 +89,7 @@ def transposed_convolution(dimensions: int) -> Kind:
 def collective(
     output: Callable[[Shapes, Attributes], Shape], flops: Callable[[Shapes, Attributes, Shape], int]
 ) -> Kind:
-    """What the GPUs of a group do together over their link; an operation is one GPU's part of it."""
+    """A collective of a group of GPUs over their link; the operation is the part of one GPU."""
     return Kind(
         family="movement",
         attributes={
@@ -107,7 +107,7 @@ def collective(
 
 
 def unary(flops: int = 1) -> Kind:
-    """A function of each element, with so many FLOPs."""
+    """A function of each element, with this number of FLOPs per element."""
     return Kind(family="elementwise", output=rules.same, flops=rules.per_output_element(flops))
 
 
@@ -117,8 +117,9 @@ def normalization(
     output: Callable[[Shapes, Attributes], Shape] = rules.same,
     **attributes: Attribute,
 ) -> Kind:
-    """A normalization with so many FLOPs per element, and the parameters that `affine` switches on or off."""
-    # Train mode passes over the input twice (statistics, then normalizing); so does the backward, over x and dy.
+    """A normalization with this number of FLOPs per element; the attribute `affine` says whether it has parameters."""
+    # In training, the forward reads the input twice (for statistics, then to normalize). So does the backward, which
+    # reads x and dy.
     return Kind(
         family="normalization",
         attributes={**attributes, "affine": Attribute(FLAG, True)},
@@ -130,14 +131,14 @@ def normalization(
 
 
 def addition() -> Kind:
-    """A sum or difference of two tensors, or of one and a number."""
-    # The gradient of a sum is its output's, with no kernel of its own.
+    """A sum or difference of two tensors, or of a tensor and a number."""
+    # The gradient of each summand is the gradient of the output, which needs no kernel.
     return _binary(Traffic(inputs=1), Traffic(output=1), broadcast=(1, 0))
 
 
 def product() -> Kind:
-    """A product, quotient or power of two tensors, or of one and a number."""
-    # Each gradient of a product is a product of its own; that of a broadcast input is written out and then summed.
+    """A product, quotient or power of two tensors, or of a tensor and a number."""
+    # The gradient of each factor is a product again. That of a broadcast input is written in full and then summed.
     return _binary(Traffic(inputs=2, output=2), Traffic(inputs=1, output=1), broadcast=(1, 1))
 
 
@@ -155,12 +156,12 @@ def _binary(training_reads: Traffic, training_writes: Traffic, broadcast: tuple[
     )
 
 
-# Backward, the gradient of a sum is spread over what was summed.
+# In the backward, the gradient of a sum is copied to every element that was summed.
 _SPREAD_READS, _SPREAD_WRITES = Traffic(inputs=1, output=1), Traffic(inputs=1, output=1)
 
 
 def reduction(flops: int, training_reads: Traffic = _SPREAD_READS, training_writes: Traffic = _SPREAD_WRITES) -> Kind:
-    """Some dimensions become one number each, with so many FLOPs per element of the input."""
+    """A reduction over some dimensions, with this number of FLOPs per element of the input."""
     return Kind(
         family="pooling",
         attributes={"dim": Attribute(DIMENSIONS, None), "keepdim": Attribute(FLAG, False)},
@@ -172,7 +173,14 @@ def reduction(flops: int, training_reads: Traffic = _SPREAD_READS, training_writ
 
 
 def without_backward(family: Family, flops: int, reads: int, writes: int = 1) -> Kind:
-    """What training does on top of forwards and backwards."""
+    """An operation that only training has and that has no backward, such as an optimizer's step.
+
+    Args:
+        family: Family of the kind.
+        flops: FLOPs per element of the output.
+        reads: How often the inputs are read.
+        writes: How often the output is written.
+    """
     return Kind(
         family=family,
         output=rules.same,
@@ -187,7 +195,7 @@ def without_backward(family: Family, flops: int, reads: int, writes: int = 1) ->
 
 
 def noise(**attributes: Attribute) -> Kind:
-    """A product with random numbers in training, nothing in inference."""
+    """A product with random numbers in training. In inference, it does nothing."""
     return Kind(
         family="elementwise",
         attributes={"p": Attribute(PROBABILITY, 0.5), **attributes},
@@ -198,7 +206,7 @@ def noise(**attributes: Attribute) -> Kind:
 
 
 def pooling(dimensions: int, *further: str) -> Kind:
-    """A window over so many spatial dimensions; `further` names attributes that not all of them have."""
+    """Pooling with a window over this number of spatial dimensions; `further` may name the attribute dilation."""
     return Kind(
         family="pooling",
         attributes={name: a for name, a in POOL_ATTRIBUTES.items() if name != "dilation" or name in further},
@@ -209,7 +217,7 @@ def pooling(dimensions: int, *further: str) -> Kind:
 
 
 def adaptive_pooling(dimensions: int) -> Kind:
-    """Pooling to a given size."""
+    """Pooling to a given output size."""
     return Kind(
         family="pooling",
         attributes={"output_size": Attribute(OUTPUT_SIZE, 1)},
@@ -220,10 +228,10 @@ def adaptive_pooling(dimensions: int) -> Kind:
 
 
 def recurrent(gates: int, **attributes: Attribute) -> Kind:
-    """A recurrent layer with so many gates, run by cuDNN as a whole.
+    """A recurrent layer with this number of gates, which cuDNN runs as a whole.
 
-    Backward, the gradients of the gates are written, and read for those of the input, of the hidden states and of both
-    weights; the gates themselves are read once.
+    The backward reads the gates once and writes their gradients. It reads these again to compute the gradients of the
+    input, of the hidden states and of both weights.
     """
     return Kind(
         family="matmul",
@@ -251,9 +259,9 @@ def recurrent(gates: int, **attributes: Attribute) -> Kind:
 
 
 def looking_up(output: Callable[[Shapes, Attributes], Shape]) -> Kind:
-    """Elements or slices of an input at places that an index tells.
+    """A look-up of elements or slices of an input at positions given by an index.
 
-    The gradient is zero but where they were: written as a whole, and added to there.
+    The backward writes a gradient of zeros for the whole input, and adds to it at these positions.
     """
     return Kind(
         family="movement",

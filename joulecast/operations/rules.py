@@ -1,7 +1,7 @@
-"""Shape, FLOP and parameter rules of the operation kinds: pure functions that the table of kinds puts together.
+"""Shape, FLOP and parameter rules of operation kinds: pure functions that rows of the table of kinds refer to.
 
-Each takes the input shapes and the attributes of an operation (with defaults filled in), FLOP rules the output
-shape, too. Shape rules raise InputError where inputs and attributes do not fit.
+Each rule takes the input shapes and all attributes of an operation, including those with default values. FLOP rules
+take the output shape as well. Shape rules raise InputError if inputs and attributes do not fit.
 """
 
 from __future__ import annotations
@@ -58,22 +58,22 @@ def broadcast_inputs(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def per_output_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
-    """So many FLOPs for each element of the output."""
+    """FLOP rule: this number of FLOPs for each element of the output."""
     return lambda shapes, attributes, output: count * size(output)
 
 
 def per_input_element(count: int) -> Callable[[Shapes, Attributes, Shape], int]:
-    """So many FLOPs for each element of the first input."""
+    """FLOP rule: this number of FLOPs for each element of the first input."""
     return lambda shapes, attributes, output: count * size(shapes[0])
 
 
 def dimension_of(shape: Shape, dim: int) -> int:
-    """A dimension counted from the front.
+    """A dimension as a number from 0; negative dimensions count from the end.
 
     Raises:
         InputError: The shape has no such dimension.
     """
-    rank = max(len(shape), 1)  # PyTorch lets a single number pass for a vector of one.
+    rank = max(len(shape), 1)  # PyTorch treats a tensor without dimensions as a vector of length 1.
     if not -rank <= dim < rank:
         raise InputError(
             "the input has no such dimension", given=f"dim={dim} of {shape}", allowed=f"{-rank} to {rank - 1}"
@@ -107,12 +107,12 @@ def linear_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
 
 
 def linear_product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
-    """All rows at once, times the weights."""
+    """The product of all rows of the input with the weights."""
     return Product(1, size(output[:-1]), output[-1], shapes[0][-1])
 
 
 def matmul_product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
-    """The last two dimensions are the matrices; of an attention, values are the columns."""
+    """A batch of products of the last two dimensions; for an attention, the columns are those of the values."""
     return Product(size(output[:-2]), output[-2], output[-1], shapes[0][-1])
 
 
@@ -134,13 +134,13 @@ def matmul_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
 
 
 def experts_parameters(shapes: Shapes, attributes: Attributes) -> int:
-    """A matrix for each expert, and a bias with each."""
+    """Weights of all experts, and their biases if there are any."""
     each = attributes["out_features"] * (shapes[0][-1] + (1 if attributes["bias"] else 0))
     return int(attributes["num_experts"] * each)
 
 
 def attention_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """One value vector per query; several heads of queries may share one of keys and values."""
+    """One value vector per query; several heads of queries may share a head of keys and values."""
     q, k, v = shapes
     if min(map(len, shapes)) < 2 or q[-1] != k[-1] or k[-2] != v[-2]:
         raise InputError(
@@ -164,14 +164,17 @@ def attention_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def attention_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """Scores and their product with the values; causal masking saves nothing here, as in torch, but a window does."""
+    """The product of queries and keys, and of scores and values. As in torch, a causal mask does not reduce the FLOPs.
+
+    A window does: kernels skip the keys outside it.
+    """
     q, k, v = shapes
     rows = size(q[:-1])
     return 2 * rows * (attributes["window"] or k[-2]) * (q[-1] + v[-1])
 
 
 def reduction_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """The dimensions `dim` (all where it is None) become 1, or go."""
+    """The dimensions `dim` (None for all) are removed, or become 1 with `keepdim`."""
     rank = len(shapes[0])
     dims = attributes["dim"]
     dims = tuple(range(rank)) if dims is None else (dims,) if isinstance(dims, int) else tuple(dims)
@@ -182,7 +185,7 @@ def reduction_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def cat_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Inputs side by side along `dim`."""
+    """The inputs concatenated along `dim`."""
     first = shapes[0]
     dim = dimension_of(first, attributes["dim"])
     if any(len(s) != len(first) or s[:dim] + s[dim + 1 :] != first[:dim] + first[dim + 1 :] for s in shapes):
@@ -214,7 +217,7 @@ def channel_parameters(shapes: Shapes, attributes: Attributes) -> int:
 
 
 def row_parameters(tensors: int) -> Callable[[Shapes, Attributes], int]:
-    """So many parameter tensors of normalized_shape."""
+    """Parameter rule: this number of tensors of shape normalized_shape."""
 
     def parameters(shapes: Shapes, attributes: Attributes) -> int:
         normalized = tuple(attributes["normalized_shape"])

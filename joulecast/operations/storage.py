@@ -1,4 +1,4 @@
-"""Bytes that the tensors of an operation take in memory, by the precision that each is stored in."""
+"""Bytes of an operation's tensors in memory, each in the precision in which it is stored."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Storage(NamedTuple):
     """Bytes of the tensors of an operation, each counted once.
 
     Args:
-        inputs: Inputs, as far as they are read.
-        output: The output, as far as it is written.
-        parameters: Weights and biases.
-        workspace: What kernels write beside that for a later one, such as the gates of a recurrent layer or a gradient
-            that is larger than what was read.
+        inputs: Bytes of the parts of the inputs that are read.
+        output: Bytes of the part of the output that is written.
+        parameters: Bytes of weights and biases that are read.
+        workspace: Bytes of further tensors that kernels write, such as the gates of a recurrent layer, or a gradient
+            that is larger than the part of the input that was read.
     """
 
     inputs: float
@@ -39,18 +39,18 @@ class Storage(NamedTuple):
 
 
 def output_bytes(precision: str) -> float:
-    """Bytes of one element of an output: quantized products accumulate in fp32 and are written as bf16."""
+    """Bytes of one element of an output. Quantized products accumulate in fp32 and are written as bf16."""
     return ELEMENT_BYTES["bf16" if precision in QUANTIZED else precision]
 
 
 def plain(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Inputs and parameters in the precision of the operation, and the output as it is written."""
+    """Inputs and parameters in the precision of the operation, the output in the precision of `output_bytes`."""
     element = ELEMENT_BYTES[precision]
     return Storage(element * sum(map(size, shapes)), output_bytes(precision) * size(output), element * parameters)
 
 
 def convolution(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """As `plain`; a gradient reads the output's gradient, and writes that of the input or of the weights."""
+    """Like `plain` in the forward. A gradient reads that of the output and writes that of input or weights."""
     stored = plain(shapes, attributes, output, parameters, precision)
     match attributes["direction"]:
         case "input_gradient":
@@ -62,12 +62,12 @@ def convolution(shapes: Shapes, attributes: Attributes, output: Shape, parameter
 
 
 def embedding(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Indices in, vectors out."""
+    """Like `plain`, but the input consists of indices."""
     return plain(shapes, attributes, output, parameters, precision)._replace(inputs=_INDEX_BYTES * size(shapes[0]))
 
 
 def linear(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """As `plain`, and where blocks are scaled, the scales of inputs and weights."""
+    """Like `plain`, with the scales of inputs and weights if there is one for each block."""
     stored = plain(shapes, attributes, output, parameters, precision)
     if not attributes["block_scaled"]:
         return stored
@@ -78,7 +78,7 @@ def linear(shapes: Shapes, attributes: Attributes, output: Shape, parameters: in
 
 
 def attention(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Queries, and of keys and values what some query sees through its window, in the precision of the cache."""
+    """Queries in the precision of the operation; keys and values in that of the cache, and only those in a window."""
     queries, keys, values = shapes
     seen = 1.0
     if attributes["window"] is not None:
@@ -90,36 +90,39 @@ def attention(shapes: Shapes, attributes: Attributes, output: Shape, parameters:
 
 
 def of_mask(position: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
-    """As `plain`, with a mask of one byte per element among the inputs."""
+    """Like `plain`, but the input at this position is a mask of one byte per element."""
 
     def stored(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-        usual = plain(shapes, attributes, output, parameters, precision)
-        return usual._replace(inputs=usual.inputs + (_MASK_BYTES - ELEMENT_BYTES[precision]) * size(shapes[position]))
+        without = plain(shapes, attributes, output, parameters, precision)
+        return without._replace(
+            inputs=without.inputs + (_MASK_BYTES - ELEMENT_BYTES[precision]) * size(shapes[position])
+        )
 
     return stored
 
 
 def to_masks(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """As `plain`, with one byte per element of the output."""
+    """Like `plain`, but the output is a mask of one byte per element."""
     return plain(shapes, attributes, output, parameters, precision)._replace(output=_MASK_BYTES * size(output))
 
 
 def to_indices(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """As `plain`, with indices for an output."""
+    """Like `plain`, but the output consists of indices."""
     return plain(shapes, attributes, output, parameters, precision)._replace(output=_INDEX_BYTES * size(output))
 
 
 def looked_up(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """An index and the elements that it names; the gradient of the input is as large as the whole input."""
+    """The index and the elements that it selects are read; the gradient of the input is as large as the whole input."""
     element = ELEMENT_BYTES[precision]
     read = _INDEX_BYTES * size(shapes[1]) + element * size(output)
     return Storage(read, element * size(output), 0.0, element * size(shapes[0]))
 
 
 def scattered(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Source and index, and what is there before where the source is added to it; as much of the output is written.
+    """Source and index are read, and as much of the output is written as the source has elements.
 
-    Backward, a source that replaces elements makes their gradients zero in a copy of all.
+    If the source is added to elements of the input, these are read as well. If it replaces them, the backward copies
+    the whole gradient and sets the gradients of the replaced elements to zero.
     """
     x, source, index = (size(shape) for shape in shapes)
     element = ELEMENT_BYTES[precision]
@@ -129,7 +132,7 @@ def scattered(shapes: Shapes, attributes: Attributes, output: Shape, parameters:
 
 
 def bags(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Indices, offsets and the rows that are looked up in; a vector per bag out."""
+    """Indices, offsets and the rows that are looked up are read, and one vector per bag is written."""
     element = ELEMENT_BYTES[precision]
     rows = element * size(shapes[0]) * output[-1]
     read = _INDEX_BYTES * (size(shapes[0]) + size(shapes[1])) + rows
@@ -137,18 +140,18 @@ def bags(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int,
 
 
 def one_hot(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Class numbers and their rows are int64."""
+    """Class indices and the output are int64."""
     return Storage(_INDEX_BYTES * size(shapes[0]), _INDEX_BYTES * size(output), 0.0)
 
 
-# Rows up to here are sorted by a block of threads in one go (aten/src/ATen/native/cuda/Sort.cpp); longer ones by eight
-# bits at a time.
+# A block of threads sorts a row of up to this length in one pass (aten/src/ATen/native/cuda/Sort.cpp). Longer rows take
+# a radix sort, which looks at eight bits of each value per pass.
 _SORTED_AT_ONCE = 4096
 _BITS_PER_PASS = 8
 
 
 def ranked(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Values and their places; long rows pass as often as a radix sort looks at eight bits of each value."""
+    """Sorted values with their indices; a radix sort of long rows reads and writes both in each pass."""
     element = ELEMENT_BYTES[precision]
     long = row_length(shapes, attributes) > _SORTED_AT_ONCE
     passes = int(8 * element) // _BITS_PER_PASS if long else 1
@@ -157,13 +160,13 @@ def ranked(shapes: Shapes, attributes: Attributes, output: Shape, parameters: in
 
 
 def largest(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """Values and the places of the largest."""
+    """All values are read; the largest are written with their indices."""
     element = ELEMENT_BYTES[precision]
     return Storage(element * size(shapes[0]), (element + _INDEX_BYTES) * size(output), 0.0)
 
 
 def gated(gates: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage]:
-    """As `plain`, with the gates of a recurrent layer, which are computed of the whole input and read step by step."""
+    """Like `plain`, with the gates of a recurrent layer, which one kernel writes and later ones read step by step."""
 
     def stored(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
         between = ELEMENT_BYTES[precision] * gate_elements(gates, shapes, attributes)
@@ -173,13 +176,13 @@ def gated(gates: int) -> Callable[[Shapes, Attributes, Shape, int, str], Storage
 
 
 def of_experts(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """As `plain`, with the weights of as many experts as there are rows for, if rows are spread evenly."""
-    usual = plain(shapes, attributes, output, parameters, precision)
+    """Like `plain`, with the weights of all experts, or of one expert per row if there are fewer rows than experts."""
+    stored = plain(shapes, attributes, output, parameters, precision)
     share = min(1.0, size(shapes[0][:-1]) / attributes["num_experts"])
-    return usual._replace(parameters=share * usual.parameters)
+    return stored._replace(parameters=share * stored.parameters)
 
 
 def passed(shapes: Shapes, attributes: Attributes, output: Shape, parameters: int, precision: str) -> Storage:
-    """As `plain`, and once more for every further dimension of a Fourier transform."""
-    usual = plain(shapes, attributes, output, parameters, precision)
-    return usual._replace(workspace=(fft_passes(shapes, attributes) - 1) * usual.output)
+    """Like `plain`, with one more pass over the data for each further dimension of a Fourier transform."""
+    stored = plain(shapes, attributes, output, parameters, precision)
+    return stored._replace(workspace=(fft_passes(shapes, attributes) - 1) * stored.output)

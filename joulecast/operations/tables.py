@@ -7,10 +7,10 @@ import json
 from .operation import Operation
 
 IDENTITY = ("kind", "input_shapes", "attributes", "precision", "mode")
-"""Columns that tell operations apart."""
+"""Columns that identify an operation."""
 
 WORK = ("flops", "bytes_read", "bytes_written", "parameters")
-"""Columns that say how much a call of an operation does, named as the operation's own."""
+"""Columns with the work of one call of an operation; each is named like the attribute of `Operation`."""
 
 
 def identity(operation: Operation) -> tuple[str, ...]:

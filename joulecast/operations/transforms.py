@@ -1,6 +1,6 @@
 """Rules of Fourier transforms, complex products, interpolation and distances between points.
 
-A complex tensor is counted as its real view, with a last dimension of 2.
+A complex tensor has the shape of its real view, with a last dimension of 2.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from .rules import Attributes, Product, Shape, Shapes, broadcast, dimension_of, 
 from .windows import per_dimension
 
 _INTERPOLATION_FLOPS = {"nearest": 0, "linear": 3, "cubic": 10}
-"""FLOPs along one dimension: a weight and its complement times two neighbours, or four neighbours and their weights."""
+"""FLOPs per element along one dimension: "linear" weights two neighbours, "cubic" weights four."""
 
 
 def _logical(shape: Shape, is_complex: bool) -> Shape:
-    """The shape that torch gives a tensor whose complex elements are pairs here."""
+    """The shape of a tensor as torch has it, where complex elements do not take a dimension of 2."""
     if not is_complex:
         return shape
     if not shape or shape[-1] != 2:
@@ -25,7 +25,7 @@ def _logical(shape: Shape, is_complex: bool) -> Shape:
 
 
 def _transformed(shapes: Shapes, attributes: Attributes) -> tuple[Shape, tuple[int, ...]]:
-    """Shape in torch's terms of the side with all frequencies, and the dimensions that are transformed."""
+    """Shape (as in torch) of the side with all frequencies, and the dimensions that are transformed."""
     x = _logical(shapes[0], attributes["form"] != "r2c")
     given = attributes["dim"]
     dims = tuple(dimension_of(x, dim) for dim in ((given,) if isinstance(given, int) else given))
@@ -35,7 +35,7 @@ def _transformed(shapes: Shapes, attributes: Attributes) -> tuple[Shape, tuple[i
 
 
 def fft_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Complex to complex keeps the shape; from real numbers, half of the frequencies tell all, and back."""
+    """Output shape. A real signal needs half of the frequencies only: the others are their conjugates."""
     full, dims = _transformed(shapes, attributes)
     if attributes["form"] == "c2r":
         return full
@@ -45,7 +45,7 @@ def fft_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def fft_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """5 N log2 N for each complex transform of N points, half of that where one side is real (Cooley and Tukey)."""
+    """5 N log2 N for each complex transform of N points, half of that if one side is real (Cooley and Tukey)."""
     full, dims = _transformed(shapes, attributes)
     points = math.prod(full[dim] for dim in dims)
     flops = 5 * size(full) * math.log2(max(points, 2))
@@ -53,7 +53,7 @@ def fft_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
 
 
 def fft_passes(shapes: Shapes, attributes: Attributes) -> int:
-    """Kernels: one for each dimension."""
+    """Number of kernels: one for each dimension that is transformed."""
     return len(_transformed(shapes, attributes)[1])
 
 
@@ -63,7 +63,7 @@ def complex_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def interpolate_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """Batch and channels stay, the spatial dimensions become `output_size`."""
+    """The shape of the input, with spatial dimensions of `output_size`."""
     x = shapes[0]
     if len(x) < 3:
         raise InputError("interpolation needs spatial dimensions", given=x, allowed="[batch, channels, ...]")
@@ -71,12 +71,12 @@ def interpolate_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def interpolate_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """Interpolation along each spatial dimension."""
+    """FLOPs of the interpolation along each spatial dimension."""
     return size(output) * (len(output) - 2) * _INTERPOLATION_FLOPS[attributes["mode"]]
 
 
 def grid_sample_output(shapes: Shapes, attributes: Attributes) -> Shape:
-    """One value per channel at every point of a grid."""
+    """One value per channel at every point of the grid."""
     x, grid = shapes
     if len(x) not in (4, 5) or len(grid) != len(x) or grid[-1] != len(x) - 2 or grid[0] != x[0]:
         raise InputError(
@@ -100,10 +100,10 @@ def cdist_output(shapes: Shapes, attributes: Attributes) -> Shape:
 
 
 def cdist_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
-    """A difference, its power and a sum for every coordinate of every pair."""
+    """A difference, a power and an addition for every coordinate of every pair of points."""
     return 3 * size(output) * shapes[0][-1]
 
 
 def cdist_product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
-    """A product of as many FLOPs: three for each coordinate, where a product has two."""
+    """A matrix product with as many FLOPs. A distance needs three per coordinate, a product needs two."""
     return Product(size(output[:-2]), output[-2], output[-1], max(1, 3 * shapes[0][-1] // 2))

@@ -1,4 +1,4 @@
-"""Shape, FLOP and parameter rules of what moves a window over spatial dimensions: convolutions and poolings.
+"""Shape, FLOP and parameter rules of convolutions and poolings, which move a window over spatial dimensions.
 
 Inputs are [batch, channels, spatial dimensions ...].
 """
@@ -22,10 +22,10 @@ def per_dimension(value: Any, length: int) -> tuple[int, ...]:
 
 
 def check_channels(shape: Shape, dimensions: int, divisor: int) -> None:
-    """Check that a shape has so many spatial dimensions, and channels that a divisor divides.
+    """Check the number of spatial dimensions of a shape, and that its channels are a multiple of a divisor.
 
     Raises:
-        InputError: It has not.
+        InputError: One of the two does not hold.
     """
     if len(shape) != dimensions + 2:
         raise InputError(
@@ -64,7 +64,7 @@ def _window_output(
 
 
 def conv_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
-    """Shape rule of a convolution over so many spatial dimensions."""
+    """Shape rule of a convolution over this number of spatial dimensions."""
 
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, attributes["groups"])
@@ -89,7 +89,7 @@ def conv_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
 
 
 def conv_transpose_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
-    """Shape rule of a transposed convolution over so many spatial dimensions."""
+    """Shape rule of a transposed convolution over this number of spatial dimensions."""
 
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, attributes["groups"])
@@ -135,7 +135,7 @@ def conv_transpose_flops(shapes: Shapes, attributes: Attributes, output: Shape) 
 def conv_product(
     flops: Callable[[Shapes, Attributes, Shape], int],
 ) -> Callable[[Shapes, Attributes, Shape], Product]:
-    """A convolution as a product: positions times channels out, one for each group, reduced over the window."""
+    """A convolution as a matrix product for each group: output positions as rows, output channels as columns."""
 
     def product(shapes: Shapes, attributes: Attributes, output: Shape) -> Product:
         groups = attributes["groups"]
@@ -146,7 +146,7 @@ def conv_product(
 
 
 def pool_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
-    """Shape rule of a pooling window over so many spatial dimensions."""
+    """Shape rule of pooling over this number of spatial dimensions."""
 
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, 1)
@@ -171,7 +171,7 @@ def pool_flops(shapes: Shapes, attributes: Attributes, output: Shape) -> int:
 
 
 def adaptive_pool_output(dimensions: int) -> Callable[[Shapes, Attributes], Shape]:
-    """Shape rule of pooling to a given size; None keeps a dimension."""
+    """Shape rule of pooling to a given output size, in which None keeps the size of a dimension."""
 
     def output(shapes: Shapes, attributes: Attributes) -> Shape:
         check_channels(shapes[0], dimensions, 1)
