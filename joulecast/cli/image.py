@@ -12,11 +12,12 @@ from .arguments import AsJson, Clock, Execution, HostOption, Predictor, table
 
 
 def image(
-    model: Annotated[str, typer.Argument(help="Name of an image pipeline, such as flux_1_dev.")],
+    model: Annotated[str, typer.Argument(help="Name of a pipeline, such as flux_1_dev, or wan_2_1_14b for videos.")],
     gpu: Annotated[str, typer.Option(help='GPU from the catalogue, such as "H100 SXM", or a TOML file.')],
-    batch: Annotated[int, typer.Option(help="Images at once.")] = 1,
-    height: Annotated[int, typer.Option(help="Pixels from top to bottom.")] = 1024,
-    width: Annotated[int, typer.Option(help="Pixels from left to right.")] = 1024,
+    batch: Annotated[int, typer.Option(help="Images or videos at once.")] = 1,
+    frames: Annotated[int | None, typer.Option(help="Frames of a video. Default: the pipeline's.")] = None,
+    height: Annotated[int | None, typer.Option(help="Pixels from top to bottom. Default: the pipeline's.")] = None,
+    width: Annotated[int | None, typer.Option(help="Pixels from left to right. Default: the pipeline's.")] = None,
     steps: Annotated[int | None, typer.Option(help="Steps of the denoiser. Default: the pipeline's.")] = None,
     precision: Annotated[str, typer.Option(help="bf16, fp16 or fp32.")] = "bf16",
     clock: Clock = None,
@@ -26,13 +27,14 @@ def image(
     predictor: Predictor = None,
     as_json: AsJson = False,
 ) -> None:
-    """Predict what images cost that a diffusion pipeline makes: seconds, watts and joules per image."""
+    """Predict what images or videos cost that a diffusion pipeline makes: seconds, watts and joules for each."""
     from ..api import predict_image
 
     found = predict_image(
         model,
         gpu,
         batch=batch,
+        frames=frames,
         height=height,
         width=width,
         steps=steps,
@@ -56,12 +58,18 @@ def image(
         for name, times, part in parts
     ]
     rows.append(
-        ["per image", "", si(found.time_per_image_s, "s"), si(found.power_w, "W"), si(found.energy_per_image_j, "J")]
+        [
+            f"per {found.made}",
+            "",
+            si(found.time_per_image_s, "s"),
+            si(found.power_w, "W"),
+            si(found.energy_per_image_j, "J"),
+        ]
     )
     typer.echo(
-        f"{found.model}, {found.width} x {found.height}, batch {found.batch}, {found.precision}, on {found.gpu}; "
+        f"{found.model}, {found.size}, batch {found.batch}, {found.precision}, on {found.gpu}; "
         f"{si(found.weights_bytes, 'B')} of weights\n"
     )
-    typer.echo(table(["part", "times", "each", "power", "joules per image"], rows, frozenset({1, 2, 3, 4})))
+    typer.echo(table(["part", "times", "each", "power", f"joules per {found.made}"], rows, frozenset({1, 2, 3, 4})))
     for note in found.notes:
         typer.echo(f"note: {note}")

@@ -22,6 +22,13 @@ def test_json_has_what_the_library_answers(call):
     assert value["energy_per_image_j"] > 5 * value["denoise"]["energy_j"]
 
 
+def test_videos_have_frames(call):
+    code, out, _ = call("image", "wan_2_1_1_3b", "--gpu", "H100 SXM", "--frames", 5, "--steps", 2)
+    assert code == 0
+    assert "832 x 480, 5 frames" in out
+    assert "per video" in out
+
+
 def test_mistakes_are_one_message(call):
     code, _, err = call("image", "pixart", "--gpu", "H100 SXM")
     assert code == 2

@@ -7,10 +7,12 @@ import pytest
 from joulecast import predict_image
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.generation.images.autoencoders import Autoencoder
+from joulecast.generation.images.conditioned_decoder import ConditionedDecoder
 from joulecast.generation.images.deep_compression import DeepCompression
-from joulecast.generation.images.encoders import CLIP_L, gemma_2_2b, t5_xxl
+from joulecast.generation.images.encoders import CLIP_L, gemma_2_2b, t5_xxl, umt5_xxl
 from joulecast.generation.images.layers import parameters_of
 from joulecast.generation.images.pipelines import PIPELINES
+from joulecast.generation.images.video_decoder import CausalDecoder
 
 
 def denoiser(name, grid=(64, 64)):
@@ -28,12 +30,33 @@ def denoiser(name, grid=(64, 64)):
         (denoiser("pixart_sigma"), 611),
         (denoiser("hunyuan_dit"), 1500),
         (denoiser("sana_1_6b"), 1604),
+        (denoiser("wan_2_1_1_3b", (21, 30, 52)), 1419),
+        (denoiser("wan_2_1_14b", (21, 30, 52)), 14288),
+        (denoiser("cogvideox_2b", (13, 30, 45)), 1694),
+        (denoiser("cogvideox_5b", (13, 30, 45)), 5570),
+        (umt5_xxl(512).network(1, "bf16"), 5681),
         (gemma_2_2b(300).network(1, "bf16"), 2614),
         (CLIP_L.network(1, "bf16"), 123),
         (t5_xxl(256).network(1, "bf16"), 4762),
-        (Autoencoder(4).network(1, 512, 512, "bf16"), 49.5),
+        (Autoencoder(4).network(1, (512, 512), "bf16"), 49.5),
     ],
-    ids=["sd3_5_large", "sd3_5_medium", "flux", "pixart", "hunyuan", "sana", "gemma", "clip", "t5", "decoder"],
+    ids=[
+        "sd3_5_large",
+        "sd3_5_medium",
+        "flux",
+        "pixart",
+        "hunyuan",
+        "sana",
+        "wan_1_3b",
+        "wan_14b",
+        "cogvideox_2b",
+        "cogvideox_5b",
+        "umt5",
+        "gemma",
+        "clip",
+        "t5",
+        "decoder",
+    ],
 )
 def test_parts_have_the_published_number_of_parameters(network, millions):
     assert parameters_of(network) / 1e6 == pytest.approx(millions, rel=0.045 if millions == 1500 else 0.005)
@@ -57,7 +80,7 @@ def test_linear_attention_of_sana_costs_the_same_for_each_token():
 
 
 def test_the_decoder_of_sana_enlarges_32_times():
-    network = DeepCompression(32).network(2, 1024, 768, "bf16")
+    network = DeepCompression(32).network(2, (1024, 768), "bf16")
     assert network.entries[-1].operation.output_shape == (2, 3, 1024, 768)
     assert network.entries[0].operation.input_shapes == ((2, 32, 32, 24),)
     # At each size: a convolution that enlarges, and three blocks. Of these 9 are two convolutions of 3 x 3, and 9 are
@@ -69,8 +92,72 @@ def test_the_decoder_of_sana_enlarges_32_times():
     assert parameters_of(network) == pytest.approx(enlarging + residual + attending + ends, rel=0.001)
 
 
+def test_each_latent_frame_but_the_first_becomes_four():
+    decoder = CausalDecoder()
+    network = decoder.network(1, (9, 64, 96), "bf16")
+    last = [e for e in network if e.operation.output_shape[1] == 3 and e.operation.kind == "conv3d"]
+    assert {e.operation.output_shape: e.count for e in last} == {(1, 3, 1, 64, 96): 1, (1, 3, 4, 64, 96): 2}
+    # Each later latent frame costs the same.
+    one, five, nine, thirteen = (_flops(decoder.network(1, (frames, 64, 96), "bf16")) for frames in (1, 5, 9, 13))
+    assert thirteen - nine == nine - five > 3 * one
+    # Convolutions of 3 x 3 x 3: two at the ends, two in each block; enlarging is 3 x 3, frames are doubled by 3.
+    blocks = 2 * 2 * 384**2 + 6 * 384**2 + (192 + 5 * 384) * 384 + 6 * 192**2 + 6 * 96**2
+    threes = 27 * (blocks + 16 * 384 + 96 * 3)
+    others = 9 * (2 * 384 * 192 + 192 * 96) + 2 * 3 * 384 * 768 + 4 * 384**2 + 192 * 384
+    assert parameters_of(network) == pytest.approx(threes + others, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("frames", "pieces"), [(49, {9: 1, 8: 5}), (45, {8: 6}), (9, {9: 1}), (5, {8: 1}), (1, {1: 1})]
+)
+def test_cogvideox_decodes_two_latent_frames_at_a_time(frames, pieces):
+    network = ConditionedDecoder().network(1, (frames, 64, 96), "bf16")
+    last = [e for e in network if e.operation.output_shape[1] == 3 and e.operation.kind == "conv3d"]
+    assert {e.operation.output_shape: e.count for e in last} == {
+        (1, 3, number, 64, 96): count for number, count in pieces.items()
+    }
+
+
+def test_the_decoder_of_cogvideox_has_its_parameters():
+    network = ConditionedDecoder().network(1, (49, 64, 96), "bf16")
+    # Convolutions of 3 x 3 x 3: two in each of 2 + 4 x 4 blocks, and two at the ends. Each block has two norms,
+    # and each norm two convolutions of the 16 channels of latents.
+    pairs = [(512, 512)] * 6 + [(512, 256)] + [(256, 256)] * 7 + [(256, 128)] + [(128, 128)] * 3
+    threes = 27 * (sum(i * o + o * o for i, o in pairs) + 16 * 512 + 128 * 3)
+    others = 9 * (512**2 + 2 * 256**2) + 512 * 256 + 256 * 128 + sum(34 * (i + o) for i, o in pairs)
+    assert parameters_of(network) == pytest.approx(threes + others, rel=0.001)
+
+
+def test_attention_of_a_video_sees_all_its_frames():
+    step = denoiser("wan_2_1_1_3b", (21, 30, 52))
+    found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
+    assert found == {(1, 12, 21 * 30 * 52, 128): 30, (1, 12, 512, 128): 30}
+    step = denoiser("cogvideox_5b", (13, 30, 45))
+    found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
+    assert found == {(1, 48, 226 + 13 * 30 * 45, 64): 42}
+
+
+def test_a_video_costs_by_its_frames():
+    def video(**options):
+        return predict_image("wan_2_1_1_3b", "H100 SXM", **options)
+
+    default, short, still = video(), video(frames=41), video(frames=1)
+    assert (default.frames, default.height, default.width, default.steps) == (81, 480, 832, 50)
+    assert default.energy_per_image_j > 2 * short.energy_per_image_j > 2 * still.energy_per_image_j
+    # UMT5, transformer and decoder stay in memory: 2 bytes for each parameter.
+    assert default.weights_bytes == pytest.approx(2 * (5681e6 + 1419e6 + 73.3e6), rel=0.001)
+    # A step is two forwards (guidance) of 30 blocks over 32,760 tokens: two products of attention alone are 24.7 TFLOP.
+    assert default.denoise.time_s > 2 * 30 * 4 * 32760**2 * 1536 / 989.4e12
+    assert "81 frames" in str(default)
+    assert "per video" in str(default)
+
+
+def _flops(network):
+    return sum(e.count * e.operation.flops for e in network)
+
+
 def test_the_decoder_ends_at_the_pixels():
-    network = Autoencoder(16).network(2, 1024, 768, "bf16")
+    network = Autoencoder(16).network(2, (1024, 768), "bf16")
     assert network.entries[-1].operation.output_shape == (2, 3, 1024, 768)
     assert network.entries[0].operation.input_shapes == ((2, 16, 128, 96),)
 
@@ -111,6 +198,9 @@ def test_fused_point_wise_operations_are_quicker():
         ({"height": 1000}, "multiples of 16"),
         ({"model": "sana_1_6b", "height": 1040}, "multiples of 32"),
         ({"steps": 0}, "positive integer"),
+        ({"frames": 5}, "which have no frames"),
+        ({"model": "wan_2_1_1_3b", "frames": 80}, "one more than a multiple of 4"),
+        ({"model": "wan_2_1_1_3b", "frames": True}, "one more than a multiple of 4"),
         ({"precision": "fp8"}, "precision of a pipeline"),
         ({"gpu": "T4"}, "does not fit"),
         ({"execution": "quickly"}, "execution"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ...operations.network import Network
-from .layers import Layers
+from .layers import Layers, Shape
 
 
 class Decoder(Protocol):
@@ -17,8 +17,14 @@ class Decoder(Protocol):
         """Pixels of a side for each of a latent."""
         ...
 
-    def network(self, images: int, height: int, width: int, precision: str) -> Network:
-        """The operations that decode images of so many pixels."""
+    def network(self, images: int, size: Shape, precision: str) -> Network:
+        """The operations that decode images.
+
+        Args:
+            images: Images at once.
+            size: Pixels of an image from top to bottom and from left to right; of a video, first its frames.
+            precision: What it runs in.
+        """
         ...
 
 
@@ -44,8 +50,9 @@ class Autoencoder:
         scale: int = 2 ** (len(self.channels) - 1)
         return scale
 
-    def network(self, images: int, height: int, width: int, precision: str) -> Network:
-        """The operations that decode images of so many pixels."""
+    def network(self, images: int, size: Shape, precision: str) -> Network:
+        """See `Decoder.network`."""
+        height, width = size
         found = Layers(precision)
         high, wide = height // self.scale, width // self.scale
         widest = self.channels[-1]

@@ -33,8 +33,9 @@ class DeepCompression:
         scale: int = 2 ** (len(self.channels) - 1)
         return scale
 
-    def network(self, images: int, height: int, width: int, precision: str) -> Network:
-        """The operations that decode images of so many pixels."""
+    def network(self, images: int, size: Shape, precision: str) -> Network:
+        """See `Decoder.network`."""
+        height, width = size
         found = Layers(precision)
         high, wide = height // self.scale, width // self.scale
         latents = (images, self.latent_channels, high, wide)

@@ -7,22 +7,23 @@ al., arXiv 2403.03206) and FLUX join both in one attention, PixArt (Chen et al.,
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 from ...operations.network import Network
-from .layers import Layers
+from .layers import Layers, Shape
 
 
 class Denoiser(Protocol):
     """A network that takes noise off the latents of a batch."""
 
-    def network(self, images: int, grid: tuple[int, int], text_tokens: int, precision: str) -> Network:
+    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """The operations of one step.
 
         Args:
             images: Images at once; with guidance each counts twice.
-            grid: Patches of an image, from top to bottom and from left to right.
+            grid: Patches of an image from top to bottom and from left to right; of a video, first its latent frames.
             text_tokens: Tokens of its prompt.
             precision: What it runs in.
         """
@@ -57,9 +58,9 @@ class JointDiT:
     guided: bool = False
     last_context: bool = False
 
-    def network(self, images: int, grid: tuple[int, int], text_tokens: int, precision: str) -> Network:
+    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
-        image_tokens = grid[0] * grid[1]
+        image_tokens = math.prod(grid)
         found, hidden = Layers(precision), self.hidden
         found.linear("x_embed", (images, image_tokens, self.patch), hidden)
         found.linear("context_embed", (images, text_tokens, self.text), hidden)
@@ -171,9 +172,9 @@ class CrossDiT:
     own_modulation: bool = False
     skips: int = 0
 
-    def network(self, images: int, grid: tuple[int, int], text_tokens: int, precision: str) -> Network:
+    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
-        image_tokens = grid[0] * grid[1]
+        image_tokens = math.prod(grid)
         found, n, hidden = Layers(precision), self.layers, self.hidden
         shape, wide = (images, image_tokens, hidden), (images, image_tokens, self.inner)
         text = (images, text_tokens, hidden if self.projected else self.text)

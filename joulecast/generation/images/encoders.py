@@ -72,7 +72,8 @@ class TextEncoder:
 
 
 # Sizes of the published configurations: openai/clip-vit-large-patch14, laion/CLIP-ViT-bigG-14, google/t5-v1_1-xxl,
-# google/mt5-xl (its encoder), Tencent's BERT of HunyuanDiT, google/gemma-2-2b-it.
+# google/mt5-xl (its encoder), Tencent's BERT of HunyuanDiT, google/umt5-xxl (its encoder),
+# google/gemma-2-2b-it.
 CLIP_L = TextEncoder("clip_l", 12, 768, 12, 64, 3072, 49408, 77)
 CLIP_G = TextEncoder("clip_g", 32, 1280, 20, 64, 5120, 49408, 77)
 HUNYUAN_BERT = TextEncoder("hunyuan_bert", 24, 1024, 16, 64, 4096, 47020, 77)
@@ -86,6 +87,11 @@ def t5_xxl(tokens: int) -> TextEncoder:
 def mt5_xl(tokens: int) -> TextEncoder:
     """The encoder of mT5 XL for prompts of so many tokens."""
     return TextEncoder("mt5_xl", 24, 2048, 32, 64, 5120, 250112, tokens, gated=True)
+
+
+def umt5_xxl(tokens: int) -> TextEncoder:
+    """The encoder of UMT5 XXL for prompts of so many tokens."""
+    return TextEncoder("umt5_xxl", 24, 4096, 64, 64, 10240, 256384, tokens, gated=True)
 
 
 def gemma_2_2b(tokens: int) -> TextEncoder:

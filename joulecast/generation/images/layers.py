@@ -83,5 +83,6 @@ class Layers:
 
 
 def parameters_of(network: Network) -> int:
-    """Elements of all weights: those of each module once."""
-    return sum(len(entry.by_module) * entry.operation.parameters for entry in network)
+    """Elements of all weights: those of each module once, though it may read inputs of several shapes."""
+    weights = {(path, entry.operation.parameters) for entry in network for path in entry.by_module}
+    return sum(parameters for _, parameters in weights)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ...operations.network import Network
-from .layers import Layers
+from .layers import Layers, Shape
 from .linear_attention import convolutional_feed_forward, linear_attention
 
 
@@ -31,10 +32,10 @@ class LinearDiT:
     expansion: float
     latent_channels: int
 
-    def network(self, images: int, grid: tuple[int, int], text_tokens: int, precision: str) -> Network:
+    def network(self, images: int, grid: Shape, text_tokens: int, precision: str) -> Network:
         """See `Denoiser.network`."""
         found, n, hidden = Layers(precision), self.layers, self.heads * self.head_size
-        tokens = grid[0] * grid[1]
+        tokens = math.prod(grid)
         shape, text = (images, tokens, hidden), (images, text_tokens, hidden)
         found.linear("x_embed", (images, tokens, self.latent_channels), hidden)
         found.linear("text_embed.0", (images, text_tokens, self.text), hidden)

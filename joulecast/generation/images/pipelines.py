@@ -1,4 +1,4 @@
-"""Image pipelines by name: encoders, denoiser and autoencoder, and how many steps they take unless told otherwise.
+"""Pipelines of images and videos by name: encoders, denoiser, autoencoder, and the steps that they take by default.
 
 Sizes, steps and guidance are those of the published repositories on huggingface.co and of `diffusers`' defaults. To
 add a pipeline, add a row.
@@ -9,16 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ...operations.network import Network
 from .autoencoders import Autoencoder, Decoder
+from .conditioned_decoder import ConditionedDecoder
 from .deep_compression import DeepCompression
 from .denoisers import CrossDiT, Denoiser, JointDiT
-from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, gemma_2_2b, mt5_xl, t5_xxl
+from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, gemma_2_2b, mt5_xl, t5_xxl, umt5_xxl
+from .joint_video_denoiser import JointVideoDiT
 from .linear_denoiser import LinearDiT
+from .video_decoder import CausalDecoder
+from .video_denoiser import VideoDiT
 
 
 @dataclass(frozen=True)
 class ImagePipeline:
-    """What makes an image of a prompt.
+    """What makes an image or a video of a prompt.
 
     Args:
         source: Its repository.
@@ -29,6 +34,9 @@ class ImagePipeline:
         steps: Steps unless told otherwise.
         guided: Whether each step also computes what an empty prompt gives (classifier-free guidance).
         patch: Side of the denoiser's patches in latents.
+        height, width: Pixels unless told otherwise.
+        frames: Frames of a video unless told otherwise; None for images.
+        frame_scale: Frames for each latent frame after the first, which is one frame.
     """
 
     source: str
@@ -39,16 +47,74 @@ class ImagePipeline:
     steps: int
     guided: bool = True
     patch: int = 2
+    height: int = 1024
+    width: int = 1024
+    frames: int | None = None
+    frame_scale: int = 1
 
     @property
     def multiple(self) -> int:
         """What the sides of an image are multiples of, in pixels."""
         return self.patch * self.autoencoder.scale
 
+    def networks(self, batch: int, frames: int | None, height: int, width: int, precision: str) -> list[Network]:
+        """Text encoders, one step of the denoiser, and the decoder.
+
+        Args:
+            batch: Images or videos at once.
+            frames: Frames of a video; None for images.
+            height: Pixels from top to bottom.
+            width: Pixels from left to right.
+            precision: What all parts run in.
+        """
+        images = batch * (2 if self.guided else 1)
+        grid: tuple[int, ...] = (height // self.multiple, width // self.multiple)
+        size: tuple[int, ...] = (height, width)
+        if frames is not None:
+            grid, size = (1 + (frames - 1) // self.frame_scale, *grid), (frames, *size)
+        return [
+            *(encoder.network(images, precision) for encoder in self.encoders),
+            self.denoiser.network(images, grid, self.text_tokens, precision),
+            self.autoencoder.network(batch, size, precision),
+        ]
+
 
 _STABLE_DIFFUSION_3 = (CLIP_L, CLIP_G, t5_xxl(256))
 _FLUX = JointDiT(19, 3072, 24, single=38, pooled=768, guided=True, last_context=True)
 _LATENTS_16, _LATENTS_4 = Autoencoder(16), Autoencoder(4)
+
+
+def _wan(source: str, denoiser: Denoiser) -> ImagePipeline:
+    """Wan 2.1, which makes videos of text, with the sizes that `WanPipeline` takes by default."""
+    return ImagePipeline(
+        source,
+        (umt5_xxl(512),),
+        denoiser,
+        CausalDecoder(),
+        text_tokens=512,
+        steps=50,
+        height=480,
+        width=832,
+        frames=81,
+        frame_scale=4,
+    )
+
+
+def _cogvideox(source: str, denoiser: Denoiser) -> ImagePipeline:
+    """CogVideoX, which makes videos of text, with the sizes that it was trained for."""
+    return ImagePipeline(
+        source,
+        (t5_xxl(226),),
+        denoiser,
+        ConditionedDecoder(),
+        text_tokens=226,
+        steps=50,
+        height=480,
+        width=720,
+        frames=49,
+        frame_scale=4,
+    )
+
 
 PIPELINES: Mapping[str, ImagePipeline] = {
     "sd3_5_large": ImagePipeline(
@@ -118,5 +184,9 @@ PIPELINES: Mapping[str, ImagePipeline] = {
         steps=20,
         patch=1,
     ),
+    "wan_2_1_1_3b": _wan("Wan-AI/Wan2.1-T2V-1.3B-Diffusers", VideoDiT(30, 12, 128, 8960)),
+    "wan_2_1_14b": _wan("Wan-AI/Wan2.1-T2V-14B-Diffusers", VideoDiT(40, 40, 128, 13824)),
+    "cogvideox_2b": _cogvideox("THUDM/CogVideoX-2b", JointVideoDiT(30, 30, 64, rotary=False)),
+    "cogvideox_5b": _cogvideox("THUDM/CogVideoX-5b", JointVideoDiT(42, 48, 64, rotary=True)),
 }
 """Name -> pipeline."""

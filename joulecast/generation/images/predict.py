@@ -31,7 +31,8 @@ class ImagePrediction:
     Args:
         model: Name of the pipeline.
         gpu: Full name of the GPU.
-        batch: Images at once.
+        batch: Images or videos at once.
+        frames: Frames of a video; None for images.
         height, width: Pixels of an image.
         steps: Steps of the denoiser.
         precision: What all parts run in.
@@ -49,6 +50,7 @@ class ImagePrediction:
     model: str
     gpu: str
     batch: int
+    frames: int | None
     height: int
     width: int
     steps: int
@@ -65,10 +67,21 @@ class ImagePrediction:
 
     def __str__(self) -> str:
         return (
-            f"{self.model}, {self.width} x {self.height}, {self.steps} steps, batch {self.batch}, {self.precision}, on "
-            f"{self.gpu}: {si(self.time_per_image_s, 's')} and {si(self.energy_per_image_j, 'J')} per image, "
+            f"{self.model}, {self.size}, {self.steps} steps, batch {self.batch}, {self.precision}, on "
+            f"{self.gpu}: {si(self.time_per_image_s, 's')} and {si(self.energy_per_image_j, 'J')} per {self.made}, "
             f"{si(self.power_w, 'W')}"
         )
+
+    @property
+    def made(self) -> str:
+        """What is made: "image" or "video"."""
+        return "image" if self.frames is None else "video"
+
+    @property
+    def size(self) -> str:
+        """Width and height, and the frames of a video, in words."""
+        pixels = f"{self.width} x {self.height}"
+        return pixels if self.frames is None else f"{pixels}, {self.frames} frames"
 
     def to_json(self) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units."""
@@ -87,8 +100,9 @@ def predict_image(
     gpu: str | GPU | None,
     *,
     batch: int = 1,
-    height: int = 1024,
-    width: int = 1024,
+    frames: int | None = None,
+    height: int | None = None,
+    width: int | None = None,
     steps: int | None = None,
     precision: str = "bf16",
     clock: float | None = None,
@@ -97,14 +111,18 @@ def predict_image(
     host: str | float | Path | Host | None = None,
     predictor: str | Path | None = None,
 ) -> ImagePrediction:
-    """Predict what images cost that a diffusion pipeline makes, as `diffusers` runs it.
+    """Predict what images or videos cost that a diffusion pipeline makes, as `diffusers` runs it.
+
+    A video counts as one image: seconds and joules per image are those of a whole video.
 
     Args:
-        model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit or sana_1_6b.
+        model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit or sana_1_6b;
+            for videos wan_2_1_1_3b, wan_2_1_14b, cogvideox_2b or cogvideox_5b.
         gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU.
-        batch: Images at once.
-        height: Pixels from top to bottom.
-        width: Pixels from left to right.
+        batch: Images or videos at once.
+        frames: Frames of a video; None for the pipeline's default.
+        height: Pixels from top to bottom; None for the pipeline's default: 1024 for images, 480 for videos.
+        width: Pixels from left to right; None for the pipeline's default: 1024 for images, 832 or 720 for videos.
         steps: Steps of the denoiser; None for the pipeline's default.
         precision: What all parts run in: bf16, fp16 or fp32.
         clock: Graphics clock in MHz; None for the GPU's default.
@@ -132,8 +150,12 @@ def predict_image(
         raise unknown_name("precision of a pipeline", precision, _PRECISIONS)
     pipeline, board = PIPELINES[model], find_gpu(gpu)
     count = pipeline.steps if steps is None else steps
+    frames = pipeline.frames if frames is None else frames
+    height = pipeline.height if height is None else height
+    width = pipeline.width if width is None else width
     _refuse_sizes(pipeline, {"batch": batch, "steps": count}, {"height": height, "width": width})
-    networks = _networks(pipeline, batch, height, width, precision)
+    _refuse_frames(model, pipeline, frames)
+    networks = pipeline.networks(batch, frames, height, width, precision)
     weights = _refuse_shortage(model, networks, board, precision)
     found = find_predictor(board, "inference", predictor).under(Execution.of(execution, find_host(host)))
     predictions = []
@@ -147,6 +169,7 @@ def predict_image(
         model=model,
         gpu=board.name,
         batch=batch,
+        frames=frames,
         height=height,
         width=width,
         steps=count,
@@ -166,17 +189,6 @@ def predict_image(
     )
 
 
-def _networks(pipeline: ImagePipeline, batch: int, height: int, width: int, precision: str) -> list[Network]:
-    """Text encoders, one step of the denoiser, and the decoder."""
-    images = batch * (2 if pipeline.guided else 1)
-    grid = (height // pipeline.multiple, width // pipeline.multiple)
-    return [
-        *(encoder.network(images, precision) for encoder in pipeline.encoders),
-        pipeline.denoiser.network(images, grid, pipeline.text_tokens, precision),
-        pipeline.autoencoder.network(batch, height, width, precision),
-    ]
-
-
 def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[str, Any]) -> None:
     for name, value in (*counts.items(), *sides.items()):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
@@ -189,6 +201,22 @@ def _refuse_sizes(pipeline: ImagePipeline, counts: dict[str, Any], sides: dict[s
                 allowed=f"multiples of {pipeline.multiple}",
                 hint=f"take {max(1, round(value / pipeline.multiple)) * pipeline.multiple}",
             )
+
+
+def _refuse_frames(model: str, pipeline: ImagePipeline, frames: int | None) -> None:
+    if frames is None:
+        return
+    if pipeline.frames is None:
+        videos = [name for name, each in PIPELINES.items() if each.frames is not None]
+        raise InputError(f"{model} makes images, which have no frames", given=frames, allowed=", ".join(videos))
+    scale = pipeline.frame_scale
+    if not isinstance(frames, int) or isinstance(frames, bool) or frames < 1 or (frames - 1) % scale:
+        raise InputError(
+            "the number of frames is not one that latents stand for",
+            given=repr(frames)[:100],
+            allowed=f"1, {1 + scale}, {1 + 2 * scale}, ...: one more than a multiple of {scale}",
+            hint=f"take {pipeline.frames}",
+        )
 
 
 def _refuse_shortage(model: str, networks: Sequence[Network], gpu: GPU, precision: str) -> int:

@@ -1,0 +1,135 @@
+"""The decoder of Wan 2.1's autoencoder (arXiv 2503.20314): convolutions over space and time that see no later frame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...operations.network import Network
+from .layers import Layers, Shape
+
+
+@dataclass(frozen=True)
+class CausalDecoder:
+    """A decoder that makes one frame of the first latent frame, and four of each of the others, one after the other.
+
+    Args:
+        latent_channels: Channels of the latents.
+        channels: Channels from the pixels inwards; each but the first halves the sides.
+        doubling: How many of the innermost sizes also double the frames.
+        resnets: Residual blocks at each size.
+    """
+
+    latent_channels: int = 16
+    channels: tuple[int, ...] = (96, 192, 384, 384)
+    doubling: int = 2
+    resnets: int = 3
+
+    @property
+    def scale(self) -> int:
+        """Pixels of a side for each of a latent."""
+        scale: int = 2 ** (len(self.channels) - 1)
+        return scale
+
+    def network(self, images: int, size: Shape, precision: str) -> Network:
+        """See `Decoder.network`."""
+        frames, height, width = size
+        found = Layers(precision)
+        latents = (images, self.latent_channels, 1, height // self.scale, width // self.scale)
+        later = (frames - 1) // 2**self.doubling
+        self._latent_frame(found, latents, 1, first=True)
+        if later:
+            self._latent_frame(found, latents, later, first=False)
+        return found.network("vae", {"latents": (*latents[:2], 1 + later, *latents[3:])})
+
+    def _latent_frame(self, found: Layers, latents: Shape, each: int, *, first: bool) -> None:
+        """What is run for each of so many latent frames; the first is not doubled in time."""
+        images, inputs, frames, high, wide = latents
+        found.add("post_quant", "conv3d", latents, each=each, out_channels=inputs, kernel_size=1)
+        widest = self.channels[-1]
+        causal_conv(found, "conv_in", latents, widest, each)
+        middle = (images, widest, frames, high, wide)
+        _resnet(found, "mid.0", middle, widest, each)
+        _attention(found, middle, each)
+        _resnet(found, "mid.1", middle, widest, each)
+        inputs = widest
+        for level, outputs in enumerate(reversed(self.channels)):
+            for block in range(self.resnets):
+                _resnet(found, f"up.{level}.{block}", (images, inputs, frames, high, wide), outputs, each)
+                inputs = outputs
+            if level == len(self.channels) - 1:
+                break
+            path = f"up.{level}.upsample"
+            if level < self.doubling and not first:
+                padded = (images, inputs, frames + 2, high, wide)
+                found.add(path, "copy", padded, each=each)
+                found.add(f"{path}.time", "conv3d", padded, each=each, out_channels=2 * inputs, kernel_size=(3, 1, 1))
+                frames *= 2
+                found.add(path, "copy", (images, inputs, frames, high, wide), each=each)
+            high, wide = 2 * high, 2 * wide
+            _upsample(found, path, (images * frames, inputs, high, wide), each)
+            inputs //= 2
+        shape = (images, inputs, frames, high, wide)
+        _norm(found, "norm_out", shape, each)
+        found.add("norm_out", "silu", shape, each=each)
+        causal_conv(found, "conv_out", shape, 3, each)
+
+
+def causal_conv(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+    """Record a convolution over space and time that sees no later frame.
+
+    Args:
+        found: Where to record it.
+        path: Path of the module.
+        shape: Shape of its input: videos, channels, frames, height, width. Two earlier frames are put before them.
+        outputs: Channels of its output.
+        each: Calls of it.
+    """
+    images, channels, frames, high, wide = shape
+    earlier = (images, channels, frames + 2, high, wide)
+    padded = (images, channels, frames + 2, high + 2, wide + 2)
+    found.add(path, "copy", earlier, each=each)
+    found.add(path, "copy", padded, each=each)
+    found.add(path, "conv3d", padded, each=each, out_channels=outputs, kernel_size=3)
+
+
+def _resnet(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+    after = (shape[0], outputs, *shape[2:])
+    for name, inputs in (("1", shape), ("2", after)):
+        _norm(found, f"{path}.norm{name}", inputs, each)
+        found.add(f"{path}.norm{name}", "silu", inputs, each=each)
+        causal_conv(found, f"{path}.conv{name}", inputs, outputs, each)
+    if shape[1] != outputs:
+        found.add(f"{path}.shortcut", "conv3d", shape, each=each, out_channels=outputs, kernel_size=1)
+    found.add(path, "add", after, after, each=each)
+
+
+def _norm(found: Layers, path: str, shape: Shape, each: int) -> None:
+    """Channels of a pixel divided by their length, one operation after the other."""
+    row = (shape[0], 1, *shape[2:])
+    found.add(path, "norm", shape, each=each, dim=1, keepdim=True)
+    found.add(path, "div", shape, row, each=each)
+    found.add(path, "mul", shape, each=each)
+    found.add(path, "mul", shape, (shape[1], *(1 for _ in shape[2:])), each=each)
+    found.add(path, "add", shape, each=each)
+
+
+def _attention(found: Layers, shape: Shape, each: int) -> None:
+    """One head over all latents of a frame, as the middle of the decoder has it."""
+    images, channels, frames, high, wide = shape
+    image, heads = (images * frames, channels, high, wide), (images * frames, 1, high * wide, channels)
+    _norm(found, "mid.attention.norm", image, each)
+    found.add("mid.attention.qkv", "conv2d", image, each=each, out_channels=3 * channels, kernel_size=1)
+    found.add("mid.attention", "copy", (images * frames, 1, high * wide, 3 * channels), each=each)
+    found.add("mid.attention", "attention", heads, heads, heads, each=each)
+    found.add("mid.attention.out", "conv2d", image, each=each, out_channels=channels, kernel_size=1)
+    found.add("mid.attention", "add", shape, shape, each=each)
+
+
+def _upsample(found: Layers, path: str, shape: Shape, each: int) -> None:
+    """Twice the sides of each frame, interpolated in fp32, and half of the channels."""
+    images, channels, high, wide = shape
+    small, precise = (images, channels, high // 2, wide // 2), Layers("fp32", found.calls)
+    precise.add(path, "copy", small, each=each)
+    precise.add(path, "interpolate", small, each=each, output_size=(high, wide))
+    found.add(path, "copy", shape, each=each)
+    found.add(f"{path}.conv", "conv2d", shape, each=each, out_channels=channels // 2, kernel_size=3, padding=1)
