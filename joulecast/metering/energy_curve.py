@@ -1,8 +1,8 @@
 """Energy of a device between any two moments, computed from the samples of its sensor.
 
 If the device has a total-energy counter, its values are used; update_times.py estimates when it had each of them. If
-the power changes between two updates, it is assumed to change once, from the power before to the power afterwards, at the
-moment that gives the counted joules. That is exact for loads that are steady for longer than two updates. Without a
+the power changes between two updates, it is assumed to change once, from the power before to the power afterwards, at
+the moment that gives the counted joules. That is exact for loads that are steady for longer than two updates. Without a
 counter, the power readings are integrated, each held until the next one. Intervals without data are reported as unknown
 and never count as zero: a device that was lost, a counter that restarted, a machine that was suspended.
 """

@@ -176,7 +176,7 @@ class Meter:
                 self._send()
 
     def _mark(self, now_s: float) -> None:
-        """Request a reading of the devices when a window opens or closes, because regular ones are `interval_s` apart."""
+        """Request a reading of the devices now, because regular readings are `interval_s` apart."""
         self._marked_s = now_s
         if self._sampler is not None:
             self._sampler.mark()
