@@ -1,4 +1,4 @@
-"""Fused attention on tensor cores: of many queries, and of one query per sequence (a step of decoding)."""
+"""Fused attention on tensor cores: with many queries, and with one query per sequence (a step of decoding)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..physics.attention_sizes import AttentionSizes, attention_sizes
+from ..physics.tiling import padded
 from .attention_physics import (
     CONTEXT_CONSTANTS,
     DECODING_CONSTANTS,
@@ -23,7 +24,7 @@ from .attention_physics import (
 from .family import Family
 from .products import Machine
 
-# fp16 and bf16 are as wide, and tensor cores multiply both at one rate, so that one stands for the other.
+# fp16 and bf16 have the same width and the same rate on tensor cores, so measurements of one hold for the other.
 _VARIANTS: Mapping[tuple[str, str], str] = {
     ("half", "half"): "half",
     ("half", "fp8"): "half with fp8 cache",
@@ -31,11 +32,12 @@ _VARIANTS: Mapping[tuple[str, str], str] = {
 }
 _NEEDED: Mapping[str, str] = {"half": "bf16", "half with fp8 cache": "bf16", "fp8": "fp8"}
 _WIDTHS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8"}
-# What PyTorch reaches at best, sglang calls.
+# Engines with kernels of their own. SGLang calls the kernels that PyTorch uses at best, so it needs no feature.
 _ENGINES: tuple[str, ...] = ("tensorrt_llm", "vllm")
 _TILES = (64, 128)
-# Kernels of attention differ more between generations than what trees of one say about another: with H100 and H200, or
-# B200 and GB200, left out, 0.3 to 0.5 erred least, and 1 more than physics alone.
+# Attention kernels of different generations differ so much that trees of one generation say little about another. With
+# H100 and H200, or B200 and GB200, left out, weights of 0.3 to 0.5 had the smallest errors; 1 was worse than physics
+# alone.
 _SHRINKAGE = 0.4
 
 
@@ -66,12 +68,17 @@ def _heads(operation: Operation) -> Hashable:
     return queries[-3:-2], keys[-3:-2], queries[-1], values[-1]
 
 
+def _sizes_and_machine(operations: OperationList, gpu: GPU) -> tuple[AttentionSizes, Machine]:
+    """Sizes of operations of one variant, and the GPU as it multiplies in their precision."""
+    return attention_sizes(operations), Machine.of(gpu, operations[0].precision)
+
+
 def _context_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
-    return context_s(attention_sizes(operations), Machine.of(gpu, operations[0].precision), constants)
+    return context_s(*_sizes_and_machine(operations, gpu), constants)
 
 
 def _decoding_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> FloatArray:
-    return decoding_s(attention_sizes(operations), Machine.of(gpu, operations[0].precision), constants)
+    return decoding_s(*_sizes_and_machine(operations, gpu), constants)
 
 
 _SHARED_NAMES = (
@@ -100,7 +107,8 @@ _DECODING_NAMES = ("log_splits", "log_split_padding", "log_longest_split", "log_
 
 
 def _shared(operations: OperationList, sizes: AttentionSizes, machine: Machine, physics_s: FloatArray) -> FloatArray:
-    moved = sizes.query_bytes + sizes.cached_bytes
+    """The features of _SHARED_NAMES, shape (features, operations)."""
+    moved = sizes.moved_bytes
     logs = [
         physics_s * machine.clock_hz,
         moved / machine.l2_bytes,
@@ -111,7 +119,7 @@ def _shared(operations: OperationList, sizes: AttentionSizes, machine: Machine, 
         sizes.cached_heads,
         sizes.keys,
         sizes.sequences,
-        np.ceil(sizes.keys / TILE) * TILE / sizes.keys,
+        padded(sizes.keys, TILE) / sizes.keys,
         sizes.window / sizes.keys,
     ]
     engines = [operation.attributes["implementation"] for operation in operations]
@@ -120,10 +128,10 @@ def _shared(operations: OperationList, sizes: AttentionSizes, machine: Machine, 
 
 
 def _context_features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
-    sizes, machine = attention_sizes(operations), Machine.of(gpu, operations[0].precision)
-    moved = sizes.query_bytes + sizes.cached_bytes
-    intensity = sizes.flops / machine.flops_per_cycle / machine.sms / (moved / machine.bandwidth * machine.clock_hz)
-    logs = [sizes.queries, np.ceil(sizes.queries / TILE) * TILE / sizes.queries]
+    sizes, machine = _sizes_and_machine(operations, gpu)
+    memory_cycles = sizes.moved_bytes / machine.bandwidth * machine.clock_hz
+    intensity = sizes.flops / machine.flops_per_cycle / machine.sms / memory_cycles
+    logs = [sizes.queries, padded(sizes.queries, TILE) / sizes.queries]
     waves = []
     for tile in _TILES:
         for heads, rows in ((sizes.heads, 1.0), (sizes.cached_heads, sizes.group)):
@@ -135,7 +143,7 @@ def _context_features(operations: OperationList, gpu: GPU, physics_s: FloatArray
 
 
 def _decoding_features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
-    sizes, machine = attention_sizes(operations), Machine.of(gpu, operations[0].precision)
+    sizes, machine = _sizes_and_machine(operations, gpu)
     split = split_keys(sizes, machine.sms)
     parts = split.jobs * split.splits / machine.sms
     padding = split.waves * split.longest * machine.sms / (split.jobs * split.blocks)
@@ -154,7 +162,7 @@ ATTENTION = Family(
     shrinkage=_SHRINKAGE,
     unseen=_heads,
 )
-"""Of many queries, causal or not."""
+"""Attention with many queries per sequence, with a causal mask or without."""
 
 DECODING = Family(
     name="decoding",
@@ -167,4 +175,4 @@ DECODING = Family(
     shrinkage=_SHRINKAGE,
     unseen=_heads,
 )
-"""Of one query per sequence, which reads a cache of keys and values."""
+"""Attention with one query per sequence, which reads a cache of keys and values."""

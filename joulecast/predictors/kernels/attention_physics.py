@@ -1,17 +1,18 @@
-"""What fused attention takes on tensor cores, from its sizes and a data sheet.
+"""The time of fused attention on tensor cores, computed from its sizes and a data sheet.
 
-A kernel of the FlashAttention kind (Dao, arXiv 2307.08691) gives each multiprocessor tiles of 128 queries, which pass
-over the keys that they may see in blocks of 128. Two products and one exponential are computed for each pair of a query
-and a key. The exponentials have units of their own, 16 per clock and multiprocessor on all NVIDIA GPUs since Volta,
-which is why small heads reach little of the peak: a B200 multiplies a head of 64 in half the time of its exponentials.
+A kernel like FlashAttention (Dao, arXiv 2307.08691) gives each multiprocessor tiles of 128 queries. A tile passes over
+the keys that its queries may see in blocks of 128. For each pair of a query and a key it computes two products and one
+exponential. Exponentials have units of their own, which compute 16 per clock and multiprocessor on all NVIDIA GPUs
+since Volta. That is why small heads reach little of the peak: a B200 multiplies a head of 64 elements in half the time
+of its exponentials.
 
-A single query per sequence (a step of decoding) has next to nothing to compute: it reads the cache of keys and values.
-Kernels split the keys of a head over several multiprocessors where there are fewer heads than those, and merge the
-partial results ("split-kv").
+A single query per sequence (a step of decoding) has very little to compute. Its time is that of reading the cache of
+keys and values. Where there are fewer heads than multiprocessors, kernels split the keys of a head over several
+multiprocessors and merge the partial results ("split-kv").
 
-The constants start at values that were fitted to the kernels of SGLang on H100, H200, B200, GB200 and L40S and rounded.
-They may not move far from there: fitted freely, they would make up for what one library does badly, and be wrong on the
-GPUs of another. Trees learn what a library does badly.
+The constants start at values that were fitted to the kernels of SGLang on H100, H200, B200, GB200 and L40S, and then
+rounded. Their fit is bounded around these values. Without bounds they would compensate for the weak points of one
+library, and be wrong for GPUs that were measured with another one. Learning these weak points is left to trees.
 """
 
 from __future__ import annotations
@@ -22,51 +23,52 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ..physics.attention_sizes import AttentionSizes
+from ..physics.tiling import padded
 from .family import Constant
 from .products import Machine
 
 TILE = 128.0
-"""Queries of a tile, and keys of a block."""
+"""Number of queries in a tile, and of keys in a block."""
 
 _EXPONENTIALS = 16.0  # Per clock and multiprocessor (CUDA C++ Programming Guide, throughput of native instructions).
-_DECODING_ROWS = 64.0  # Queries that share keys and values are rows of one product.
-_SPLIT_SPARE = 1.1  # As FlashAttention-3 has it, so that the last wave is full.
+_DECODING_ROWS = 64.0  # Rows of a tile in decoding; the queries that share keys and values are the rows of one product.
+_SPLIT_SPARE = 1.1  # FlashAttention-3 plans with a tenth more work, so that the last wave is nearly full.
 
 CONTEXT_CONSTANTS: tuple[Constant, ...] = (
-    # Planning the work, as engines do in a kernel of its own, and starting.
+    # Launching the kernel, and a kernel before it in which engines plan the work.
     Constant("call_s", 8e-6, 4e-6, 1.6e-5),
-    # Time of the products over that at the peak of the data sheet.
+    # Time of the products over their time at the peak of the data sheet.
     Constant("products_over_peak", 1.5, 1.2, 2.0),
     # Share of the exponentials' time that the products do not hide.
     Constant("exposed_exponentials", 0.55, 0.3, 1.0),
-    # Loading the queries of a tile, starting it, and writing the result.
+    # Starting a tile, loading its queries, and writing its result.
     Constant("tile_cycles", 5400.0, 2500.0, 10000.0),
     Constant("share_of_bandwidth", 0.8, 0.6, 0.95),
     Constant("l2_bytes_per_sm_cycle", 24.0, 12.0, 48.0),
 )
-"""What `context_s` needs, in its order."""
+"""The constants of `context_s`, in the order in which it takes them."""
 
 DECODING_CONSTANTS: tuple[Constant, ...] = (
     Constant("call_s", 8e-6, 4e-6, 1.6e-5),
     # A second kernel that merges the results of split keys.
     Constant("merge_s", 1.5e-6, 5e-7, 5e-6),
-    # Of a multiprocessor that reads a part of a cache: waiting for memory, and starting.
+    # Starting on a part of a cache, and waiting for the first bytes from memory.
     Constant("part_cycles", 4500.0, 2500.0, 8000.0),
-    # That one multiprocessor can ask for.
+    # Bytes per clock that one multiprocessor can request from memory.
     Constant("bytes_per_sm_cycle", 60.0, 40.0, 120.0),
     Constant("share_of_bandwidth", 0.87, 0.75, 0.95),
     Constant("l2_bytes_per_sm_cycle", 30.0, 16.0, 60.0),
 )
-"""What `decoding_s` needs, in its order."""
+"""The constants of `decoding_s`, in the order in which it takes them."""
 
 
 def context_s(sizes: AttentionSizes, machine: Machine, constants: FloatArray) -> FloatArray:
-    """Seconds that attention of many queries takes.
+    """Device seconds of attention with many queries, shape (operations,).
 
     Args:
         sizes: Sizes of the operations.
         machine: The GPU that they run on, as numbers.
-        constants: Values of CONTEXT_CONSTANTS.
+        constants: Values of CONTEXT_CONSTANTS, shape (constants,).
     """
     call_s, products, exposed, tile_cycles, bandwidth, l2_bytes = constants
     pair_cycles = 2 * products * (sizes.key_size + sizes.value_size) / machine.flops_per_cycle
@@ -79,8 +81,15 @@ def context_s(sizes: AttentionSizes, machine: Machine, constants: FloatArray) ->
 
 
 def moving_s(sizes: AttentionSizes, machine: Machine, share_of_bandwidth: float, l2_bytes: float) -> FloatArray:
-    """Seconds for reading and writing, from the L2 cache where everything fits into it."""
-    moved = sizes.query_bytes + sizes.cached_bytes
+    """Seconds for reading and writing, shape (operations,); from the L2 cache if all bytes of the operation fit there.
+
+    Args:
+        sizes: Sizes of the operations.
+        machine: The GPU that they run on, as numbers.
+        share_of_bandwidth: Share of the data sheet's memory bandwidth that is reached.
+        l2_bytes: Bytes per clock and multiprocessor from the L2 cache.
+    """
+    moved = sizes.moved_bytes
     cached = machine.sms * machine.clock_hz * l2_bytes
     return np.where(moved < machine.l2_bytes, moved / cached, moved / (machine.bandwidth * share_of_bandwidth))
 
@@ -88,43 +97,43 @@ def moving_s(sizes: AttentionSizes, machine: Machine, share_of_bandwidth: float,
 def _tile_cycles(
     sizes: AttentionSizes, sms: int, pair_cycles: FloatArray, tile_cycles: float, packed: bool
 ) -> FloatArray:
-    """Clock cycles until the multiprocessors are through with their tiles.
+    """Clock cycles until all multiprocessors have finished their tiles, shape (operations,).
 
     Args:
         sizes: Sizes of the operations.
-        sms: Multiprocessors.
-        pair_cycles: For one query and one key.
-        tile_cycles: For each tile beside that.
-        packed: Whether queries of all heads that share keys stand in one tile.
+        sms: Number of multiprocessors.
+        pair_cycles: Cycles for one pair of query and key, shape (operations,).
+        tile_cycles: Cycles of each tile in addition to its pairs.
+        packed: Whether one tile holds the queries of all heads that share keys.
     """
     rows = sizes.queries * (sizes.group if packed else 1.0)
     heads = sizes.cached_heads if packed else sizes.heads
-    # Tiles of 16 and 64 rows are for few queries.
-    filled = np.where(rows > TILE / 2, TILE, np.where(rows > TILE / 8, TILE / 2, TILE / 8))
-    in_head = np.ceil(rows / filled)
-    of_tile = np.clip(np.ceil(filled / sizes.group) if packed else filled, 1.0, sizes.queries)  # Queries.
-    longest = np.ceil(np.minimum(sizes.keys, sizes.window + of_tile - 1) / TILE) * TILE
-    # A causal tile sees the keys up to its last query: with each tile more, until the window is full.
-    least = np.ceil(np.minimum(sizes.keys - sizes.queries + of_tile, longest) / TILE) * TILE
+    # Few queries use tiles with 16 or 64 rows.
+    tile_rows = np.where(rows > TILE / 2, TILE, np.where(rows > TILE / 8, TILE / 2, TILE / 8))
+    in_head = np.ceil(rows / tile_rows)
+    of_tile = np.clip(np.ceil(tile_rows / sizes.group) if packed else tile_rows, 1.0, sizes.queries)  # Queries.
+    longest = padded(np.minimum(sizes.keys, sizes.window + of_tile - 1), TILE)
+    # A causal tile sees the keys up to its last query. Each further tile sees more keys, until the window is full.
+    least = padded(np.minimum(sizes.keys - sizes.queries + of_tile, longest), TILE)
     growing = np.minimum(np.ceil((longest - least) / of_tile), in_head)
     causal = (growing * (least + longest) / 2 + (in_head - growing) * longest) / in_head
     mean = np.where(sizes.causal > 0, causal, longest)
     waves = sizes.sequences * heads * in_head / sms
-    usual, most = (filled * keys * pair_cycles + tile_cycles for keys in (mean, longest))
-    # Between tiles that are handed out evenly and whole waves of them.
+    usual, most = (tile_rows * keys * pair_cycles + tile_cycles for keys in (mean, longest))
+    # At least the longest tile. Otherwise the mean of two cases: work that is spread evenly, and whole waves of tiles.
     cycles: FloatArray = np.maximum(np.maximum(waves * usual, most), (waves + np.ceil(waves)) / 2 * usual)
     return cycles
 
 
 class SplitKeys(NamedTuple):
-    """How decoding shares its work out.
+    """How decoding distributes its work over the multiprocessors; arrays of shape (operations,).
 
     Args:
-        blocks: Of 128 keys, of each head of keys.
-        jobs: Heads of keys over all sequences; more where one tile does not hold the queries of a group.
-        splits: Parts that each job is split into.
-        longest: Blocks of the longest part.
-        waves: In which the multiprocessors work through all parts.
+        blocks: Number of blocks of 128 keys in each head of keys.
+        jobs: Number of heads of keys over all sequences; a multiple if one tile cannot hold the queries of a group.
+        splits: Number of parts that each job is split into.
+        longest: Number of blocks in the longest part.
+        waves: Number of waves in which the multiprocessors compute all parts.
     """
 
     blocks: FloatArray
@@ -135,7 +144,12 @@ class SplitKeys(NamedTuple):
 
 
 def split_keys(sizes: AttentionSizes, sms: int) -> SplitKeys:
-    """Split the keys of each head so that all multiprocessors have work, as FlashAttention-3 does."""
+    """Split the keys of each head so that all multiprocessors have work, as FlashAttention-3 does.
+
+    Args:
+        sizes: Sizes of the operations.
+        sms: Number of multiprocessors.
+    """
     blocks = np.ceil(np.minimum(sizes.keys, sizes.window) / TILE)
     jobs = sizes.sequences * sizes.cached_heads * np.ceil(sizes.group / _DECODING_ROWS)
     splits = np.clip(np.ceil(blocks / np.ceil(blocks * _SPLIT_SPARE * jobs / sms)), 1.0, TILE)
@@ -143,12 +157,12 @@ def split_keys(sizes: AttentionSizes, sms: int) -> SplitKeys:
 
 
 def decoding_s(sizes: AttentionSizes, machine: Machine, constants: FloatArray) -> FloatArray:
-    """Seconds that attention of one query per sequence takes.
+    """Device seconds of attention with one query per sequence, shape (operations,).
 
     Args:
         sizes: Sizes of the operations.
         machine: The GPU that they run on, as numbers.
-        constants: Values of DECODING_CONSTANTS.
+        constants: Values of DECODING_CONSTANTS, shape (constants,).
     """
     call_s, merge_s, part_cycles, sm_bytes, bandwidth, l2_bytes = constants
     split = split_keys(sizes, machine.sms)

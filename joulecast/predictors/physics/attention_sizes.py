@@ -58,6 +58,11 @@ class AttentionSizes(NamedTuple):
         return self.sequences * self.cached_heads * seen * self.key_bytes
 
     @property
+    def moved_bytes(self) -> FloatArray:
+        """Bytes of queries, results, keys and values together, each moved once."""
+        return self.query_bytes + self.cached_bytes
+
+    @property
     def key_bytes(self) -> FloatArray:
         """Bytes of one key and its value in one head."""
         return self.cache_bytes * (self.key_size + self.value_size)

@@ -1,11 +1,16 @@
-"""What a measurement loop shows of an operation, as physics with a handful of constants per group.
+"""A model of measurement loops over one operation, with a few constants for each group of operations.
 
-An operation that is timed alone in a loop takes max(device, host): the GPU's work, or the time that Python and the
-driver need to launch it. Its power tells the two apart: while the GPU waits it draws static power only, so
-P_loop = P_static + busy x (P_active - P_static), and the dynamic energy (P_loop - P_static) x t_loop does not
-depend on the host at all. The constants are read off the measurements, group by group (a group is a kind in a
-precision, such as "conv2d tf32": other kernels run in another precision); predictors learn what they
-leave unexplained, and composition uses them to turn loops into device time and dynamic energy.
+An operation that is timed alone in a loop takes max(device, host): the time of the GPU's work, or the time that Python
+and the driver need to launch it. The power shows which of the two it was. A GPU that waits draws static power only, so
+
+    P_loop = P_static + busy x (P_active - P_static)
+
+where busy is the share of time in which the GPU works. The dynamic energy (P_loop - P_static) x t_loop does not depend
+on the host at all.
+
+The constants are derived from measurements, group by group. A group is a kind in a precision, such as "conv2d tf32",
+because another precision runs other kernels. Predictors learn the rest that these constants do not explain, and the
+composition of networks uses them to turn loop times into device times and dynamic energies.
 """
 
 from __future__ import annotations
@@ -23,12 +28,13 @@ from ...operations.operation import Operation
 from ..formats.numbers import number, numbers
 from .norms import smooth_max
 
-_HOST_QUANTILE = 0.05  # The fastest loops of a kind are host-bound; the very fastest is an outlier.
-_CLEARLY_DEVICE = 3.0  # Times the host time, from where a loop counts as showing the device.
-# Between the two a loop may wait or work; from twice the host time on, low power means few multiprocessors at work.
+_HOST_QUANTILE = 0.05  # The fastest loops of a kind show the host time. A quantile, because the fastest is an outlier.
+_CLEARLY_DEVICE = 3.0  # A loop that takes at least this multiple of the host time is bound by the device.
+# Loops that take less than this multiple of the host time may have waited for the host, so low power means waiting. In
+# longer loops, low power means that few multiprocessors work.
 _DEVICE_DECIDES = 2.0
-_STATIC_QUANTILE = 0.01
-_ACCUMULATION_PASSES = 3  # Two reads and one write.
+_STATIC_QUANTILE = 0.01  # Quantile of all loop powers that is taken as static power.
+_ACCUMULATION_PASSES = 3  # Adding a gradient to the one before takes two reads and one write.
 # Reached bandwidth over the data sheet's in simple elementwise kernels: 1/1.17 on the A30 (relu), 1/1.2 on the
 # A100 (add, mul, relu; NeuSight).
 _REACHED_BANDWIDTH = 1 / 1.17
@@ -44,7 +50,7 @@ STAND_INS: Mapping[str, tuple[str, ...]] = {
     "pooling": ("adaptive_avg_pool2d", "max_pool2d"),
     "movement": ("relu", "copy"),
 }
-"""Family -> measured kinds, best first, that stand in for a kind of it that was not measured."""
+"""Family -> measured kinds whose constants are used for an unmeasured kind of the family, the most similar first."""
 
 
 def _group(kind: str, precision: str) -> str:
@@ -52,7 +58,11 @@ def _group(kind: str, precision: str) -> str:
 
 
 def group_of(operation: Operation, gpu: GPU) -> str:
-    """The group of an operation on a GPU: its kind in the precision that it really runs in there.
+    """The group of an operation on a GPU: its kind and the precision in which it really runs there.
+
+    Args:
+        operation: The operation.
+        gpu: The GPU that it runs on.
 
     Raises:
         InputError: The GPU does not support the precision.
@@ -62,14 +72,14 @@ def group_of(operation: Operation, gpu: GPU) -> str:
 
 @dataclass(frozen=True)
 class GroupConstants:
-    """What the loops of one group have in common.
+    """Constants of the measurement loops of one group.
 
     Args:
-        host_s: Seconds that launching it takes, by measuring method.
-        slowdown: Loop time over roofline time of large ones.
-        device_slowdown: The same for what a network pays of it, without the artefacts of the loop.
-        active_power_w: Board power while the device works on large ones.
-        large_loops: How many loops show the device, not the host; slowdown and power are read off these.
+        host_s: Measuring method -> seconds that the host needs for a launch.
+        slowdown: Median of loop time over roofline time, over loops that are bound by the device.
+        device_slowdown: The same without the time that only a loop spends, such as accumulating gradients.
+        active_power_w: Median board power in watts of loops that are bound by the device.
+        large_loops: Number of loops that are bound by the device; the three constants before come from these.
     """
 
     host_s: Mapping[str, float]
@@ -81,7 +91,12 @@ class GroupConstants:
 
 @dataclass(frozen=True)
 class Loops:
-    """Predicted or measured loops of operations, as arrays of one length: seconds and watts."""
+    """Predicted or measured loops of operations.
+
+    Args:
+        time_s: Seconds of one iteration of the loop, shape (operations,).
+        power_w: Mean board power in watts, shape (operations,).
+    """
 
     time_s: FloatArray
     power_w: FloatArray
@@ -89,7 +104,12 @@ class Loops:
 
 @dataclass(frozen=True)
 class DeviceCosts:
-    """The part of loops that a network pays too: device seconds and dynamic joules, one value per operation."""
+    """The cost of an operation that occurs inside a network as well as in a loop.
+
+    Args:
+        time_s: Device seconds, shape (operations,).
+        dynamic_energy_j: Joules above static power, shape (operations,).
+    """
 
     time_s: FloatArray
     dynamic_energy_j: FloatArray
@@ -97,14 +117,14 @@ class DeviceCosts:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Constants of a GPU and mode, and the physics around them.
+    """The model of measurement loops on one GPU in one mode.
 
     Args:
-        groups: Constants per measured group.
-        static_power_w: Board power while the GPU waits for the host with its clocks up.
-        method: The measuring method whose host times are meant when nothing else is said.
-        accumulates_gradients: Methods whose loop adds the gradients of input and parameters to those of the
-            iteration before, which a network does not do for its activations.
+        groups: Group -> its constants.
+        static_power_w: Board power in watts while the GPU waits for the host at its full clock.
+        method: The measuring method whose host times are used by default.
+        accumulates_gradients: Measuring methods whose loops add the gradients of input and parameters to those of the
+            iteration before. A network does not do so for its activations.
     """
 
     groups: Mapping[str, GroupConstants]
@@ -123,16 +143,16 @@ class Baseline:
         gpu: GPU,
         accumulates_gradients: frozenset[str] = frozenset(),
     ) -> Self:
-        """Read the constants off measured loops.
+        """Derive the constants from measured loops.
 
         Args:
-            operations: What was measured.
-            loops: Its times and powers.
-            has_power: Where the power can be used.
-            methods: How each loop was run.
-            roofline_s: Roofline time of each operation.
-            gpu: Where they were measured.
-            accumulates_gradients: Which of the methods accumulate gradients.
+            operations: The measured operations.
+            loops: Their times and powers.
+            has_power: True where the power is usable, shape (operations,).
+            methods: Measuring method of each loop.
+            roofline_s: Roofline time of each operation in seconds, shape (operations,).
+            gpu: The GPU that they were measured on.
+            accumulates_gradients: The methods whose loops accumulate gradients.
         """
         groups = np.array([group_of(operation, gpu) for operation in operations])
         method_array = np.array(methods)
@@ -179,7 +199,7 @@ class Baseline:
         )
 
     def stand_in(self, operation: Operation, gpu: GPU) -> str | None:
-        """The measured group whose constants hold for an operation: its own, one like it, or None."""
+        """The measured group whose constants are used for an operation: its own, a similar one, or None."""
         for kind in (operation.kind, *(() if operation.row.measured_only else STAND_INS[operation.row.family])):
             group = _group(kind, gpu.running_precision(operation.precision))
             if group in self.groups:
@@ -187,24 +207,40 @@ class Baseline:
         return None
 
     def host_s(self, groups: Sequence[str], methods: Sequence[str] | None = None) -> FloatArray:
-        """Seconds that launching each takes in a measurement loop."""
+        """Seconds that the host needs for a launch in a measurement loop, shape (operations,).
+
+        Args:
+            groups: Group of each operation.
+            methods: Measuring method of each loop; None for the default method.
+        """
         if methods is None:
             return self._of_each(groups, lambda constants: constants.host_s[self.method])
         return np.array([self.groups[group].host_s[method] for group, method in zip(groups, methods, strict=True)])
 
     def device_s(self, groups: Sequence[str], roofline_s: FloatArray) -> FloatArray:
-        """Device time of each as far as the group's constants tell, without the artefacts of a loop."""
+        """Device seconds by the constants of the groups, without what only a loop spends; shape (operations,).
+
+        Args:
+            groups: Group of each operation.
+            roofline_s: Roofline time of each operation in seconds, shape (operations,).
+        """
         device_s: FloatArray = roofline_s * self._of_each(groups, lambda constants: constants.device_slowdown)
         return device_s
 
     def loop_s(self, groups: Sequence[str], roofline_s: FloatArray, methods: Sequence[str] | None = None) -> FloatArray:
-        """Loop time of each as far as the group's constants tell: a smooth max(device, host)."""
+        """Loop seconds by the constants of the groups, a smooth max(device, host); shape (operations,).
+
+        Args:
+            groups: Group of each operation.
+            roofline_s: Roofline time of each operation in seconds, shape (operations,).
+            methods: Measuring method of each loop; None for the default method.
+        """
         device_s = roofline_s * self._of_each(groups, lambda constants: constants.slowdown)
         loop_s: FloatArray = smooth_max(self.host_s(groups, methods), device_s)
         return loop_s
 
     def active_power_w(self, groups: Sequence[str]) -> FloatArray:
-        """Board power while the device works on operations of these groups."""
+        """Board power in watts while the device works on operations of these groups, shape (operations,)."""
         return self._of_each(groups, lambda constants: constants.active_power_w)
 
     def _of_each(self, groups: Sequence[str], value: Callable[[GroupConstants], float]) -> FloatArray:
@@ -214,9 +250,15 @@ class Baseline:
     def device_costs(
         self, operations: Sequence[Operation], groups: Sequence[str], loops: Loops, gpu: GPU
     ) -> DeviceCosts:
-        """Take off loops what a network does not pay: waiting for the host, and accumulating gradients.
+        """Remove from loops what a network does not spend: waiting for the host, and accumulating gradients.
 
-        Where the loop is host-bound, the device was busy for the share of the time that the power tells.
+        In a loop that may be bound by the host, the device worked for a share of the time that follows from the power.
+
+        Args:
+            operations: The operations.
+            groups: Group of each operation.
+            loops: Their loop times and powers.
+            gpu: The GPU that they run on.
         """
         active_w = np.maximum(self.active_power_w(groups) - self.static_power_w, 1.0)
         dynamic_w = np.maximum(loops.power_w - self.static_power_w, 0.0)
@@ -225,7 +267,7 @@ class Baseline:
         energy_j = dynamic_w * loops.time_s
         if self.method in self.accumulates_gradients:
             artefact_s = _artefact_s(operations, device_s, gpu)
-            # Moving bytes draws about as much power as the rest, so energy shrinks as device time does.
+            # Accumulation draws about as much power as the rest, so the energy shrinks by the same factor as the time.
             energy_j = energy_j * (1 - artefact_s / np.maximum(device_s, 1e-15))
             device_s = device_s - artefact_s
         return DeviceCosts(device_s, energy_j)
@@ -269,13 +311,16 @@ class Baseline:
 
 
 def _bounded_slowdown(host_bound: FloatArray, of_other_groups: Sequence[float]) -> float:
-    """Slowdown of a group whose loops all wait for the host: the usual one, if its quickest loop allows."""
+    """Slowdown of a group whose loops are all bound by the host: the median of the other groups, or less.
+
+    No loop is quicker than its device, so each loop's time over its roofline time is an upper limit.
+    """
     usual = [float(np.median(of_other_groups))] if of_other_groups else []
     return min([*usual, *host_bound.tolist()], default=1.0)
 
 
 def _host_times_s(time_s: FloatArray, methods: NDArray[np.str_], names: NDArray[np.str_]) -> dict[str, float]:
-    """Host time of one group by method; a method that left the group out launches about as fast as the others."""
+    """Measuring method -> host seconds of one group; a method that lacks the group gets the least of the others."""
     known = {
         str(name): float(np.quantile(time_s[methods == name], _HOST_QUANTILE)) for name in names if name in methods
     }
@@ -283,10 +328,10 @@ def _host_times_s(time_s: FloatArray, methods: NDArray[np.str_], names: NDArray[
 
 
 def _artefact_s(operations: Sequence[Operation], device_s: FloatArray, gpu: GPU) -> FloatArray:
-    """Seconds of each device time that go into accumulating the gradients of input and parameters."""
+    """Seconds of each device time that are spent on accumulating the gradients of input and parameters."""
     moved = np.array([_ACCUMULATION_PASSES * 4.0 * (op.input_size + op.parameters) for op in operations])
     own = np.array([float(op.bytes_read + op.bytes_written) for op in operations])
-    # In the cache the artefact is as much quicker as the rest is; then its share of the bytes counts.
+    # If the data lies in the cache, accumulation is as much quicker as the rest. It then takes its share of the bytes.
     artefact_s: FloatArray = np.minimum(
         moved / (gpu.memory_bandwidth * _REACHED_BANDWIDTH), device_s * moved / (moved + own)
     )

@@ -1,23 +1,26 @@
-"""Convolutions as cuDNN computes them: the ways there are, what each costs, and the least.
+"""Convolutions as cuDNN computes them: its algorithms, the cost of each, and the cost of the quickest.
 
-On fp32 pipes a convolution is computed in one of four ways, and the library takes about the quickest. Each is work in
-whole waves of blocks, and bytes that are moved:
+On fp32 pipes cuDNN has four algorithms for a convolution, and usually takes the quickest. The cost of each is work in
+whole waves of blocks (tiling.py), and bytes to and from memory:
 
-- implicit: one matrix product, whose rows are gathered from the images as it goes (Chetlur et al., arXiv 1410.0759).
+- implicit: one matrix product. Its rows are gathered from the images while it is computed (Chetlur et al., arXiv
+  1410.0759).
 - fused: Winograd's F(2 x 2, 3 x 3) in one kernel, with 2.25 times fewer multiplications (Lavin and Gray, CVPR 2016).
-  A block computes 4 x 8 squares of 2 x 2 outputs in 32 channels; what lies beyond an image's edge is computed, too.
-- separate: Winograd's F(4 x 4, 3 x 3). Images and weights are transformed, 36 matrix products follow, and the results
-  are transformed back: four times fewer multiplications, but what is transformed passes through memory.
-- fourier: the same with Fourier transforms, where image and window fit into 16 x 16 or 32 x 32 pixels together. (Larger
-  images can be cut into such squares; cuDNN seldom does.)
+  A block computes 4 x 8 squares of 2 x 2 outputs in 32 channels, also those beyond the edge of an image.
+- separate: Winograd's F(4 x 4, 3 x 3) in several kernels. Images and weights are transformed, 36 matrix products
+  follow, and the results are transformed back. There are four times fewer multiplications, but transformed numbers are
+  written to memory and read again.
+- fourier: as "separate", with Fourier transforms, if image and window fit together into 16 x 16 or 32 x 32 pixels.
+  (Larger images can be cut into such squares, but cuDNN seldom does so.)
 
-The last three are for convolutions that move step by step and are neither dilated nor grouped. Their blocks, and that
-images of "separate" are taken by sixteens, are read off the grids of the kernels that NeuSight (Lee et al., ASPLOS
-2025) recorded on five GPUs from Pascal to Ampere. The shares of peak and the start-ups are round numbers that leave
-little spread there and on the A30 and the RTX 2080 Ti: none of these GPUs is an independent test of them.
+The last three need a stride and a dilation of one, and no groups. Their block sizes, and that "separate" computes
+images in multiples of sixteen, were derived from the grids of the kernels that NeuSight (Lee et al., ASPLOS 2025)
+recorded on five GPUs from Pascal to Ampere. The shares of the peak and the start-up steps are round numbers, chosen so
+that measured times scatter little there and on the A30 and the RTX 2080 Ti. None of these GPUs is an independent test
+of them.
 
-Tensor cores read tensors whose channels lie side by side, so a window of more than one pixel is transposed before and
-after: three times the traffic. A window of one pixel is a product as it stands.
+Kernels for tensor cores read tensors with channels as the last dimension. So the images of a window of more than one
+pixel are transposed before and after, which triples their traffic. A window of one pixel is a matrix product as it is.
 """
 
 from __future__ import annotations
@@ -41,9 +44,10 @@ CONVOLUTION_NAMES: tuple[str, ...] = (
     "log_fourier_over_implicit",
     "position_alignment",
 )
-"""What `Convolutions.features` gives."""
+"""Names of the features of `Convolutions.features`."""
 
-# Rows of the arrays below: the ways on fp32 pipes, implicit in two shapes of blocks, and last that on tensor cores.
+# Rows of the arrays below are algorithms: implicit with two block sizes, fused, separate and fourier on fp32 pipes, and
+# last the one on tensor cores. Algorithms whose transforms and products are kernels one after the other are "in turn".
 _IMPLICIT, _FUSED, _TENSOR = 0, 2, 5
 _IN_TURN = np.array([[False], [False], [False], [True], [True], [False]])
 _WIDE, _NARROW, _PRODUCT_TILE, _FOURIER_TILE = Tile(128, 64), Tile(128, 32), Tile(128, 128), Tile(64, 64)
@@ -52,23 +56,23 @@ _NARROW_SHARE = 0.7 * _IMPLICIT_SHARE
 _FUSED_SQUARES, _FUSED_CHANNELS, _FUSED_MULTIPLICATIONS = (4, 8), 32, 16
 _SEPARATE_MULTIPLICATIONS, _SEPARATE_IMAGES, _SEPARATE_SIDE = 36, 16, 4
 _FOURIER_SIZES = (16, 32)
-_COMPLEX = 4.0  # Products of real numbers in one of complex numbers; FLOPs alike.
-_START_UP = 8  # A block takes as long as so many further steps of its reduction before it computes.
-_LEAST_WAVES = 2  # A block that has a multiprocessor to itself waits for memory as long as another would compute.
-_TRANSPOSED = 3  # Passes over images that are transposed: read, written, and read again.
+_COMPLEX = 4.0  # Real multiplications in one complex multiplication; the same factor for FLOPs.
+_START_UP = 8  # Starting a block takes as long as this many steps of its reduction.
+_LEAST_WAVES = 2  # A block that is alone on a multiprocessor waits for memory as long as a second block would compute.
+_TRANSPOSED = 3  # Passes over transposed images: they are read, written, and read again.
 _LOADED = 4  # Channels that tensor cores load at once.
-_TRAINING_PASSES = 3.0  # The gradients of input and weight are products as large as the forward, each.
-_MOST_LOG = 2.0  # Ratios beyond are alike: the way is not taken, or does not exist.
+_TRAINING_PASSES = 3.0  # Forward, gradient of the input, and gradient of the weights: products of the same size.
+_MOST_LOG = 2.0  # Log ratios are clipped to this; beyond it, an algorithm is not used or does not exist.
 _ALIGNMENTS = (2, 4, 8)
 
 
 class Work(NamedTuple):
-    """What convolutions cost.
+    """Work of convolutions, as arrays of shape (convolutions,).
 
     Args:
-        flops: That the GPU could do in their time.
-        bytes: To and from device memory.
-        in_turn: Where transforms and products are kernels of their own, so that one waits for the other.
+        flops: FLOPs that the GPU could compute at its peak during their compute time.
+        bytes: Bytes to and from device memory.
+        in_turn: True if transforms and products are separate kernels, of which one waits for the other.
     """
 
     flops: FloatArray
@@ -77,7 +81,7 @@ class Work(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """One product of convolutions: their forward, or the gradient of their input."""
+    """One matrix product of convolutions: their forward pass, or the gradient of their input."""
 
     channels_in: Any
     channels_out: Any
@@ -86,12 +90,12 @@ class _Pass(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """A pass in every way: arrays of shape (ways, convolutions).
+    """One pass of convolutions with every algorithm, as arrays of shape (algorithms, convolutions).
 
     Args:
-        number: Of blocks; infinite where there is no such way.
-        flops: That the GPU could do in the time of one.
-        bytes: That the pass moves.
+        number: Number of blocks; infinite where the algorithm does not apply.
+        flops: FLOPs that a multiprocessor could compute at its peak during one block.
+        bytes: Bytes to and from device memory in the whole pass.
     """
 
     number: FloatArray
@@ -99,12 +103,17 @@ class Blocks(NamedTuple):
     bytes: FloatArray
 
     def flops_on(self, sms: int) -> FloatArray:
-        """FLOPs that fit into the whole waves on so many multiprocessors."""
+        """FLOPs that a GPU could compute at its peak during the whole waves, on this number of multiprocessors."""
         flops: FloatArray = np.maximum(np.ceil(self.number / sms), _LEAST_WAVES) * (sms * self.flops)
         return flops
 
     def times_s(self, gpu: GPU, peak_flops: FloatArray | float) -> FloatArray:
-        """Seconds of each way, on tensor cores with a peak for each convolution, or one for all."""
+        """Seconds of each algorithm, shape (algorithms, convolutions).
+
+        Args:
+            gpu: The GPU that they run on.
+            peak_flops: Peak FLOPs per second on tensor cores: one, or one for each convolution.
+        """
         compute_s = self.flops_on(gpu.sms)
         compute_s[:_TENSOR] /= gpu.peak_flops["fp32"]
         compute_s[_TENSOR] /= peak_flops
@@ -117,7 +126,7 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
     moved = n.element_bytes * (n.input_size + n.output_size + n.parameters)
     images = n.element_bytes * (n.input_size + n.output_size)
     is_three = (n.transforms > 0) & (n.kernel == 3)
-    # Fused: whole blocks of squares.
+    # Fused: images are computed in whole blocks of squares.
     high, wide = _FUSED_SQUARES
     fused = n.first_size * np.ceil(n.height / (2 * high)) * np.ceil(n.width / (2 * wide))
     fused = fused * np.ceil(p.channels_out / _FUSED_CHANNELS)
@@ -126,7 +135,7 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
     by_sixteens = np.ceil(n.first_size / _SEPARATE_IMAGES) * _SEPARATE_IMAGES
     squares = by_sixteens * np.ceil(n.height / _SEPARATE_SIDE) * np.ceil(n.width / _SEPARATE_SIDE)
     separate = _SEPARATE_MULTIPLICATIONS * tile_count(squares, p.channels_out, _PRODUCT_TILE)
-    # Fourier: the other half of the frequencies of real numbers is the same.
+    # Fourier: real data needs only half of the frequencies, because the other half is its complex conjugate.
     needed = np.maximum(n.height, n.width) + n.kernel - 1
     size = np.where(needed > _FOURIER_SIZES[0], _FOURIER_SIZES[1], _FOURIER_SIZES[0])
     frequencies = size * (size // 2 + 1)
@@ -169,7 +178,7 @@ def _blocks(n: Any, p: _Pass) -> Blocks:
 
 
 def _transformed(squares: Any, p: _Pass) -> Any:
-    """Elements of inputs, outputs and weights for each number of a transformed square."""
+    """Elements of transformed inputs, outputs and weights together, for each element of a transformed square."""
     return squares * (p.channels_in + p.channels_out) + p.channels_in * p.channels_out
 
 
@@ -178,18 +187,18 @@ def _window(n: Any) -> Any:
 
 
 class Convolutions(NamedTuple):
-    """The dense ones among operations, those that are not grouped, on any GPU.
+    """The dense convolutions of a list of operations, those without groups; arrays have the shape (convolutions,).
 
     Args:
-        operations: How many there are in all.
-        places: Which of them are dense convolutions.
-        forward, backward: Blocks of the forward, and of the gradient of the input.
+        operations: Number of all operations in the list.
+        places: Index of each dense convolution in the list.
+        forward, backward: Blocks of the forward pass, and of the gradient of the input.
         own_flops: FLOPs of each forward pass.
-        passes: How many passes of about the same work the mode has.
-        precision: Of each, as `numbers_of` calls it.
-        element_bytes: Bytes of one element of each operation's tensors.
-        loads: Where tensor cores can load the channels.
-        alignment: How well rows of positions are aligned: by how many of 2, 4 and 8 their number can be divided.
+        passes: Number of passes with about the same work: 1 in inference, 3 in training.
+        precision: Index of each precision in PRECISIONS.
+        element_bytes: Bytes of one element of each convolution's tensors.
+        loads: True if tensor cores can load the channels: their numbers are multiples of 4.
+        alignment: How many of 2, 4 and 8 divide the number of positions of an image, 0 to 3.
     """
 
     operations: int
@@ -205,11 +214,15 @@ class Convolutions(NamedTuple):
 
     @classmethod
     def of(cls, n: Any) -> Self:
-        """Those among operations whose numbers are given."""
+        """The dense convolutions among operations.
+
+        Args:
+            n: Numbers of the operations (`numbers_of`).
+        """
         places = np.flatnonzero((n.is_convolution > 0) & (n.groups == 1))
         mine = type(n)(*(values[places] for values in n))
         positions = mine.input_size / (mine.first_size * mine.channels_in)
-        # Where the window moves in steps, each position of the input meets a part of it only.
+        # With a stride above one, each position of the input meets only a part of the window.
         met = mine.channels_out * _window(mine) / (mine.stride * mine.stride)
         return cls(
             operations=len(n.rows),
@@ -225,13 +238,18 @@ class Convolutions(NamedTuple):
         )
 
     def _taken(self, times_s: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> NDArray[np.int_]:
-        """The way of each: on tensor cores where its precision runs there and they can load it."""
+        """Index of each convolution's algorithm: tensor cores if they can load it, else the quickest on fp32 pipes.
+
+        Args:
+            times_s: Seconds of each algorithm, shape (algorithms, convolutions).
+            on_tensor_cores: True if a convolution's precision runs on tensor cores, shape (convolutions,).
+        """
         tensor = self.loads & on_tensor_cores
         taken: NDArray[np.int_] = np.where(tensor, _TENSOR, np.argmin(times_s[:_TENSOR], axis=0))
         return taken
 
     def least(self, gpu: GPU) -> Work:
-        """What they cost at least on fp32 pipes, in all passes of their mode."""
+        """The work of the quickest algorithm on fp32 pipes, in all passes of the mode."""
         peak_flops = gpu.peak_flops["fp32"]
         taken = np.argmin(self.forward.times_s(gpu, peak_flops)[:_TENSOR], axis=0)
         each = np.arange(len(taken))
@@ -239,16 +257,17 @@ class Convolutions(NamedTuple):
         return Work(flops, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
 
     def features(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
-        """Convolutions as each way sees them; 0 for other operations.
+        """Features from the times of the algorithms; 0 for operations that are no dense convolutions.
 
         Args:
             gpu: The GPU that they run on.
-            peak_flops: FLOPs per second of the precision of each convolution.
-            on_tensor_cores: Whether the precision of each runs on tensor cores.
+            peak_flops: Peak FLOPs per second of each convolution's precision, shape (convolutions,).
+            on_tensor_cores: True if a convolution's precision runs on tensor cores, shape (convolutions,).
 
         Returns:
-            Shape (len(CONVOLUTION_NAMES), operations): the least time over that of the FLOPs alone, forward and of the
-            gradient of the input; ways over the first; and the alignment.
+            Shape (len(CONVOLUTION_NAMES), operations). All but the last are logarithms: the least time over that of the
+            FLOPs alone, for the forward pass and for the gradient of the input; the times of fused, separate and
+            fourier over that of implicit; and the alignment.
         """
         forward_s, backward_s = (blocks.times_s(gpu, peak_flops) for blocks in (self.forward, self.backward))
         own_s, each = self.own_flops / peak_flops, np.arange(len(self.places))

@@ -31,7 +31,7 @@ class Tile(NamedTuple):
         return 2.0 * self.rows * self.columns
 
 
-def padded(size: Any, side: int) -> Any:
+def padded(size: Any, side: float) -> Any:
     """Sizes rounded up to whole tiles.
 
     Args:
