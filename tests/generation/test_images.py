@@ -7,6 +7,7 @@ import pytest
 from joulecast import predict_image
 from joulecast.errors import InputError, UnknownNameError
 from joulecast.generation.images.autoencoders import Autoencoder
+from joulecast.generation.images.conditioned_decoder import ConditionedDecoder
 from joulecast.generation.images.deep_compression import DeepCompression
 from joulecast.generation.images.encoders import CLIP_L, gemma_2_2b, t5_xxl, umt5_xxl
 from joulecast.generation.images.layers import parameters_of
@@ -31,6 +32,8 @@ def denoiser(name, grid=(64, 64)):
         (denoiser("sana_1_6b"), 1604),
         (denoiser("wan_2_1_1_3b", (21, 30, 52)), 1419),
         (denoiser("wan_2_1_14b", (21, 30, 52)), 14288),
+        (denoiser("cogvideox_2b", (13, 30, 45)), 1694),
+        (denoiser("cogvideox_5b", (13, 30, 45)), 5570),
         (umt5_xxl(512).network(1, "bf16"), 5681),
         (gemma_2_2b(300).network(1, "bf16"), 2614),
         (CLIP_L.network(1, "bf16"), 123),
@@ -46,6 +49,8 @@ def denoiser(name, grid=(64, 64)):
         "sana",
         "wan_1_3b",
         "wan_14b",
+        "cogvideox_2b",
+        "cogvideox_5b",
         "umt5",
         "gemma",
         "clip",
@@ -102,10 +107,34 @@ def test_each_latent_frame_but_the_first_becomes_four():
     assert parameters_of(network) == pytest.approx(threes + others, rel=0.001)
 
 
+@pytest.mark.parametrize(
+    ("frames", "pieces"), [(49, {9: 1, 8: 5}), (45, {8: 6}), (9, {9: 1}), (5, {8: 1}), (1, {1: 1})]
+)
+def test_cogvideox_decodes_two_latent_frames_at_a_time(frames, pieces):
+    network = ConditionedDecoder().network(1, (frames, 64, 96), "bf16")
+    last = [e for e in network if e.operation.output_shape[1] == 3 and e.operation.kind == "conv3d"]
+    assert {e.operation.output_shape: e.count for e in last} == {
+        (1, 3, number, 64, 96): count for number, count in pieces.items()
+    }
+
+
+def test_the_decoder_of_cogvideox_has_its_parameters():
+    network = ConditionedDecoder().network(1, (49, 64, 96), "bf16")
+    # Convolutions of 3 x 3 x 3: two in each of 2 + 4 x 4 blocks, and two at the ends. Each block has two norms,
+    # and each norm two convolutions of the 16 channels of latents.
+    pairs = [(512, 512)] * 6 + [(512, 256)] + [(256, 256)] * 7 + [(256, 128)] + [(128, 128)] * 3
+    threes = 27 * (sum(i * o + o * o for i, o in pairs) + 16 * 512 + 128 * 3)
+    others = 9 * (512**2 + 2 * 256**2) + 512 * 256 + 256 * 128 + sum(34 * (i + o) for i, o in pairs)
+    assert parameters_of(network) == pytest.approx(threes + others, rel=0.001)
+
+
 def test_attention_of_a_video_sees_all_its_frames():
     step = denoiser("wan_2_1_1_3b", (21, 30, 52))
     found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
     assert found == {(1, 12, 21 * 30 * 52, 128): 30, (1, 12, 512, 128): 30}
+    step = denoiser("cogvideox_5b", (13, 30, 45))
+    found = {e.operation.input_shapes[1]: e.count for e in step if e.operation.kind == "attention"}
+    assert found == {(1, 48, 226 + 13 * 30 * 45, 64): 42}
 
 
 def test_a_video_costs_by_its_frames():

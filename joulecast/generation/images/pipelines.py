@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from ...operations.network import Network
 from .autoencoders import Autoencoder, Decoder
+from .conditioned_decoder import ConditionedDecoder
 from .deep_compression import DeepCompression
 from .denoisers import CrossDiT, Denoiser, JointDiT
 from .encoders import CLIP_G, CLIP_L, HUNYUAN_BERT, TextEncoder, gemma_2_2b, mt5_xl, t5_xxl, umt5_xxl
+from .joint_video_denoiser import JointVideoDiT
 from .linear_denoiser import LinearDiT
 from .video_decoder import CausalDecoder
 from .video_denoiser import VideoDiT
@@ -98,6 +100,22 @@ def _wan(source: str, denoiser: Denoiser) -> ImagePipeline:
     )
 
 
+def _cogvideox(source: str, denoiser: Denoiser) -> ImagePipeline:
+    """CogVideoX, which makes videos of text, with the sizes that it was trained for."""
+    return ImagePipeline(
+        source,
+        (t5_xxl(226),),
+        denoiser,
+        ConditionedDecoder(),
+        text_tokens=226,
+        steps=50,
+        height=480,
+        width=720,
+        frames=49,
+        frame_scale=4,
+    )
+
+
 PIPELINES: Mapping[str, ImagePipeline] = {
     "sd3_5_large": ImagePipeline(
         "stabilityai/stable-diffusion-3.5-large",
@@ -168,5 +186,7 @@ PIPELINES: Mapping[str, ImagePipeline] = {
     ),
     "wan_2_1_1_3b": _wan("Wan-AI/Wan2.1-T2V-1.3B-Diffusers", VideoDiT(30, 12, 128, 8960)),
     "wan_2_1_14b": _wan("Wan-AI/Wan2.1-T2V-14B-Diffusers", VideoDiT(40, 40, 128, 13824)),
+    "cogvideox_2b": _cogvideox("THUDM/CogVideoX-2b", JointVideoDiT(30, 30, 64, rotary=False)),
+    "cogvideox_5b": _cogvideox("THUDM/CogVideoX-5b", JointVideoDiT(42, 48, 64, rotary=True)),
 }
 """Name -> pipeline."""

@@ -117,12 +117,12 @@ def predict_image(
 
     Args:
         model: sd3_5_large, sd3_5_medium, flux_1_dev, flux_1_schnell, pixart_sigma, hunyuan_dit or sana_1_6b;
-            for videos wan_2_1_1_3b or wan_2_1_14b.
+            for videos wan_2_1_1_3b, wan_2_1_14b, cogvideox_2b or cogvideox_5b.
         gpu: Name or alias from the catalogue, or the path of a TOML file that describes a GPU.
         batch: Images or videos at once.
         frames: Frames of a video; None for the pipeline's default.
         height: Pixels from top to bottom; None for the pipeline's default: 1024 for images, 480 for videos.
-        width: Pixels from left to right; None for the pipeline's default: 1024 for images, 832 for videos.
+        width: Pixels from left to right; None for the pipeline's default: 1024 for images, 832 or 720 for videos.
         steps: Steps of the denoiser; None for the pipeline's default.
         precision: What all parts run in: bf16, fp16 or fp32.
         clock: Graphics clock in MHz; None for the GPU's default.

@@ -46,7 +46,7 @@ class CausalDecoder:
         images, inputs, frames, high, wide = latents
         found.add("post_quant", "conv3d", latents, each=each, out_channels=inputs, kernel_size=1)
         widest = self.channels[-1]
-        _conv(found, "conv_in", latents, widest, each)
+        causal_conv(found, "conv_in", latents, widest, each)
         middle = (images, widest, frames, high, wide)
         _resnet(found, "mid.0", middle, widest, each)
         _attention(found, middle, each)
@@ -71,11 +71,19 @@ class CausalDecoder:
         shape = (images, inputs, frames, high, wide)
         _norm(found, "norm_out", shape, each)
         found.add("norm_out", "silu", shape, each=each)
-        _conv(found, "conv_out", shape, 3, each)
+        causal_conv(found, "conv_out", shape, 3, each)
 
 
-def _conv(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
-    """A convolution over space and time, before whose frames the last two of the latent frame before are put."""
+def causal_conv(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> None:
+    """Record a convolution over space and time that sees no later frame.
+
+    Args:
+        found: Where to record it.
+        path: Path of the module.
+        shape: Shape of its input: videos, channels, frames, height, width. Two earlier frames are put before them.
+        outputs: Channels of its output.
+        each: Calls of it.
+    """
     images, channels, frames, high, wide = shape
     earlier = (images, channels, frames + 2, high, wide)
     padded = (images, channels, frames + 2, high + 2, wide + 2)
@@ -89,7 +97,7 @@ def _resnet(found: Layers, path: str, shape: Shape, outputs: int, each: int) -> 
     for name, inputs in (("1", shape), ("2", after)):
         _norm(found, f"{path}.norm{name}", inputs, each)
         found.add(f"{path}.norm{name}", "silu", inputs, each=each)
-        _conv(found, f"{path}.conv{name}", inputs, outputs, each)
+        causal_conv(found, f"{path}.conv{name}", inputs, outputs, each)
     if shape[1] != outputs:
         found.add(f"{path}.shortcut", "conv3d", shape, each=each, out_channels=outputs, kernel_size=1)
     found.add(path, "add", after, after, each=each)
