@@ -1,4 +1,4 @@
-"""Device times in half precision and below: physics of each family's kernels, corrected by what was measured.
+"""Device times in half precision and below: physics for each family of kernels, corrected by trees.
 
-A family (family.py) is one file: linear layers stand in linear.py. families.py lists them.
+A family (family.py) is described in one file, such as linear.py for linear layers. families.py lists all families.
 """

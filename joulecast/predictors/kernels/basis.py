@@ -1,4 +1,4 @@
-"""What a prediction of a kernel rests on."""
+"""The basis of a prediction of a kernel: how similar the GPUs are whose measurements it was learned from."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Literal, get_args
 from ...hardware import GPU
 
 Basis = Literal["measured", "same generation", "other generations"]
-"""Measurements of this GPU, of GPUs of its compute capability, or of others."""
+"""Measurements of this GPU, of GPUs of its compute capability, or only of other GPUs."""
 
 BASES: tuple[Basis, ...] = get_args(Basis)
 
 
 def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> Basis:
-    """What predictions for a GPU rest on.
+    """The basis of predictions for a GPU.
 
     Args:
-        gpu: The GPU that they run on.
-        gpus: Names of those that were measured.
-        generations: Their compute capabilities.
+        gpu: The GPU to predict for.
+        gpus: Names of the measured GPUs.
+        generations: Compute capabilities of the measured GPUs.
     """
     if gpu.name in gpus:
         return "measured"
@@ -28,26 +28,38 @@ def basis_of(gpu: GPU, gpus: Collection[str], generations: Collection[str]) -> B
 
 
 def known_basis(basis: Basis, errors: Mapping[str, Sized]) -> Basis | None:
-    """The basis, or where no errors of it are known, one that says less; None where no errors are known of these."""
+    """The basis, or the next less similar one whose errors are known; None if there is none.
+
+    Args:
+        basis: The basis of a prediction.
+        errors: Basis -> errors; missing or empty where none are known.
+    """
     return next((each for each in BASES[BASES.index(basis) :] if each in errors and len(errors[each])), None)
 
 
 _LEAST_RATE = 700.0
-"""FLOPs per multiprocessor and cycle. The slowest tensor cores that were measured do 1012 (L40S). GeForce boards, the
-A10G and the L40 do 512: they halve the rate for sums in fp32."""
+"""Least FLOPs per multiprocessor and cycle of GPUs that run like the measured ones. The slowest measured tensor cores
+compute 1012 (L40S). Those of GeForce boards, the A10G and the L40 compute 512, because they halve the rate for sums in
+fp32."""
 
 _BY_RATE = ("linear", "attention")
-"""Families of kernels whose times follow from that rate, and which are predicted without kernels as well."""
+"""Families whose times follow from that rate. On slower GPUs the rest of the predictor covers their operations."""
 
 
 @lru_cache(maxsize=1024)
 def is_like_measured(gpu: GPU, family: str, precision: str) -> bool:
-    """Whether a GPU runs a family of kernels in a precision as those that were measured did.
+    """Whether a GPU runs a family of kernels in a precision in the same way as the measured GPUs do.
 
-    All that were measured below fp32 have tensor cores for it. A Pascal GPU, which has none, computes fp16 in fp32. On
-    boards with tensor cores of half the rate, large products meet neither the power cap nor the bandwidth that held the
-    L40S back: with its kernels, transformers that timm timed on RTX 3090, 4090 and 5090 were 46 % off, and are 10 % off
-    by the rest of the predictor (`benchmarks/public.py --first`).
+    All GPUs that were measured in half precision and below have tensor cores for it. A Pascal GPU has none, and
+    computes fp16 in fp32. On boards whose tensor cores have half the rate, large products are limited neither by the
+    power cap nor by the bandwidth that limited the L40S. With the kernels of the L40S, errors on transformers that timm
+    timed on RTX 3090, 4090 and 5090 were 46 %; with the rest of the predictor they are 10 %
+    (`benchmarks/public.py --first`).
+
+    Args:
+        gpu: The GPU to predict for.
+        family: Name of the family of kernels.
+        precision: Precision of the operations.
     """
     if precision not in gpu.peak_flops or (precision != "fp32" and not gpu.on_tensor_cores(precision)):
         return False

@@ -1,8 +1,9 @@
-"""Convolutions of AMD's MIOpen: forward, and the gradients of input and weights, each as the product that it is.
+"""Convolutions of AMD's MIOpen library: the forward pass and the gradients of input and weights, as matrix products.
 
-Each direction is a matrix product, one for each group: rows are positions, columns channels, and the reduction is over
-channels and the window (forward and gradient of the input) or over positions (gradient of the weights). MIOpen picks
-the quickest of its solvers, among them Winograd's, which the constants of physics and the trees have to make up for.
+Each direction is a matrix product for each group. In the forward pass and the gradient of the input, rows are
+positions, columns are channels, and the reduction is over channels and the window. In the gradient of the weights, rows
+and columns are channels and the reduction is over positions. MIOpen chooses the quickest of its solvers. One of them is
+Winograd's algorithm, which this model leaves to the fitted constants and to trees.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ALIGNED = (4, 8, 16, 32)
 
 
 def _covers(gpu: GPU) -> bool:
-    """MIOpen is the library of AMD's GPUs; NVIDIA's is another one, and one does not tell of the other."""
+    """Whether a GPU is AMD's. MIOpen is AMD's library, and its times say nothing about NVIDIA's cuDNN."""
     return gpu.compute_capability.startswith("gfx")
 
 
@@ -42,7 +43,7 @@ def _pair(value: Any) -> tuple[int, int]:
 
 
 def _numbers(operations: OperationList) -> FloatArray:
-    """Sizes, moves, groups and direction of each, shape (operations, numbers)."""
+    """Sizes, window and its movement, groups, and index of the direction of each operation, shape (operations, 14)."""
     rows = []
     for operation in operations:
         attributes = operation.attributes
@@ -55,7 +56,10 @@ def _numbers(operations: OperationList) -> FloatArray:
 
 
 def _products(operations: OperationList) -> Products:
-    """The product that each direction is; a strided gradient of the input meets part of the window at each position."""
+    """The matrix product of each operation.
+
+    In a gradient of the input with a stride above one, each position meets only a part of the window.
+    """
     numbers = operations.derived(_numbers)
     images, inputs, height, width, outputs, height_out, width_out, r, s, stride, _, _, groups, direction = numbers.T
     positions, positions_out = images * height * width, images * height_out * width_out
@@ -87,7 +91,7 @@ def _features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDA
 
 
 def _layer(operation: Operation) -> tuple[Any, ...]:
-    """What a layer is, whatever the batch, the direction and the precision."""
+    """Sizes and attributes that identify a layer in any batch size, direction and precision."""
     attributes = operation.attributes
     names = ("out_channels", "kernel_size", "stride", "padding", "dilation", "groups")
     return (*operation.input_shapes[0][1:], *(attributes[name] for name in names))
@@ -113,4 +117,4 @@ CONVOLUTION = Family(
     unseen=_layer,
     covers=_covers,
 )
-"""Measured best cases: MIOpen's database holds what its tuning found."""
+"""Convolutions of MIOpen. The times are best cases: MIOpen's database holds the quickest that tuning found."""

@@ -18,7 +18,7 @@ from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_featu
 _VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
 _SIZES = ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel")
 _DISTRIBUTIONS = ("power_law_1.01", "power_law_1.2")
-_GATE_AND_UP = 2  # One product computes both.
+_GATE_AND_UP = 2  # The gate and the up projection are computed by one product of twice the columns.
 
 
 def _variant(operation: Operation) -> str | None:
@@ -29,7 +29,7 @@ def _variant(operation: Operation) -> str | None:
 
 
 def _covers(gpu: GPU) -> bool:
-    """All that was measured is NVIDIA's."""
+    """Whether a GPU is NVIDIA's: only these were measured."""
     return not gpu.compute_capability.startswith("gfx")
 
 
@@ -49,7 +49,8 @@ def _numbers(operations: OperationList) -> FloatArray:
 def _busy(operations: OperationList) -> FloatArray:
     """Experts on this GPU that get a token, and tokens that each of them gets, shape (2, operations).
 
-    Tokens draw their experts evenly; how they are distributed otherwise, trees are told.
+    This assumes that tokens choose all experts with the same probability. Trees have the true distribution as a
+    feature.
     """
     tokens, _, _, top_k, experts, _, groups = operations.derived(_numbers)
     busy = np.maximum(experts / groups * (1 - (1 - top_k / experts) ** tokens), 1.0)
@@ -57,7 +58,7 @@ def _busy(operations: OperationList) -> FloatArray:
 
 
 def _products(operations: OperationList) -> tuple[Products, Products]:
-    """Gate and up in one, and down."""
+    """The product of gate and up projection together, and that of the down projection."""
     _, hidden, intermediate, _, _, parts, _ = operations.derived(_numbers)
     busy, rows = operations.derived(_busy)
     inner = intermediate / parts
@@ -86,7 +87,7 @@ def _features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDA
 
 
 def _layer(operation: Operation) -> Hashable:
-    """What a layer is on one of its GPUs, however many tokens come."""
+    """Sizes that identify a layer on one of its GPUs, for any number of tokens."""
     return operation.input_shapes[0][-1], *(operation.attributes[name] for name in _SIZES)
 
 
@@ -111,4 +112,4 @@ EXPERTS = Family(
     unseen=_layer,
     covers=_covers,
 )
-"""SGLang's Triton kernel, which PyTorch's users call, too, and those of FlashInfer."""
+"""Layers of experts, measured with SGLang's Triton kernel, which users of PyTorch call, too, and with FlashInfer's."""

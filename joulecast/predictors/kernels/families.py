@@ -1,4 +1,4 @@
-"""The families of kernels that there are."""
+"""The list of all families of kernels."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a family of kernels has to say, so that its device times can be learned: sizes, physics and features."""
+"""The description of a family of kernels from which its device times can be learned: sizes, physics and features."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 
 Names = tuple[str, str]
-"""A family and one of its variants."""
+"""Name of a family, and of one of its variants."""
 
 
 class Constant(NamedTuple):
     """A positive number in the physics of a family, to be fitted to measurements.
 
     Args:
-        name: With its unit.
-        start: What it is looked for from.
-        low, high: What it lies between.
+        name: Name that ends in the unit.
+        start: Value from which the fit starts.
+        low, high: Limits of the fitted value.
     """
 
     name: str
@@ -38,21 +38,22 @@ class Family:
     """Operations whose kernels are alike.
 
     Args:
-        name: Such as "linear".
-        constants: Those of `physics_s`.
-        feature_names: One per column of `features`.
+        name: Name of the family, such as "linear".
+        constants: The constants of `physics_s`, in the order in which it takes them.
+        feature_names: Names of the columns of `features`.
         variant_precisions: The variants of its kernels, such as "half" or "fp8", each learned by itself -> a precision
             that a GPU must have for them.
-        variant: Which variant computes an operation; None where the family says nothing about the operation.
-        physics_s: Seconds on a GPU at its default clock, from operations of one variant and an array with the value of
-            each constant; shape (operations,).
-        features: What trees see of operations of one variant on a GPU, from these and the seconds of `physics_s`;
-            shape (operations, len(feature_names)). Sizes are relative to the GPU, so that they say the same elsewhere.
-        unseen: What is left out together when errors are found, such as the sizes of a layer's weights.
-        learns_from: Whether measurements of an operation are to be learned from.
-        covers: Whether the family knows anything about a GPU.
-        shrinkage: How far trees are trusted on other generations than those that were measured, from 0 (physics alone)
-            to 1.
+        variant: Gives the variant that computes an operation; None for operations of no variant of this family.
+        physics_s: Computes device seconds at the default clock, shape (operations,), from operations of one variant,
+            the GPU, and the values of the constants, shape (constants,).
+        features: Computes the features of trees, shape (operations, len(feature_names)), from operations of one
+            variant, the GPU, and the seconds of `physics_s`. Sizes are relative to the GPU, so that trees hold on
+            other GPUs.
+        unseen: Gives the group of an operation, such as the sizes of a layer's weights. Cross-validation leaves out
+            whole groups.
+        learns_from: Whether trees are trained on measurements of an operation.
+        covers: Whether the family can predict a GPU.
+        shrinkage: Weight of the trees on generations that were not measured, from 0 (physics alone) to 1.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Fitting the device times of kernels: constants of physics to each generation, then trees to what physics leaves."""
+"""Fitting the device times of kernels: constants of physics for each generation first, then trees to the residuals."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from .families import FAMILIES
 from .family import Family, Names
 from .learned import ALL, Kernels, Variant, variant_parts
 
-_CONSTANTS_ROWS = 1000  # Of each GPU; more change the constants by less than they differ between GPUs.
-_USUAL_ERROR = 0.1  # Log errors beyond this count less and less, so that outliers do not draw the constants.
+_CONSTANTS_ROWS = 1000  # Measurements of each GPU in the fit of constants; more change them less than GPUs differ.
+_USUAL_ERROR = 0.1  # Larger log errors count less than by their square, so that outliers do not shift the constants.
 _EVALUATIONS = 15
 LEAST_ROWS = 300
 """Measurements of a variant below which it is not learned."""
@@ -34,8 +34,8 @@ class Measured(NamedTuple):
 
     Args:
         gpu: The GPU that was measured.
-        operations: What ran.
-        device_s: Device time of each.
+        operations: The measured operations.
+        device_s: Device seconds, shape (operations,).
     """
 
     gpu: GPU
@@ -43,18 +43,18 @@ class Measured(NamedTuple):
     device_s: FloatArray
 
     def some(self, places: NDArray[np.int64]) -> Measured:
-        """The measurements at these places."""
+        """The measurements at these indices."""
         return Measured(
             self.gpu, OperationList(self.operations[place] for place in places.tolist()), self.device_s[places]
         )
 
 
 def by_variant(datasets: Iterable[Dataset]) -> dict[Names, list[Measured]]:
-    """What datasets say of device times, by family and variant, GPU by GPU.
+    """Device times of datasets by family and variant, with one table for each GPU.
 
-    Left out are operations of no family, those that their family does not learn from, and sustained runs: these are
-    slower by what the power cap takes off the clock, and what a cap does to a clock is physics (physics/clock.py).
-    Where an engine has several kernels for an operation, the quickest counts: a library is expected to call that.
+    Operations of no family are left out, and so are those that their family does not learn from. Sustained runs are
+    left out, too: a power cap lowers their clock, and the clock law accounts for that (physics/clock.py). If an engine
+    has several kernels for an operation, the quickest one counts, because a library is expected to call it.
     """
     gpus: dict[GPU, dict[Operation, dict[str, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
@@ -136,7 +136,7 @@ def fit_constants(family: Family, tables: Sequence[Measured], seed: int) -> Floa
         return found
 
     start, low, high = np.log([[c.start, c.low, c.high] for c in family.constants]).T
-    # (steps must be wider than the jumps of whole waves)
+    # The steps of the numerical derivative must be wider than the jumps at whole waves.
     best = least_squares(
         errors, start, bounds=(low, high), loss="soft_l1", f_scale=_USUAL_ERROR, diff_step=1e-3, max_nfev=_EVALUATIONS
     )
@@ -152,7 +152,7 @@ def _thinned(table: Measured, most: int, seed: int) -> Measured:
 
 
 def _examples(family: Family, table: Measured, constants: FloatArray) -> tuple[NDArray[np.float32], FloatArray]:
-    """What trees see, and the log ratio of device time to physics that they should say."""
+    """Features of the trees, and their targets: the log ratio of device time to the time by physics."""
     physics_s = family.physics_s(table.operations, table.gpu, constants)
     return family.features(table.operations, table.gpu, physics_s), np.log(table.device_s / physics_s)
 

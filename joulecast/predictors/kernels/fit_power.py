@@ -1,4 +1,4 @@
-"""Fitting the power of kernels to readings of boards, at their caps and below."""
+"""Fitting the power of kernels to power readings of boards, at their caps and below."""
 
 from __future__ import annotations
 
@@ -23,23 +23,24 @@ from .power import PowerDemand, as_pytorch, demand_at_cap_w, power_inputs
 LEAST_POWERS = 300
 """Readings of a variant below which its power is not learned."""
 
-# Boards at their caps read 0.95 (GB200) to 0.99 (H200) of them.
+# Share of the cap from which a reading counts as being at the cap. Boards at their caps read 0.95 (GB200) to 0.99
+# (H200).
 _AT_CAP = 0.945
-_SLOWEST = 1.4  # Times that are longer under the cap by more than this are those of other kernels.
+_SLOWEST = 1.4  # A larger factor between the times under the cap and in a burst means that other kernels ran.
 _TREES = KernelTrees(trees=150, depth=6, min_child_weight=5.0)
 _OTHER_GENERATIONS = KernelTrees(trees=100, depth=3, min_child_weight=20.0)
 
 
 class Readings(NamedTuple):
-    """Readings of a variant on one GPU, one value each.
+    """Power readings of a variant on one GPU; arrays have one value for each reading.
 
     Args:
         gpu: The GPU that was measured.
-        operations: What ran, as PyTorch would compute it.
-        inputs: What trees see.
-        log_demand: Log ratio of what the board would have drawn without a cap to the cap.
-        power_w: What it drew.
-        measured_s, burst_s: What it took, and what it is predicted to take in a burst.
+        operations: The measured operations, with their implementation set to PyTorch.
+        inputs: Features of the trees, shape (readings, features).
+        log_demand: Log ratio of the power without a cap to the cap, shape (readings,).
+        power_w: Measured board power in watts, shape (readings,).
+        measured_s, burst_s: Measured seconds, and predicted seconds in a burst, shape (readings,).
     """
 
     gpu: GPU
@@ -51,7 +52,7 @@ class Readings(NamedTuple):
     burst_s: FloatArray
 
     def some(self, places: NDArray[np.int64]) -> Readings:
-        """The readings at these places."""
+        """The readings at these indices."""
         return Readings(
             gpu=self.gpu,
             operations=OperationList(self.operations[place] for place in places.tolist()),
@@ -64,11 +65,11 @@ class Readings(NamedTuple):
 
 
 def readings(kernels: Kernels, rows: Sequence[DeviceRow]) -> dict[Names, list[Readings]]:
-    """Readings by family and variant, GPU by GPU, of variants with enough of them.
+    """Power readings by family and variant, with one table for each GPU; variants with too few readings are left out.
 
     Args:
-        kernels: Device times in bursts.
-        rows: Device times with the power that the board drew meanwhile; those without one are left out.
+        kernels: The model of device times in bursts.
+        rows: Measured device times, with the board power in the meantime; rows without a power are left out.
     """
     found: dict[Names, list[Readings]] = defaultdict(list)
     by_gpu: dict[GPU, list[DeviceRow]] = defaultdict(list)
@@ -95,14 +96,14 @@ def _readings(family: Family, variant: Variant, gpu: GPU, rows: Sequence[DeviceR
 
 
 def demand_w(gpu: GPU, power_w: FloatArray, over_burst: FloatArray) -> FloatArray:
-    """What boards would have drawn without a cap.
+    """Board power in watts without a cap, derived from readings, shape (readings,).
 
     Args:
         gpu: The GPU that was measured.
-        power_w: Readings.
-        over_burst: Times that the readings were taken over, over those in a burst. An engine's kernel may be quicker or
-            slower than PyTorch's for other reasons than the cap: what the readings below the cap show of that is taken
-            off.
+        power_w: Power readings in watts, shape (readings,).
+        over_burst: Measured time over the predicted time in a burst, shape (readings,). An engine's kernel may be
+            quicker or slower than PyTorch's for other reasons than the cap. The median of the readings below the cap
+            shows by how much, and all ratios are divided by it.
     """
     capped = power_w > _AT_CAP * gpu.power_limit_w
     other = float(np.median(over_burst[~capped])) if (~capped).any() else 1.0
@@ -115,8 +116,8 @@ def fit_power(tables: Sequence[Readings], recipe: KernelRecipe) -> PowerDemand:
     """Fit the power of a variant; errors are not known yet.
 
     Args:
-        tables: Readings of this variant.
-        recipe: How many of a GPU are used, and the seed.
+        tables: Readings of this variant, one table for each GPU.
+        recipe: Settings: the largest number of readings of a GPU, and the seed.
 
     Raises:
         MissingDependencyError: xgboost is not installed.
@@ -139,6 +140,6 @@ def _thinned(table: Readings, recipe: KernelRecipe) -> Readings:
 def _fitted(tables: Sequence[Readings], settings: KernelTrees) -> BoostedRegressor:
     inputs = np.concatenate([table.inputs for table in tables])
     targets = np.concatenate([table.log_demand for table in tables])
-    # The median: some readings are of memory that held zeros.
+    # The absolute error gives the median. Some readings are too low, because the memory held zeros.
     trees = unfitted_trees(settings, settings.trees, objective="reg:absoluteerror")
     return BoostedRegressor(trees.fit(inputs, targets))

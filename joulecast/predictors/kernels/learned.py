@@ -1,4 +1,4 @@
-"""What was learned of the device times of kernels, and how an operation on a GPU gets its time from that."""
+"""The learned model of kernels, and how it predicts the device time and power of an operation on a GPU."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from .families import FAMILIES
 from .family import Family
 from .power import Burst, PowerDemand, as_pytorch, power_inputs
 
-_LEAST_S = 1e-6  # No kernel takes less.
+_LEAST_S = 1e-6  # No kernel takes less than a microsecond.
 NetworkBasis = Literal["networks of the chip", "networks of other chips"]
-"""What predictions of networks in half precision rest on."""
+"""The basis of predictions of networks in half precision: measured networks of this chip, or of others."""
 
 NETWORK_BASES: tuple[NetworkBasis, ...] = get_args(NetworkBasis)
 
 ALL = ""
-"""Stands for all generations together."""
+"""Key of the constants that were fitted to all generations together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Variant:
-    """What was learned of a variant of a family.
+    """The learned model of a variant of a family.
 
     Args:
         gpus: Names of the GPUs that it was measured on.
-        constants: Compute capability, or ALL -> values of the family's constants.
-        generations: Compute capability -> predicts the log ratio of device time to physics there.
-        other_generations: The same for all other GPUs.
+        constants: Compute capability, or ALL -> values of the family's constants, shape (constants,).
+        generations: Compute capability -> regressor of the log ratio of device time to physics.
+        other_generations: Regressor of the same ratio for all other compute capabilities.
         errors: Basis -> sorted absolute log errors on operations, or generations, that were left out.
-        power: What was learned of its power; None where that was not measured.
+        power: Model of its power demand; None where power was not measured.
     """
 
     gpus: frozenset[str]
@@ -54,11 +54,11 @@ class Variant:
     power: PowerDemand | None = None
 
     def basis(self, gpu: GPU) -> Basis:
-        """What predictions for a GPU rest on."""
+        """The basis of predictions for a GPU."""
         return basis_of(gpu, self.gpus, self.generations)
 
     def remark(self, gpu: GPU) -> str:
-        """What predictions for a GPU rest on, in words."""
+        """A sentence that names the measurements behind predictions for a GPU."""
         match self.basis(gpu):
             case "measured":
                 return f"measured on {gpu.name}"
@@ -70,7 +70,7 @@ class Variant:
                 return f"not measured on {gpu.name} nor its generation, predicted from {', '.join(sorted(self.gpus))}"
 
     def calibration(self, gpu: GPU) -> Calibration | None:
-        """Errors of predictions for a GPU; where those of its basis are not known, of a basis that says less."""
+        """Errors of predictions for a GPU, or those of the next less similar basis whose errors are known."""
         basis = known_basis(self.basis(gpu), self.errors)
         of_power = None if self.power is None else known_basis(self.power.basis(gpu), self.power.errors)
         return None if basis is None else self._calibration(basis, of_power)
@@ -80,7 +80,7 @@ class Variant:
         return {}
 
     def _calibration(self, basis: Basis, of_power: Basis | None) -> Calibration:
-        # (intervals remember what they found in a calibration, so it has to be the same one every time)
+        # Intervals cache results for each calibration object, so the same object is returned every time.
         if (basis, of_power) not in self._calibrations:
             power = {} if self.power is None or of_power is None else self.power.errors[of_power]
             self._calibrations[basis, of_power] = Calibration.of_device_errors(
@@ -90,20 +90,20 @@ class Variant:
         return self._calibrations[basis, of_power]
 
     def physics_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
-        """What physics says of operations of this variant, with the constants of the GPU's generation."""
+        """Device seconds by physics, with the constants of the GPU's generation; shape (operations,)."""
         return family.physics_s(operations, gpu, self.constants.get(gpu.compute_capability, self.constants[ALL]))
 
     def device_s(self, family: Family, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Device times at the default clock, of operations of this variant; shape (operations,)."""
+        """Device seconds of operations of this variant at the default clock, shape (operations,)."""
         return self.burst(family, operations, gpu).device_s
 
     def burst(self, family: Family, operations: OperationList, gpu: GPU) -> Burst:
-        """Operations of this variant in a short loop at the default clock, with what their device times follow from."""
+        """Device times of operations of this variant in a short loop at the default clock, with their features."""
         (found,) = self.bursts(family, operations, [gpu])
         return found
 
     def bursts(self, family: Family, operations: OperationList, gpus: Sequence[GPU]) -> list[Burst]:
-        """The same on several GPUs, with one answer for each GPU."""
+        """See `burst`; on several GPUs, with one answer for each GPU."""
         physics_s = [self.physics_s(family, operations, gpu) for gpu in gpus]
         rows = [family.features(operations, gpu, seconds) for gpu, seconds in zip(gpus, physics_s, strict=True)]
         generations = [gpu.compute_capability for gpu in gpus]
@@ -117,12 +117,15 @@ class Variant:
     def demands_w(
         self, family: Family, operations: OperationList, bursts: Mapping[GPU, Burst]
     ) -> Mapping[GPU, FloatArray]:
-        """Board power without a cap at the default clock, of operations of this variant, on GPUs where it is known.
+        """Board power in watts without a cap at the default clock, on those of the GPUs where it can be predicted.
 
         Args:
             family: The family of the variant.
-            operations: The operations.
-            bursts: GPU -> the same operations as `burst` has them.
+            operations: Operations of this variant.
+            bursts: GPU -> result of `burst` for the same operations.
+
+        Returns:
+            GPU -> watts, shape (operations,).
         """
         power = self.power
         gpus = [] if power is None else [gpu for gpu in bursts if power.covers(gpu)]
@@ -138,9 +141,9 @@ class Part(NamedTuple):
     """The operations of a list that belong to one variant.
 
     Args:
-        family, variant: Names.
-        places: Where they stand in the list.
-        operations: The operations themselves.
+        family, variant: Names of the family and of the variant.
+        places: Index of each of the operations in the list.
+        operations: These operations.
     """
 
     family: str
@@ -169,7 +172,7 @@ def _parts(operations: OperationList) -> tuple[Part, ...]:
 
 
 class _Costs(NamedTuple):
-    """Device times and demands; see `Kernels.device_s` and `Kernels.demand_w`."""
+    """Device seconds and watts, shape (operations,) each; see `Kernels.device_s` and `Kernels.demand_w`."""
 
     device_s: FloatArray
     demand_w: FloatArray
@@ -177,11 +180,11 @@ class _Costs(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Kernels:
-    """What was learned of all families.
+    """The learned models of all families.
 
     Args:
-        variants: Family and variant -> what was learned of it.
-        network_factors: Chip -> how much longer these kernels take inside measured networks than in loops.
+        variants: Names of a family and of its variant -> learned model.
+        network_factors: Chip -> time of these kernels inside measured networks over their time in loops.
         network_errors: Basis -> quantity -> sorted absolute log errors on networks in half precision that were left
             out.
     """
@@ -191,7 +194,7 @@ class Kernels:
     network_errors: Mapping[NetworkBasis, Mapping[str, Sequence[float]]] = field(default_factory=dict)
 
     def knows(self, part: Part, gpu: GPU) -> bool:
-        """Whether this knows the operations of a variant on a GPU."""
+        """Whether this can predict the operations of a variant on a GPU."""
         return (
             part[:2] in self.variants
             and is_like_measured(gpu, part.family, part.operations[0].precision)
@@ -199,17 +202,17 @@ class Kernels:
         )
 
     def parts(self, operations: OperationList, gpu: GPU) -> tuple[tuple[Part, Variant], ...]:
-        """The operations that this knows on a GPU, with what it knows of them."""
+        """The operations that this can predict on a GPU, by variant, each with its learned model."""
         return _known_parts(operations, self, gpu)
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Device times at the default clock, shape (operations,); NaN where nothing is known. To be read only."""
+        """Device seconds at the default clock, shape (operations,), read-only; NaN for operations it does not know."""
         return _costs(operations, self, gpu).device_s
 
     def demand_w(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Board power without a cap at the default clock, shape (operations,); NaN where nothing is known.
+        """Board power in watts without a cap at the default clock, shape (operations,); NaN where it is not known.
 
-        To be read only. Where a kernel waits for its launch, the board draws less.
+        The array is read-only. The power is that of a working GPU; while it waits for a launch, the board draws less.
         """
         return _costs(operations, self, gpu).demand_w
 
@@ -220,16 +223,17 @@ class Kernels:
         found.update(((self, gpu), costs) for gpu, costs in _costs_on_each(operations, self, asked).items())
 
     def in_network(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """How much longer each operation takes inside a network than in a loop, shape (operations,)."""
+        """Time of each operation inside a network over its time in a loop, shape (operations,)."""
         known = ~np.isnan(self.device_s(operations, gpu))
         return np.where(known, self.network_factor(gpu), 1.0)
 
     def network_factor(self, gpu: GPU) -> float:
-        """How much longer kernels take inside networks than in loops.
+        """Time of kernels inside networks over their time in loops.
 
-        On a chip of which no network was measured, it is the geometric mean over the other chips and a 1: they are few,
-        and differ. With each chip left out, networks were closer with that than with 1. Where kernels predict neither
-        linear layers nor attention, nothing is known of what is left.
+        For a chip without measured networks, this is the geometric mean of the factors of all other chips and of a 1,
+        because there are few chips, and they differ. With each chip left out, network predictions were closer with this
+        mean than with 1. If kernels predict neither linear layers nor attention on a GPU, the factor is 1: nothing is
+        known about the other kernels.
         """
         if not is_like_measured(gpu, "linear", "fp16"):
             return 1.0
@@ -237,21 +241,21 @@ class Kernels:
         return self.network_factors.get(gpu.chip, math.exp(sum(known) / (len(known) + 1)))
 
     def network_basis(self, gpu: GPU) -> NetworkBasis:
-        """What is known of networks in half precision on a GPU."""
+        """The basis of predictions of networks in half precision on a GPU."""
         return "networks of the chip" if gpu.chip in self.network_factors else "networks of other chips"
 
     def calibrations(self, operations: OperationList, gpu: GPU) -> tuple[tuple[Calibration, NDArray[np.bool_]], ...]:
-        """Errors of what device times rest on, each with a mask of the operations that they are of."""
+        """Calibrations of the variants on a GPU, each with a mask of its operations, shape (operations,)."""
         return _calibrations(operations, self, gpu)
 
     def remarks(self, operations: OperationList, gpu: GPU) -> tuple[str, ...]:
-        """What device times rest on, in words, one remark for each variant."""
+        """Sentences that name the measurements behind the device times, one for each variant."""
         return tuple(
             f"{part.family} in {part.variant}: {variant.remark(gpu)}" for part, variant in self.parts(operations, gpu)
         )
 
     def coverage(self, gpu: GPU) -> tuple[str, ...]:
-        """The variants that this knows on a GPU, in words."""
+        """The variants that this can predict on a GPU, in words."""
         return tuple(
             f"{family} in {variant}"
             for family, variant in self.variants
@@ -291,7 +295,7 @@ def _prefetched(operations: OperationList) -> dict[tuple[Kernels, GPU], _Costs]:
 
 
 def _costs_on_each(operations: OperationList, kernels: Kernels, gpus: Sequence[GPU]) -> dict[GPU, _Costs]:
-    """Both costs at once, because they follow from the same physics, features and trees."""
+    """Device times and power demands together, because both follow from the same physics and features."""
     found = {gpu: np.full((2, len(operations)), np.nan) for gpu in gpus}
     for part in variant_parts(operations):
         some = [gpu for gpu in found if kernels.knows(part, gpu)]

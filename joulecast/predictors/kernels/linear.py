@@ -15,7 +15,7 @@ from ...operations.precisions import ELEMENT_BYTES
 from .family import Family
 from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
 
-# fp16 and bf16 are as wide, and tensor cores multiply both at one rate: who knows one knows the other.
+# fp16 and bf16 have the same width and the same rate on tensor cores, so measurements of one hold for the other.
 _VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
 
 
@@ -27,17 +27,21 @@ def _variant(operation: Operation) -> str | None:
 
 
 def _covers(gpu: GPU) -> bool:
-    """All that was measured is NVIDIA's; the libraries of AMD's GPUs are others."""
+    """Whether a GPU is NVIDIA's: only these were measured, and AMD's GPUs have other libraries."""
     return not gpu.compute_capability.startswith("gfx")
 
 
 def _is_trusted(operation: Operation) -> bool:
-    """VLLM leaves bf16 weights uninitialized. If they are zero, a GPU draws less power and holds a higher clock."""
+    """Whether a measurement is reliable.
+
+    Measurements of vLLM in half precision are not. They leave the weights uninitialized, and if these are zero, a GPU
+    draws less power and holds a higher clock.
+    """
     return _VARIANTS[operation.precision] != "half" or operation.attributes["implementation"] != "vllm"
 
 
 def _sizes(operations: OperationList) -> FloatArray:
-    """Rows, columns and reduction of each, shape (3, operations)."""
+    """Rows, columns and reduction of each operation, shape (3, operations)."""
     found = [
         (operation.input_size // operation.input_shapes[0][-1], *_weights_of(operation)) for operation in operations
     ]
@@ -60,8 +64,8 @@ def _physics_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> Fl
 def _features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
     machine = Machine.of(gpu, operations[0].precision)
     found = product_features(_products(operations), machine, physics_s)
-    # In half precision all engines call cuBLAS, TensorRT-LLM in its own way. Quantized layers were learned from SGLang
-    # and TensorRT-LLM; those of other engines, PyTorch's among them, are taken to be SGLang's.
+    # In half precision all engines call cuBLAS; TensorRT-LLM calls it with settings of its own. Quantized layers were
+    # measured with SGLang and TensorRT-LLM. All other engines, including PyTorch, are assumed to be as quick as SGLang.
     other = [operation.attributes["implementation"] == "tensorrt_llm" for operation in operations]
     in_fp16 = [operation.precision == "fp16" for operation in operations]
     return np.column_stack([found, other, in_fp16]).astype(np.float32)
@@ -79,4 +83,5 @@ LINEAR = Family(
     learns_from=_is_trusted,
     covers=_covers,
 )
-"""Of bf16, what PyTorch calls was measured; of fp8 and nvfp4, the kernels of engines for language models."""
+"""Linear layers. They were measured in bf16 with the kernels that PyTorch calls, and in fp8 and nvfp4 with those of
+engines for language models."""

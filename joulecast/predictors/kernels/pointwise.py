@@ -1,7 +1,7 @@
-"""Point-wise operations in half precision: bytes through the memory, or through the L2 where they fit into it.
+"""Point-wise operations in half precision: the time to move their bytes through the memory, or through the L2 cache.
 
-Additions were measured. Kernels of other point-wise operations wait for the memory in the same way, so an operation
-counts by its bytes alone.
+Only additions were measured. Kernels of other point-wise operations wait for the memory in the same way, so the time of
+an operation depends on its bytes alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _variant(operation: Operation) -> str | None:
 
 
 def _covers(gpu: GPU) -> bool:
-    """All that was measured is NVIDIA's."""
+    """Whether a GPU is NVIDIA's: only these were measured."""
     return not gpu.compute_capability.startswith("gfx")
 
 
@@ -46,7 +46,7 @@ def _physics_s(operations: OperationList, gpu: GPU, constants: FloatArray) -> Fl
 
 
 def _features(operations: OperationList, gpu: GPU, physics_s: FloatArray) -> NDArray[np.float32]:
-    # (what does nothing, such as dropout in inference, moves no bytes, which have no logarithm)
+    # Operations that do nothing, such as dropout in inference, move no bytes, and zero has no logarithm.
     read, written = np.maximum(operations.derived(_bytes), 1.0)
     moved = read + written
     logs = [moved / gpu.l2_bytes, moved / gpu.memory_bandwidth * gpu.boost_clock_mhz * 1e6, read / written]

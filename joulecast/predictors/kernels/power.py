@@ -1,11 +1,12 @@
-"""Power that kernels in half precision and below would draw at the default clock, if no cap held it back.
+"""The demand of kernels in half precision and below: the board power at the default clock without a power cap.
 
-Energy constants (physics/energy.py) know FLOPs and bytes. Boards of 700 to 1200 W differ in more than that: how far
-tensor cores are fed, what the caches between cost, and what the numbers are (a cache of zeros switches little). Trees
-learn the demand over the board's cap from what was measured, from the same features as device times.
+Energy constants (physics/energy.py) count FLOPs and bytes. The power of boards with 700 to 1200 W depends on more: how
+well tensor cores are supplied with data, the energy of caches, and the values of the data (zeros switch few
+transistors). Trees learn the demand relative to the board's cap from measurements, with the same features as device
+times.
 
-A reading at the cap says that the demand is at least that. By how much it is more shows in the time: the cap lowers
-the clock, so that the same product takes longer than in a burst.
+A power reading at the cap means that the demand is at least the cap. The excess follows from the time: the cap lowers
+the clock, so the same product takes longer than in a short burst, which ends before the cap takes effect.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from .basis import Basis, basis_of
 _PYTORCH = "pytorch"
 _LEAST_W, _MOST_OVER_CAP = 1.0, 2.0
 _NEAR = ("9.", "10.", "12.")
-"""Compute capabilities of generations that are like those whose power was measured: from Hopper on. On older ones the
-energies of networks say more."""
+"""Prefixes of the compute capabilities from Hopper on, whose power is like that of the measured GPUs. For older GPUs
+the energy constants, which were fitted to networks, are better."""
 
 POWER_NAMES = ("log_time_over_physics", "log_cap_per_rate")
-"""What trees of power see beside the features of a family."""
+"""Names of the features of power in addition to those of a family."""
 
 
 @dataclass(frozen=True, eq=False)
 class PowerDemand:
-    """What was learned of the power of a variant.
+    """A learned model of the power demand of a variant.
 
     Args:
         gpus: Names of the GPUs whose power was measured.
-        generations: Compute capability -> predicts the log ratio of demand to the board's cap there.
-        other_generations: The same for other generations.
-        errors: Basis -> "power" and "energy" -> sorted absolute log errors on what was left out.
+        generations: Compute capability -> regressor of the log ratio of demand to the board's cap.
+        other_generations: Regressor of the same ratio for all other compute capabilities.
+        errors: Basis -> "power" and "energy" -> sorted absolute log errors on measurements that were left out.
     """
 
     gpus: frozenset[str]
@@ -53,20 +54,25 @@ class PowerDemand:
     errors: Mapping[str, Mapping[str, FloatArray]] = field(default_factory=dict)
 
     def basis(self, gpu: GPU) -> Basis:
-        """What predictions for a GPU rest on."""
+        """The basis of predictions for a GPU."""
         return basis_of(gpu, self.gpus, self.generations)
 
     def covers(self, gpu: GPU) -> bool:
-        """Whether this says something about a GPU."""
+        """Whether this can predict the power of a GPU."""
         return gpu.compute_capability in self.generations or gpu.compute_capability.startswith(_NEAR)
 
     def demand_w(self, inputs: NDArray[np.float32], gpu: GPU) -> FloatArray:
-        """Board power without a cap at the default clock, one value per row of inputs, of a GPU that this covers."""
+        """Board power in watts without a cap at the default clock, shape (operations,).
+
+        Args:
+            inputs: Features of operations, see `power_inputs`.
+            gpu: A GPU that this covers.
+        """
         (found,) = self.demands_w([inputs], [gpu])
         return found
 
     def demands_w(self, inputs: Sequence[NDArray[np.float32]], gpus: Sequence[GPU]) -> list[FloatArray]:
-        """The same for inputs on several GPUs, with one answer for each GPU."""
+        """See `demand_w`; for several GPUs, with the inputs and an answer for each."""
         regressors = [self.generations.get(gpu.compute_capability, self.other_generations) for gpu in gpus]
         return [_bounded_w(log, gpu) for log, gpu in zip(asked_together(regressors, inputs), gpus, strict=True)]
 
@@ -81,9 +87,9 @@ class Burst(NamedTuple):
     """Operations of one variant on a GPU, in a loop too short to meet the power cap.
 
     Args:
-        physics_s: What physics says that they take, shape (operations,).
-        features: What trees of device times see, shape (operations, features of the family).
-        device_s: What they are predicted to take, shape (operations,).
+        physics_s: Device seconds by physics, shape (operations,).
+        features: Features of the trees of device times, shape (operations, features of the family).
+        device_s: Predicted device seconds, shape (operations,).
     """
 
     physics_s: FloatArray
@@ -92,7 +98,7 @@ class Burst(NamedTuple):
 
 
 def power_inputs(burst: Burst, gpu: GPU) -> NDArray[np.float32]:
-    """What trees of power see.
+    """Features of the trees of power.
 
     Args:
         burst: Operations as PyTorch computes them.
@@ -107,9 +113,9 @@ def power_inputs(burst: Burst, gpu: GPU) -> NDArray[np.float32]:
 
 
 def as_pytorch(operations: OperationList) -> OperationList:
-    """Operations as PyTorch computes them: the power of an engine's kernel is taken to be that of PyTorch's.
+    """Operations with their implementation set to PyTorch, because engines' kernels are assumed to draw the same power.
 
-    The same list where PyTorch computes all of them.
+    The same list if PyTorch computes all of them.
     """
     return operations.derived(_as_pytorch)
 
@@ -129,14 +135,15 @@ def _by_pytorch(operation: Operation) -> Operation:
 
 
 def demand_at_cap_w(gpu: GPU, slower: FloatArray) -> FloatArray:
-    """Power at the default clock without a cap, of work that the cap makes slower by a factor.
+    """Board power in watts at the default clock without a cap, of work that the cap slows down by a factor.
 
-    At the clock that the cap allows, f = default / slower, the board draws its cap: static power and E(f) / t(f). With
-    E proportional to the square of the voltage and t to 1 / f, both at the default clock follow (physics/clock.py).
+    Under the cap the board runs at the clock f = default / slower, and draws its cap: P_cap = P_static(f) + E(f) /
+    t(f). By the clock law (physics/clock.py), E is proportional to the square of the voltage and t to 1 / f. Solving
+    for E / t at the default clock gives the demand.
 
     Args:
-        gpu: The GPU that they run on.
-        slower: Time under the cap over that in a burst, at least 1.
+        gpu: The GPU.
+        slower: Time under the cap over the time in a burst, at least 1, shape (operations,).
     """
     default = float(gpu.boost_clock_mhz)
     held = default / slower

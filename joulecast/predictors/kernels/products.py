@@ -1,13 +1,13 @@
-"""Matrix products on tensor cores: tiles in whole waves, split reductions, and weights that fit into the L2 or do not.
+"""The time of matrix products on tensor cores: whole waves of tiles, split reductions, and weights in the L2 or not.
 
-A library picks the tile, and the number of parts that it splits the reduction into, which take the least time. A
-multiprocessor computes one tile at a time: it either waits for its tensor cores or for what the tile loads. Whatever
-the tiles are, every byte passes the memory once. Overheads are counted in clock cycles, because that is what waiting
-for an instruction or a cache takes.
+A library chooses the tile, and the number of parts into which it splits the reduction, so that the time is least. A
+multiprocessor computes one tile at a time. It waits either for its tensor cores or for the data that the tile loads.
+With any choice of tiles, every byte passes the memory once. Overheads are counted in clock cycles, because instructions
+and caches have latencies of a fixed number of cycles.
 
-The few constants are fitted to each generation's measurements. With them alone, without any trees, bf16 layers of
-sizes that were not fitted are off by 8 % (H100) to 17 % (L40S) in the mean; one in eight pairs of outputs and inputs
-was left out of the fit.
+The constants are fitted to the measurements of each generation. With them alone, without trees, the mean error on bf16
+layers that were left out of the fit is between 8 % (H100) and 17 % (L40S). One in eight pairs of output and input
+features was left out.
 """
 
 from __future__ import annotations
@@ -28,27 +28,28 @@ _TILES = np.array(
     dtype=float,
 )  # fmt: skip
 _SPLITS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0])
-_LEAST_REDUCTION = 64.0  # A part of a split reduction has at least so many steps.
-_FEWEST_STEPS = 32.0
+_LEAST_REDUCTION = 64.0  # Least number of steps in a part of a split reduction.
+_FEWEST_STEPS = 32.0  # A shorter reduction takes as long as this many steps.
 _PARTIAL_BYTES = 8.0  # A partial sum in fp32 is written once and read once.
 _CACHE_STEEPNESS = 4  # How sharply the share of hits falls where the working set outgrows the L2.
-# Of the waves and fills that trees look at; smaller tiles say little that these do not.
+# Tiles whose padding in the last wave is a feature of trees; smaller tiles add little information.
 _LARGE = _TILES[:8]
 
 CONSTANTS: tuple[Constant, ...] = (
     Constant("launch_cycles", 3000.0, 500.0, 8000.0),
     Constant("tile_cycles", 800.0, 50.0, 5000.0),
-    # FLOPs that tensor cores do while a byte is loaded for them, at their full rate.
+    # FLOPs that tensor cores compute at their full rate while one byte is loaded for them.
     Constant("flops_per_loaded_byte", 55.0, 20.0, 400.0),
     Constant("split_cycles", 600.0, 50.0, 8000.0),
     Constant("share_of_peak", 0.85, 0.2, 1.1),
     Constant("share_of_bandwidth", 0.9, 0.4, 1.0),
     Constant("overlap_exponent", 3.0, 1.2, 8.0),
     Constant("l2_bytes_per_sm_cycle", 40.0, 8.0, 200.0),
-    # Measuring loops go through several copies of the weights; so do the layers of a network.
+    # Measuring loops use several copies of the weights in turn, as the layers of a network each have their own. So the
+    # L2 cache must hold several times the bytes of one operation.
     Constant("working_sets", 5.0, 2.0, 12.0),
 )
-"""What `product_s` needs, in its order."""
+"""The constants of `product_s`, in the order in which it takes them."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class Products:
     """Matrix products, each [rows, reduction] x [reduction, columns].
 
     Args:
-        rows, columns, reduction: Shape (products,).
-        input_bytes: Of an element of either factor.
-        output_bytes: Of an element of the result.
-        batch: Products of these sizes that are computed at once.
-        moved_bytes: What passes the memory, where that is not both factors and the result; shape (products,).
+        rows, columns, reduction: Sizes of each product, shape (products,).
+        input_bytes: Bytes of an element of either factor.
+        output_bytes: Bytes of an element of the result.
+        batch: Number of products of these sizes that are computed at once: one for all, or shape (products,).
+        moved_bytes: Bytes to and from memory, shape (products,); None for both factors and the result, each once.
     """
 
     rows: FloatArray
@@ -73,12 +74,12 @@ class Products:
 
     @property
     def flops(self) -> FloatArray:
-        """A multiply-add is two."""
+        """FLOPs of each product; a multiply-add is two."""
         return 2.0 * self.batch * self.rows * self.columns * self.reduction
 
     @property
     def bytes(self) -> FloatArray:
-        """What passes the memory once."""
+        """Bytes to and from memory of each product."""
         if self.moved_bytes is not None:
             return self.moved_bytes
         factors = self.reduction * (self.rows + self.columns) * self.input_bytes
@@ -87,14 +88,14 @@ class Products:
 
 @dataclass(frozen=True)
 class Machine:
-    """What a product meets on a GPU.
+    """The figures of a GPU that decide how long a product takes.
 
     Args:
-        sms: Multiprocessors.
-        clock_hz: The clock that the rate of tensor cores holds at.
-        flops_per_cycle: Of one multiprocessor, by the data sheet.
-        bandwidth: Bytes per second of the memory.
-        l2_bytes: Size of the L2.
+        sms: Number of multiprocessors.
+        clock_hz: The clock for which the data sheet states the rate of tensor cores, in Hz.
+        flops_per_cycle: FLOPs per clock cycle of one multiprocessor, by the data sheet.
+        bandwidth: Bytes per second of the memory, by the data sheet.
+        l2_bytes: Size of the L2 cache in bytes.
     """
 
     sms: int
@@ -105,19 +106,19 @@ class Machine:
 
     @classmethod
     def of(cls, gpu: GPU, precision: str) -> Machine:
-        """A GPU, multiplying in a precision that it has."""
+        """The figures of a GPU that multiplies in a precision that it supports."""
         clock_hz = (gpu.tensor_clock_mhz or gpu.boost_clock_mhz) * 1e6
         rate = gpu.peak_flops[precision] / gpu.sms / clock_hz
         return cls(gpu.sms, clock_hz, rate, gpu.memory_bandwidth, gpu.l2_bytes)
 
 
 def product_s(products: Products, machine: Machine, constants: FloatArray) -> FloatArray:
-    """Seconds that products take, each by itself.
+    """Device seconds of products, each run by itself.
 
     Args:
-        products: What is multiplied.
+        products: Sizes of the products.
         machine: The GPU that they run on, as numbers.
-        constants: Values of CONSTANTS.
+        constants: Values of CONSTANTS, shape (constants,).
 
     Returns:
         Shape (products,).
@@ -164,16 +165,16 @@ FEATURE_NAMES: tuple[str, ...] = (
     *(f"log_waves_{int(a)}x{int(b)}" for a, b in _TILES),
     *(f"log_wave_padding_{int(a)}x{int(b)}" for a, b in _LARGE),
 )
-"""What `product_features` gives, column by column."""
+"""Names of the columns of `product_features`."""
 
 
 def product_features(products: Products, machine: Machine, physics_s: FloatArray) -> FloatArray:
-    """Products as trees see them, relative to the GPU.
+    """Features of products for trees, relative to the GPU.
 
     Args:
-        products: What is multiplied.
+        products: Sizes of the products.
         machine: The GPU that they run on, as numbers.
-        physics_s: What `product_s` says of them.
+        physics_s: Their seconds by `product_s`, shape (products,).
 
     Returns:
         Shape (products, len(FEATURE_NAMES)).
