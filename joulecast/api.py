@@ -1,4 +1,4 @@
-"""What users call: extract, predict, predict_many, predict_operations, best, sweep, explain."""
+"""The public functions: extract, predict, predict_many, and those that other modules define."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 SHOWN_BY = (operation_html, prediction_html, choice_html, sweep_plots)
-"""Modules that say how answers look in Jupyter. Importing them registers the classes that each knows."""
+"""Modules that render results in Jupyter. Importing a module registers the classes that it can render."""
 
 
 def extract(
@@ -64,7 +64,7 @@ def extract(
     assume: Assume | None = None,
     model_options: Mapping[str, object] | None = None,
 ) -> Network:
-    """List the operations of a model without running it: no weights, no activations, no GPU.
+    """List the operations of a model without running it. Neither weights nor activations are allocated.
 
     Args:
         model: Name of a model of torchvision, of a well-known transformer (listed in
@@ -73,28 +73,29 @@ def extract(
             transformers or the path of its config.json; a Network, the path of one saved as JSON, or a list of pairs
             of Operation and count.
         input_shape: Shape of the input, batch first; a list of shapes; a dictionary of names and shapes. An example
-            tensor may stand for a shape: its type is taken, its values are not. A shape alone has the type of the
-            model's parameters; transformers know that they take token ids.
+            tensor may be given instead of a shape: its shape and type are used, its values are not. An input that is
+            given by a shape has the type of the model's parameters, or integers for token ids of transformers.
         mode: "inference", or "training" for forward and backward.
-        precision: "default" is what PyTorch does with fp32 tensors unless told otherwise: convolutions may use
-            TF32 where the GPU has it, matrix products do not. Or fp32, tf32, fp16, bf16; the last two run the model
-            in that type. Half modules and regions of autocast have the precision that they say.
+        precision: "default" is PyTorch's default for fp32 tensors: convolutions may use TF32 if the GPU has it, matrix
+            products do not. Otherwise fp32, tf32, fp16 or bf16; the last two convert the model to this type. Modules in
+            half precision and autocast regions run in their own precision.
         cache_length: Tokens whose keys and values a transformer has cached: (8, 1) after 2048 of them is a step of
             decoding. None for a forward without a past, such as a prefill.
-        optimizer: "sgd", "adam" or "adamw": a training iteration ends in its step over all parameters, as PyTorch's
-            default on a GPU does it (foreach). One operation, however many kernels.
-        whitelist: Operation kinds to keep; what it drops is listed in `Network.dropped`.
-        operators: Operators of your own: "namespace.name", as `Network.dropped` lists it, and its kind, or a function
-            from its arguments by name to kind, input shapes and attributes.
-        assume: What stands in for values that only the input has: {"experts": "uniform"} gives each expert of a mixture
-            equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates (and images that a
-            detector is trained on have as many), {"box_side": 200} makes boxes squares of 200 pixels. Answers carry it.
+        optimizer: "sgd", "adam" or "adamw", to include its step over all parameters in a training iteration; None for
+            no step. The step is one operation, and stands for the kernels of PyTorch's default on a GPU (foreach).
+        whitelist: Operation kinds to include; calls of other kinds are listed in `Network.dropped`.
+        operators: Your own operators: a mapping from "namespace.name", as `Network.dropped` shows it, to a kind, or to
+            a function that takes the arguments by name and returns kind, input shapes and attributes.
+        assume: Assumptions about values of the input, which extraction does not know: {"experts": "uniform"} gives each
+            expert of a mixture equally many tokens, {"boxes": 100} lets each selection by values keep 100 candidates
+            (and images that a detector is trained on have as many), {"box_side": 200} makes boxes squares of 200
+            pixels. Results name the assumptions.
         model_options: Arguments of a model that is given by name, such as {"image_size": 384}.
 
     Raises:
-        UnknownNameError: No such model, mode, precision or kind; close names are suggested.
-        InputError: A shape, file or list that cannot be.
-        ExtractionError: The model raises on this input, or needs real values.
+        UnknownNameError: There is no such model, mode, precision or kind; close names are suggested.
+        InputError: A shape, file or list is not valid.
+        ExtractionError: The forward raises on this input, or depends on values of the input.
         MissingDependencyError: The model needs a library that is not installed.
 
     Example:
@@ -147,7 +148,7 @@ def predict(
         power_limit_w: Power cap in watts; None for the board's default. The clock falls until the GPU is within it.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
-        strict: Raise where an operation is not covered, instead of listing it.
+        strict: Whether to raise an error if an operation is not covered, instead of listing it.
         execution: "eager", as PyTorch runs by itself; "graph": recorded once and replayed as a CUDA graph; or
             "compiled": by torch.compile in its default mode.
         host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
@@ -200,14 +201,14 @@ def predict_many(
     execution: str = "eager",
     host: str | float | Path | Host | None = None,
 ) -> NetworkPredictions:
-    """Predict the totals of many networks: what a search over architectures asks for, thousands at a time.
+    """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
     Each total is the one that `predict` gives, to the last bit. Operations that networks share are predicted once.
-    `predict` says more of the few that matter: intervals, notes, and the cost of each operation.
+    For a single network, `predict` also gives intervals, notes, and the cost of each operation.
 
     Args:
         networks: Models as `extract` takes them, such as lists of pairs of Operation and count. They are read one
-            after the other and not held on to, so a generator may make more than fit into memory.
+            after the other and not stored, so a generator may yield more of them than fit into memory.
         gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
         clock: Graphics clock in MHz; None for the GPU's default.
         input_shape: Shape of the input of all of them, batch first; None for Networks, their files, or lists.
@@ -216,12 +217,12 @@ def predict_many(
         precision: "default", fp32, tf32, fp16 or bf16.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         composition: "overlap" of host and device, or plain "sum"; None for what was better on networks left out.
-        execution: How they are run; see `predict`.
+        execution: How the networks are run; see `predict`.
         host: The machine that launches operations; see `predict`.
 
     Returns:
-        Arrays with one value per network, in their order. A network of which too much is not covered has NaN, and why
-        stands in `problems`.
+        Arrays with one value per network, in their order. A network of which too much is not covered has NaN, and
+        `problems` says why.
 
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `predict`.
@@ -250,7 +251,7 @@ def prepare(
     predictor: str | Path | None = None,
     execution: Execution = EAGER,
 ) -> PreparedNetwork:
-    """A network with everything found out that no clock changes; for who asks for many clocks, such as a service.
+    """Compute everything about a network that does not depend on the clock, for predictions at many clocks.
 
     Args:
         network: A network, as `extract` returns it.
@@ -265,6 +266,6 @@ def prepare(
     network_predictor = find_predictor(gpu, network.mode, predictor).under(execution)
     refuse_precisions(gpu, network.operations)
     prepared = network_predictor.prepared(network, power_limit_w)
-    # (a list of operations is no job: nobody says that they are there together)
+    # A list of operations is not checked: its tensors need not be in memory at the same time.
     lacking = shortage(memory_need(network), gpu) if network.input_shape is not None else None
     return replace(prepared, notes=(f"it would not fit: {lacking}",)) if lacking else prepared

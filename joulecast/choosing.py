@@ -1,4 +1,4 @@
-"""What users ask about GPUs and clocks: best and sweep."""
+"""Public functions that compare GPUs and clocks: best and sweep."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def best(
     Args:
         model: A name, module, configuration, file, Network or list of operations, as `extract` takes it.
         input_shape: Shape of the input, batch first, or of several inputs.
-        objective: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon; the least is best.
+        objective: Quantity to minimize: energy, time, edp, ed2p, energy_per_sample, time_per_sample, cost or carbon.
         gpus: Names, aliases or files of GPUs; None for the whole catalogue.
         clocks: Graphics clocks in MHz; None for at most 40 that the GPU can hold, its default among them.
         power_limit_w: Power cap in watts; None for each board's default.
@@ -73,7 +73,8 @@ def best(
     Raises:
         UnknownNameError: No such model, GPU, mode, precision, objective, country or predictor.
         InputError: A clock that a named GPU cannot hold, a negative price, an objective without what it needs; no GPU
-            has the precision or the memory; or nothing keeps the constraints (says which one binds, and the nearest).
+            has the precision or the memory; or no choice meets the constraints (the message names the constraint and
+            the nearest choice).
         ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
     Example:
@@ -125,7 +126,7 @@ def sweep(
     Args:
         model: A name, module, configuration, file, Network or list of operations, as `extract` takes it.
         input_shape: Shape of the input, batch first, or of several inputs.
-        objective: What the rows' values are, and what the plots mark the optimum of.
+        objective: Quantity that each row has as its value and whose optimum the plots mark; see `best`.
         gpus: Names, aliases or files of GPUs; None for the whole catalogue.
         clocks: Graphics clocks in MHz; None for at most 40 that the GPU can hold, its default among them.
         power_limit_w: Power cap in watts; None for each board's default.

@@ -1,4 +1,4 @@
-"""What users ask about single operations: predict_operations and explain."""
+"""Public functions for single operations: predict_operations and explain."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def predict_operations(
     """Predict single operations, each running alone in a loop.
 
     Args:
-        operations: All of one mode.
+        operations: Operations of one mode, "inference" or "training".
         gpu: Name or alias from the catalogue.
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
@@ -51,14 +51,15 @@ def explain(
     """Explain why an operation costs what it costs on a GPU.
 
     Args:
-        operation: Which; its mode says whether backward is part of it.
+        operation: The operation; in mode "training" its backward is included.
         gpu: Name or alias from the catalogue.
         clock: Graphics clock in MHz; None for the GPU's default.
-        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default. "xgboost"
-            says what each input did, if xgboost is installed.
+        predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default. The
+            predictor "xgboost" also says how much each input contributed, if xgboost is installed.
 
     Returns:
-        What bounds it, with the times behind that; the nearest operations that were measured; its interval.
+        What bounds the operation, with the times of each bound; the most similar measured operations; the interval of
+        the prediction.
 
     Raises:
         UnknownNameError, InputError, ZooError: See `predict`.
@@ -87,7 +88,7 @@ def refuse_precisions(gpu: GPU, operations: Iterable[Operation]) -> None:
     """Refuse operations in a precision that a GPU does not have.
 
     Raises:
-        InputError: It lacks one of them.
+        InputError: The GPU does not support the precision of an operation.
     """
     for precision in {operation.precision for operation in operations}:
         gpu.running_precision(precision)

@@ -1,7 +1,7 @@
-"""Seconds and joules by part: one form for what was predicted and for what was measured. Needs no torch.
+"""Time and energy of the parts of a program, in one form for predictions and measurements. Needs no torch.
 
-A `Share` says what one part took, by device and component; an `EnergyTree` arranges shares by module, phase and
-operation. Predictions, metering and accounting all answer with these two, so that they can be laid side by side.
+A `Share` holds seconds and joules of one part by device and component. An `EnergyTree` arranges shares by module, phase
+and operation. Prediction, metering and accounting all use these two, so that their results can be compared.
 """
 
 from .comparison import Gap, TreeComparison

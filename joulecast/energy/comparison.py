@@ -1,4 +1,4 @@
-"""Two energy trees of one model, side by side: how well they agree, and where they do not."""
+"""Comparison of two energy trees of one model: how well they agree, and where they differ most."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Key = tuple[str, str, str, str]
 
 @dataclass(frozen=True)
 class Gap:
-    """A node of both trees.
+    """A node that both trees have, with its energy in each.
 
     Args:
-        phase: Forward, backward, ...; empty where it has no single one.
+        phase: Phase such as "forward"; empty if the node belongs to no single phase.
         path: Qualified name of the module.
         name: The operation; empty for the module itself.
         energy_j: Joules in the first tree.
@@ -42,11 +42,11 @@ class Gap:
 
 @dataclass(frozen=True)
 class TreeComparison:
-    """How the joules of two trees agree.
+    """Result of comparing two trees.
 
     Args:
         gaps: Nodes that both trees have.
-        only_first, only_second: Nodes that one tree has alone: phase, path, level, name.
+        only_first, only_second: Nodes that only one tree has, as phase, path, level and name.
     """
 
     gaps: tuple[Gap, ...]
@@ -55,7 +55,7 @@ class TreeComparison:
 
     @property
     def pearson(self) -> float | None:
-        """Pearson's correlation of the joules over all shared nodes; None for fewer than two, or without any spread."""
+        """Pearson correlation of the joules over all shared nodes; None for fewer than two, or if all are equal."""
         first = [gap.energy_j for gap in self.gaps]
         second = [gap.other_energy_j for gap in self.gaps]
         if len(first) < 2:
@@ -70,7 +70,7 @@ class TreeComparison:
 
     @property
     def mean_difference_j(self) -> float:
-        """Mean of the absolute differences over all shared nodes, in joules; 0 where there are none."""
+        """Mean of the absolute differences over all shared nodes, in joules; 0 if there are none."""
         return math.fsum(abs(gap.difference_j) for gap in self.gaps) / max(1, len(self.gaps))
 
     def largest(self, n: int = 10) -> tuple[Gap, ...]:
@@ -92,11 +92,11 @@ class TreeComparison:
 
 
 def comparison(first: Mapping[Key, float], second: Mapping[Key, float]) -> TreeComparison:
-    """Lay the joules of two trees side by side.
+    """Compare the joules of two trees.
 
     Args:
-        first: Node -> joules, of one tree.
-        second: The same of the other tree.
+        first: Node -> joules in the first tree.
+        second: Node -> joules in the second tree.
     """
     gaps = tuple(
         Gap(phase, path, name, joules, second[phase, path, level, name])

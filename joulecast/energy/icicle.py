@@ -9,8 +9,8 @@ from html import escape
 from ..rendering.notebook import COLOURS
 
 _WIDTH, _ROW, _DEEPEST = 960, 26, 8
-_NARROWEST = 1.0  # Pixels; what is narrower cannot be seen.
-_LETTER = 7.0  # Pixels, about.
+_NARROWEST = 1.0  # Pixels; narrower boxes are not drawn.
+_LETTER = 7.0  # Approximate width of a letter in pixels.
 
 
 @dataclass(frozen=True)
@@ -18,9 +18,9 @@ class Box:
     """A box with those below it.
 
     Args:
-        label: Inside the box, where there is room.
-        told: What a pointer over it shows.
-        value: Its width, in any unit; that of its children together is at most as much.
+        label: Text inside the box, shown if there is room.
+        told: Text that appears when the pointer is over the box.
+        value: Value that its width represents, in any unit; at least the sum of its children's values.
         children: Boxes of the next row, from left to right.
     """
 
@@ -57,7 +57,7 @@ def _drawn(box: Box, left: float, width: float, row: int) -> str:
     room = int((width - 8) / _LETTER)
     label = box.label if len(box.label) <= room else f"{box.label[: room - 1]}…" if room > 3 else ""
     text = f'<text x="{left + 4:.1f}" y="{row * _ROW + 17}" fill="#fff">{escape(label)}</text>' if label else ""
-    # White edges keep neighbours apart; the colour tells rows, not quantities.
+    # White edges separate neighbours. Colours distinguish rows and do not represent values.
     return (
         f'<g><title>{escape(box.told)}</title><rect x="{left:.1f}" y="{row * _ROW}" width="{width:.1f}" '
         f'height="{_ROW}" fill="{COLOURS[row % len(COLOURS)]}" stroke="#fff" stroke-width="0.5"/>{text}</g>'

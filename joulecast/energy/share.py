@@ -11,17 +11,17 @@ from ..errors import InputError
 
 Source = Literal["measured", "modelled", "missing"]
 SOURCES: tuple[Source, ...] = ("measured", "modelled", "missing")
-"""From the strongest claim to none."""
+"""Sources of a figure, from the most to the least reliable."""
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A quantity with where it comes from; also a sum of several.
+    """A quantity, or a sum of several, with its source.
 
     Args:
-        value: The sum of what is known, in seconds or joules; 0 where nothing is.
-        source: The weakest source of the known summands; "missing" where none is known.
-        unknown: How many summands nobody knows. They are not in `value`: a sum with unknown parts is a lower bound.
+        value: Sum of the known summands in seconds or joules; 0 if none is known.
+        source: Least reliable source of the known summands; "missing" if none is known.
+        unknown: Number of unknown summands. `value` does not include them, so it is a lower bound if there are any.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Figure:
 
     @classmethod
     def of(cls, value: float | None, source: Source) -> Self:
-        """A single quantity; None where it is missing."""
+        """A single quantity; None if it is missing."""
         return cls(0.0, "missing", 1) if value is None or source == "missing" else cls(float(value), source)
 
     @classmethod
@@ -53,18 +53,18 @@ class Figure:
         return cls(math.fsum(figure.value for figure in known), source, unknown if known else max(1, unknown))
 
     def scaled_by(self, factor: float) -> Figure:
-        """The same share of the value; what is unknown stays unknown."""
+        """The figure with its value multiplied by a factor; the number of unknown summands stays the same."""
         return Figure(self.value * factor, self.source, self.unknown)
 
 
 @dataclass(frozen=True)
 class Share:
-    """What one part took.
+    """Time and energy of one part of a program.
 
     Args:
-        time: Device -> seconds that it was busy with the part. Devices work side by side, so these do not add up.
-        energy: (device, component) -> joules. Components of a device add up to its energy; they are named by whoever
-            knows them: "static" and "dynamic", levels of memory, domains of a CPU, or "total" alone.
+        time: Device -> seconds that it was busy with the part. Devices work in parallel, so these are not summed.
+        energy: (device, component) -> joules. The components of a device add up to its energy. They are, for example,
+            "static" and "dynamic", levels of memory, domains of a CPU, or "total" alone.
     """
 
     time: Mapping[str, Figure] = field(default_factory=dict)
@@ -97,32 +97,32 @@ class Share:
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """All devices that took part, in the order in which they were named."""
+        """All devices of the share, in order of first appearance."""
         return tuple(dict.fromkeys([*self.time, *(device for device, _ in self.energy)]))
 
     @property
     def components(self) -> tuple[str, ...]:
-        """All components of any device, in the order in which they were named."""
+        """All components of any device, in order of first appearance."""
         return tuple(dict.fromkeys(component for _, component in self.energy))
 
     @property
     def time_s(self) -> float:
-        """Seconds of the device that was busy longest."""
+        """Seconds of the device that was busy for the longest time."""
         return max((figure.value for figure in self.time.values()), default=0.0)
 
     @property
     def energy_j(self) -> float:
-        """Joules of all devices and components that are known."""
+        """Sum of the known joules of all devices and components."""
         return math.fsum(figure.value for figure in self.energy.values())
 
     @property
     def source(self) -> Source:
-        """The weakest source of its joules; "missing" where none are known."""
+        """Least reliable source of its joules; "missing" if none are known."""
         return Figure.total(self.energy.values()).source
 
     @property
     def unknown(self) -> int:
-        """How many parts of the joules nobody knows."""
+        """Number of unknown summands of its joules."""
         return sum(figure.unknown for figure in self.energy.values())
 
     def on(self, device: str) -> Share:
@@ -140,7 +140,7 @@ class Share:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """Lists of plain objects; quantities in SI units, None where they are missing."""
+        """Lists of plain objects; quantities in SI units, None if they are missing."""
         return {
             "time_s": [{"device": device, **_plain(figure)} for device, figure in self.time.items()],
             "energy_j": [
@@ -154,7 +154,7 @@ class Share:
         """Read what `to_json` wrote.
 
         Raises:
-            KeyError, TypeError, InputError: It is something else.
+            KeyError, TypeError, InputError: The value was not written by `to_json`.
         """
         return cls(
             {str(row["device"]): _figure(row) for row in value["time_s"]},

@@ -22,7 +22,7 @@ Level = Literal["root", "phase", "module", "operation"]
 FORMAT = 1
 """Version of the JSON form."""
 
-_SHOWN = 30  # Rows of a table, unless more are asked for.
+_SHOWN = 30  # Rows of a table by default.
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Row:
     Args:
         path: Qualified name of the module, such as "layer1.0.conv2"; empty for the model itself.
         share: Seconds and joules of all calls together.
-        operation: What ran there; None for the module itself.
-        phase: Forward, backward, optimizer or other.
-        calls: How often it ran.
+        operation: Name of the operation; None for the module itself.
+        phase: "forward", "backward", "optimizer" or "other".
+        calls: Number of calls.
     """
 
     path: str
@@ -49,13 +49,13 @@ class Node:
     """A part of the tree with everything below it.
 
     Args:
-        name: The last part of its path, or the operation.
-        path: Qualified name of the module that it is, or that it ran in.
-        level: What it stands for.
-        phase: The one phase that all of it belongs to; None above the phases.
-        calls: How often it ran; 0 where that was not counted, as for most modules.
-        own: What no child has.
-        children: Parts, in the order in which they were met.
+        name: Last part of the path of a module, or name of an operation.
+        path: Qualified name of the module, or of the module in which the operation ran.
+        level: What the node represents, such as a module or an operation.
+        phase: Phase to which the node belongs; None for nodes above the phases.
+        calls: Number of calls; 0 if they were not counted, as for most modules.
+        own: Share of the node itself, without its children.
+        children: Child nodes, in order of first appearance.
     """
 
     name: str
@@ -87,15 +87,15 @@ class Node:
 
 @dataclass(frozen=True)
 class EnergyTree:
-    """Where seconds and joules went.
+    """Seconds and joules of a program by phase, module and operation.
 
     The own shares of all nodes and what is unattributed add up to the total.
 
     Args:
-        title: What was predicted or measured, for people.
-        root: The whole of it.
-        unattributed: What was measured and belongs to no node: time without events, idle devices.
-        notes: What to keep in mind.
+        title: Title of the prediction or measurement.
+        root: Root node, which contains all others.
+        unattributed: Measured share that belongs to no node, such as time without events and idle devices.
+        notes: Remarks for the reader of the result.
     """
 
     title: str
@@ -108,10 +108,10 @@ class EnergyTree:
         """Arrange rows by phase, module and operation. Rows of the same place and operation are added.
 
         Args:
-            title: What the rows are about.
-            rows: In any order; nodes stand in the order in which their rows were met.
-            unattributed: What belongs to no row.
-            notes: What to keep in mind.
+            title: Title of the prediction or measurement.
+            rows: Rows in any order; nodes are in the order in which their rows appear first.
+            unattributed: Share that belongs to no row.
+            notes: Remarks for the reader of the result.
         """
         root = _Draft(title, "", "root", None)
         listed = list(rows)
@@ -134,11 +134,11 @@ class EnergyTree:
 
     @cached_property
     def total(self) -> Share:
-        """Everything: all nodes and what is unattributed."""
+        """The sum of all nodes and of the unattributed share."""
         return Share.total([*(node.own for node in self.root.walk()), self.unattributed])
 
     def summarized(self) -> EnergyTree:
-        """Equal layers added: `layer.0` and `layer.1` become `layer.*`. Totals stay as they are."""
+        """The tree with numbered modules merged: `layer.0` and `layer.1` become `layer.*`. Totals do not change."""
 
         def starred(path: str) -> str:
             return ".".join("*" if part.isdecimal() else part for part in path.split("."))
@@ -146,7 +146,7 @@ class EnergyTree:
         return self._rebuilt(lambda node: starred(node.path))
 
     def flat(self) -> EnergyTree:
-        """Operations of a name added, wherever they ran; what modules hold themselves stands under their name."""
+        """The tree without modules: operations of the same name are summed, and a module's own share has its name."""
 
         def rows() -> Iterator[Row]:
             for node in self._holders():
@@ -156,16 +156,16 @@ class EnergyTree:
         return EnergyTree.of(self.title, rows(), self.unattributed, self.notes)
 
     def top(self, n: int = 10) -> tuple[Node, ...]:
-        """The nodes with most joules of their own, largest first."""
+        """The nodes with the most joules of their own, largest first."""
         if n < 1:
             raise InputError("the number of nodes to list is positive", given=n)
         return tuple(sorted(self._holders(), key=lambda node: -node.own.energy_j)[:n])
 
     def at(self, path: str, phase: Phase | None = None) -> Node:
-        """The module at a path; of the first phase that has it, unless one is named.
+        """The module with a path, in the given phase, or in the first phase that contains it.
 
         Raises:
-            InputError: There is none.
+            InputError: There is no such module.
         """
         modules = [node for node in self.root.walk() if node.level == "module"]
         for node in modules:
@@ -178,7 +178,7 @@ class EnergyTree:
         )
 
     def compare(self, other: EnergyTree) -> TreeComparison:
-        """Joules of the nodes that both trees have, side by side, such as predicted and accounted ones."""
+        """Compare the joules of the nodes that both trees have, such as predicted and measured ones."""
         mine, theirs = ({node.key: node.total.energy_j for node in tree._compared()} for tree in (self, other))
         return comparison(mine, theirs)
 
@@ -206,7 +206,7 @@ class EnergyTree:
 
         Args:
             depth: Levels of nodes to show; 0 for all.
-            least_share: Nodes below this share of all joules are left out, between 0 and 1.
+            least_share: Nodes with less than this share of all joules are left out, 0 to 1.
         """
         whole = self.total.energy_j or 1.0
         lines = [f"{'energy':>10}  {'share':>6}  {'time':>9}  {'calls':>7}  part"]
@@ -237,7 +237,7 @@ class EnergyTree:
         return self.to_text()
 
     def to_rows(self) -> list[dict[str, Any]]:
-        """One plain dictionary for every node, parents first: what a table or a data frame takes."""
+        """One dictionary for every node, parents first, for a table or a data frame."""
         return [
             {
                 "phase": node.phase,
@@ -280,10 +280,10 @@ class EnergyTree:
         }
 
     def to_nested(self) -> dict[str, Any]:
-        """The nodes inside each other, with the totals of each, as the service's page draws them.
+        """The nodes as nested dictionaries with the totals of each, for the service's page.
 
-        Quantities are in SI units; energy_j is None where no part of it is known, and a lower bound where unknown_parts
-        is not 0.
+        Quantities are in SI units. energy_j is None if no part of it is known, and a lower bound if unknown_parts is
+        not 0.
         """
         return {"title": self.title, "root": _nested(self.root), "unattributed": _summed(self.unattributed)}
 
@@ -292,7 +292,7 @@ class EnergyTree:
         """Read what `to_json` wrote.
 
         Raises:
-            InputError: It is of another version, or no tree.
+            InputError: The value has another format, or is not a tree.
         """
         try:
             if value["format"] != FORMAT:
@@ -323,7 +323,7 @@ class EnergyTree:
 
 
 def _joules(share: Share) -> str:
-    """Joules for people; ">" where parts are unknown, a dash where all are."""
+    """Joules as a text, with ">" if parts are unknown and a dash if all are."""
     if share.source == "missing":
         return "-" if share.energy else si(0.0, "J")
     return f"{'> ' if share.unknown else ''}{si(share.energy_j, 'J')}"

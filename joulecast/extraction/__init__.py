@@ -1,8 +1,9 @@
-"""A model becomes a list of operations. Importing this room does not import torch; looking into a torch model does.
+"""Extraction: from a model to its list of operations. Importing this package does not import torch.
 
-`sources` decides what a model is (a name, a module, a configuration, a file) and `tracing` runs it on the meta device
-with the `recorder`, which looks every operator up in `operators`. `models` builds named models, `files` reads files
-without running their code, and `templates` answers for well-known models without torch.
+`sources` finds out what kind of model is given (a name, a module, a configuration, a file). `tracing` runs it on the
+meta device with the `recorder`, which looks up every operator in `operators`. `models` builds models by name, `files`
+reads files without running their code, and `templates` holds the operations of well-known models, so that these need no
+torch.
 """
 
 from .operators import WHITELIST

@@ -1,4 +1,4 @@
-"""What is assumed of values that only the input of a model has: tokens of each expert, boxes of a detector."""
+"""Assumptions about values of a model's input, which extraction does not know, such as the boxes of a detector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Self
 from ..errors import InputError, unknown_name
 
 Assume = Mapping[str, str | int]
-"""What users state: {"experts": "uniform"}, {"boxes": 100}, {"box_side": 200}, or several of them."""
+"""Assumptions as users give them: {"experts": "uniform"}, {"boxes": 100}, {"box_side": 200}, or several of them."""
 
 _NAMES = ("boxes", "box_side", "experts")
 
@@ -19,13 +19,14 @@ EXPERTS = "every expert gets equally many tokens"
 
 @dataclass(frozen=True)
 class Assumptions:
-    """What stands in for unknown values.
+    """Assumptions about unknown values.
 
     Args:
         experts: Whether every expert of a mixture gets equally many tokens.
-        boxes: How many candidates each selection by values keeps, such as the boxes of a detector; None for no
+        boxes: Number of candidates that each selection by values keeps, such as the boxes of a detector; None for no
             assumption.
-        box_side: Pixels of each side of a box, where they decide; None for no assumption.
+        box_side: Length of each side of a box in pixels, for models whose operations depend on it; None for no
+            assumption.
     """
 
     experts: bool = False
@@ -34,11 +35,11 @@ class Assumptions:
 
     @classmethod
     def of(cls, stated: Assume | None) -> Self:
-        """Read what a user states.
+        """Read the assumptions of a user.
 
         Raises:
-            UnknownNameError: Something else than experts, boxes and box_side.
-            InputError: Experts are not "uniform", or boxes or their sides no positive number.
+            UnknownNameError: A name is not experts, boxes or box_side.
+            InputError: The value of experts is not "uniform", or another value is not a positive integer.
         """
         stated = stated or {}
         for name in stated:
@@ -51,7 +52,7 @@ class Assumptions:
         return cls(experts is not None, boxes, _positive(stated, "box_side", "the side of a box in pixels"))
 
     def __iter__(self) -> Iterator[str]:
-        """Each of them in words."""
+        """Each assumption in words."""
         if self.experts:
             yield EXPERTS
         if self.boxes is not None:

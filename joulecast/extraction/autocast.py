@@ -1,7 +1,7 @@
-"""Autocast as a GPU would do it: which operators run in which type, and where a model asks for it.
+"""Autocast as on a GPU: in which type each operator runs, and in which regions of the forward.
 
-PyTorch casts only tensors that lie on the device that a region names, and switches regions for CUDA off where there is
-no GPU. Tensors without memory lie nowhere, so both are done here.
+PyTorch casts only tensors on the device of the autocast region, and it disables regions for CUDA on machines without a
+GPU. Meta tensors are on neither device, so this module follows the regions and makes the casts itself.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 # torch/include/ATen/autocast_mode.h of 2.13, AT_FORALL_LOWER_PRECISION_FP, AT_FORALL_FP32 and
-# AT_FORALL_FP32_SET_OPT_DTYPE, without losses and recurrent cells. Every other operator takes what it is given.
+# AT_FORALL_FP32_SET_OPT_DTYPE, without losses and recurrent cells. Every other operator runs in the type of its inputs.
 LOWER_PRECISION: frozenset[str] = frozenset(
     """
     _convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d convolution prelu
@@ -37,17 +37,17 @@ FULL_PRECISION_RESULT: frozenset[str] = frozenset(
 
 
 class Autocast:
-    """The regions that a forward is in, and the casts that they make."""
+    """The autocast regions that a forward has entered, and the casts that they cause."""
 
     def __init__(self) -> None:
         enabled = next((d for d in ("cuda", "cpu") if torch.is_autocast_enabled(d)), None)
         # None stands for a region that is switched off.
         self._regions: list[torch.dtype | None] = [torch.get_autocast_dtype(enabled) if enabled else None]
-        self._kept: dict[tuple[int, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
+        self._cached: dict[tuple[int, torch.dtype], tuple[torch.Tensor, torch.Tensor]] = {}
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """See regions begin and end, whichever device they name: a model that is asked about runs on a GPU."""
+        """Follow the regions that a forward enters and leaves, for any device: predictions are for a GPU."""
         region: Any = torch.amp.autocast_mode.autocast
         original = {name: getattr(region, name) for name in ("__init__", "__enter__", "__exit__")}
         mine = threading.get_ident()
@@ -71,7 +71,7 @@ class Autocast:
         def leave(this: Any, *_: Any) -> None:
             self._regions.pop()
             if len(self._regions) == 1:
-                self._kept.clear()
+                self._cached.clear()
 
         for name, function in (("__init__", init), ("__enter__", enter), ("__exit__", leave)):
             setattr(region, name, only_here(name, function))
@@ -87,16 +87,17 @@ class Autocast:
         args: Any,
         kwargs: dict[str, Any],
         convert: Callable[[torch.Tensor, torch.dtype], torch.Tensor],
-        is_kept: Callable[[torch.Tensor], bool],
+        is_cached: Callable[[torch.Tensor], bool],
     ) -> tuple[Any, dict[str, Any]]:
-        """Arguments of an operator in the types that the region wants.
+        """Cast the arguments of an operator as the current region does.
 
         Args:
             name: Name of the operator, such as "linear".
-            args: As the model gives them.
-            kwargs: Those that it gives by name.
-            convert: Casts a tensor; called once for each tensor that needs it.
-            is_kept: Tells tensors whose cast is kept until the outermost region ends (learned parameters).
+            args: Its arguments by position.
+            kwargs: Its arguments by name.
+            convert: Casts a tensor to a type.
+            is_cached: Tells whether the cast of a tensor is cached until the outermost region ends, as PyTorch does
+                for parameters that need a gradient.
         """
         lower = self._regions[-1]
         if lower is None:
@@ -113,16 +114,16 @@ class Autocast:
         def cast(value: Any) -> Any:
             if isinstance(value, list | tuple):
                 return type(value)(map(cast, value))
-            # As PyTorch does, double stays double.
+            # Like PyTorch, leave double precision as it is.
             if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dtype == torch.float64:
                 return value
             if value.dtype == wanted:
                 return value
-            if not is_kept(value):
+            if not is_cached(value):
                 return convert(value, wanted)
             key = (id(value), wanted)
-            if key not in self._kept:
-                self._kept[key] = (value, convert(value, wanted))
-            return self._kept[key][1]
+            if key not in self._cached:
+                self._cached[key] = (value, convert(value, wanted))
+            return self._cached[key][1]
 
         return cast(args), {key: cast(value) for key, value in kwargs.items()}

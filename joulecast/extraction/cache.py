@@ -1,8 +1,8 @@
-"""Networks that were extracted before, so that a named model needs torch only once.
+"""Cache of extracted networks, so that a named model needs torch only once.
 
-An entry is a JSON file named by what was asked for and by the versions of the libraries. It holds the network, the
-operators that its model runs and their digest (digests.py). What is outdated or cannot be read is extracted again.
-All entries together have a size limit, beyond which those that were not used for longest are deleted.
+An entry is a JSON file. Its name depends on the request and on the versions of the libraries. It holds the network, the
+operators that the model runs, and their digest (digests.py). Entries that are outdated or cannot be read are extracted
+again. If all entries together exceed a size limit, those that were least recently used are deleted.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from ..whole_files import whole_file
 from .digests import digest
 
 MOST_BYTES = 256 << 20
-"""Of all networks together: thousands of them."""
+"""Largest size of the cache, which is enough for thousands of networks."""
 
 
 def cache_folder() -> Path:
-    """$JOULECAST_CACHE, or joulecast in the user's cache folder."""
+    """Folder of the cache: $JOULECAST_CACHE if it is set, or "joulecast" in the user's cache folder."""
     if folder := os.environ.get("JOULECAST_CACHE"):
         return Path(folder)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "joulecast"
@@ -36,7 +36,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def library_version(package: str) -> str:
-    """Version of an installed package, without what a build adds to it (+cpu); "none" where there is none."""
+    """Version of an installed package, without the label of its build (+cpu); "none" if it is not installed."""
     try:
         return version(package).partition("+")[0]
     except PackageNotFoundError:
@@ -51,13 +51,13 @@ def _path(name: str, key: list[Any]) -> Path:
 
 
 def recall(name: str, key: list[Any]) -> Network | None:
-    """The network of a named model as it was extracted before, or None.
+    """Look up the network of a named model; None if it is not in the cache.
 
     Args:
         name: Name of the model, as users write it.
-        key: All else that decides what the network is, as JSON: inputs, mode, precision.
+        key: Everything else that determines the network, as JSON: inputs, mode, precision and more.
     """
-    # A name goes into a path.
+    # The name becomes part of a path, so anything but letters, digits, "_", "/" and "." is refused.
     if not re.fullmatch(r"\w+(/\w+)?(\.\w+)?", name):
         return None
     path = _path(name, key)
@@ -71,15 +71,15 @@ def recall(name: str, key: list[Any]) -> Network | None:
     except (InputError, KeyError, OSError, TypeError, ValueError):
         return None
     with contextlib.suppress(OSError):
-        os.utime(path)  # so that what is used stays when room is made
+        os.utime(path)  # marks the entry as recently used
     return network
 
 
 def remember(network: Network, name: str, key: list[Any], operators: Collection[str]) -> None:
-    """Store the network of a named model; where the folder cannot be written, nothing is stored.
+    """Store the network of a named model. If the folder cannot be written, nothing is stored.
 
     Args:
-        network: What the model was extracted to.
+        network: The network that was extracted.
         name: Name of the model.
         key: As for `recall`.
         operators: Every operator that the model ran, such as "aten.linear".
@@ -94,7 +94,7 @@ def remember(network: Network, name: str, key: list[Any], operators: Collection[
 
 
 def _make_room(folder: Path) -> None:
-    """Delete the networks that were not asked for longest, until those that are left are small enough together."""
+    """Delete the least recently used networks until the others are within the size limit."""
     with os.scandir(folder) as listed:
         found = sorted(((entry.stat(), entry.path) for entry in listed), key=lambda each: each[0].st_mtime_ns)
     size_bytes = sum(fact.st_size for fact, _ in found)

@@ -1,4 +1,4 @@
-"""Calls of PyTorch's operators, as conversions to kinds of operations see them."""
+"""Calls of PyTorch's operators, in the form in which they are converted to operations."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 from ..operations.rules import Shape
 
 Bound = Mapping[str, Any]
-"""Arguments of an operator call by their names in its schema, and its result as "<output>"; tensors as they are."""
+"""Name of an argument in the operator's schema -> its value, and "<output>" -> the result."""
 
 Converted = tuple[str, list[Shape], dict[str, Any]] | None
-"""Kind, input shapes and attributes; None where nothing is done."""
+"""Kind, input shapes and attributes of an operation; None if the call does no work."""
 
 
 def shape_of(tensor: Any) -> Shape:
-    """The shape of a tensor; of a complex one, that of its real view."""
+    """The shape of a tensor; for a complex tensor, the shape of its real view."""
     shape = tuple(tensor.shape)
     return (*shape, 2) if tensor.dtype.is_complex else shape
 
@@ -31,7 +31,7 @@ def is_tensor(value: Any) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """An argument as attributes have it: lists as tuples."""
+    """An argument as the value of an attribute: lists become tuples."""
     return tuple(value) if isinstance(value, list | tuple) else value
 
 

@@ -1,7 +1,7 @@
-"""What an extraction depends on, as a digest: networks and templates that were made before are valid while it holds.
+"""Digest of everything that extraction depends on. Stored networks and templates are valid as long as it is the same.
 
-It covers how tracing works and what the table of operators says of each operator that the model runs. A row for another
-operator changes neither, so what never meets that operator stays valid.
+It covers the version of tracing and how the table of operators treats each operator that a model runs. A new row for
+another operator does not change it, so networks without that operator stay valid.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterable
 from .operators import FREE, OPERATORS, REVISIONS
 
 TRACING_VERSION = 3
-"""Raise it when models give other operations than before whatever operators they run."""
+"""Increase it when a change in tracing gives other operations than before, independent of the table of operators."""
 
 
 def digest(operators: Iterable[str]) -> str:
-    """Sixteen hexadecimal digits of what extraction makes of these operators.
+    """Sixteen hexadecimal digits that identify how extraction treats these operators.
 
     Args:
         operators: Namespace and name of each, such as "aten.linear", in any order.
@@ -27,7 +27,7 @@ def digest(operators: Iterable[str]) -> str:
 
 
 def _treatment(operator: str) -> str:
-    """Whether an operator is converted, and by which revision of its row, costs nothing, or is not in the table."""
+    """How an operator is treated: by which revision of its row, as free of cost, or as unknown."""
     namespace, _, name = operator.partition(".")
     if namespace != "aten":
         return "unknown"

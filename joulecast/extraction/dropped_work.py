@@ -1,4 +1,4 @@
-"""How large a call of an operator is that has no kind, from the tensors that it reads and makes."""
+"""Amount of work of an operator call that has no kind, estimated from its tensors."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..operations.dropped import DroppedWork
 
 
 class CallSizes:
-    """Sizes of the operator calls of one forward.
+    """Computes the work of operator calls of one forward.
 
     Args:
-        parameters: The parameters as they are given to the forward; views of them count as them.
+        parameters: Parameters that the forward uses; their views count as parameters, too.
     """
 
     def __init__(self, parameters: Collection[torch.Tensor]) -> None:
@@ -28,7 +28,7 @@ class CallSizes:
         read, made = _tensors((args, kwargs)), _tensors(result)
         moved = sum(tensor.nbytes for tensor in {**read, **made}.values())
         learned = [tensor for tensor in read.values() if _storage(tensor) in self._parameters]
-        # A parameter that several calls read takes memory once.
+        # A parameter that several calls read counts once.
         first = {_storage(tensor): tensor.nbytes for tensor in learned if _storage(tensor) not in self._counted}
         self._counted.update(first)
         return DroppedWork(
@@ -55,4 +55,4 @@ def _flops(func: Any, args: Any, kwargs: Mapping[str, Any], result: Any) -> int:
     try:
         return int(formula(*args, **kwargs, out_val=result))
     except (AssertionError, TypeError, ValueError):
-        return 0  # a form of the operator that the formula does not know; its bytes are counted anyway
+        return 0  # the formula does not support this form of the operator; its bytes are counted nevertheless

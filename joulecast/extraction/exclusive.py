@@ -1,7 +1,8 @@
-"""One extraction at a time: tracing and building a model without weights change how torch works for the while.
+"""A lock, so that only one thread extracts at a time.
 
-Hooks on all modules, autocast, the train and eval flags of the module, initialisation and the random state belong to
-the process, not to a thread. Threads that extract wait for each other; answers of caches and templates do not wait.
+Tracing, and building a model without weights, temporarily change global state of torch: hooks on all modules, autocast,
+the training flag of the module, initialisation and the random state. Networks that come from the cache or a template do
+not need the lock.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _LOCK = threading.RLock()
 
 
 def exclusive(function: Callable[P, R]) -> Callable[P, R]:
-    """A function that no other thread runs at the same time, nor any other function made so."""
+    """Decorator: at most one thread at a time runs any of the functions that are decorated with it."""
 
     @wraps(function)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:

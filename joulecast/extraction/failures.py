@@ -1,4 +1,4 @@
-"""What to say of a forward that raises: what PyTorch said, where, and what would help."""
+"""Error messages for a forward that raises: the message of PyTorch, where it was raised, and what may help."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from .recorder import Recorder
 
 LONGEST = 300
-"""Characters of a foreign message that are told."""
+"""Most characters of another library's message that are shown."""
 
 _CHECK_DIMENSIONS = "check the dimensions; a model that needs the values of tensors cannot be extracted"
 _LEAVES_PYTORCH = (
-    "the forward takes values out of PyTorch (.numpy(), .tolist(), float(x)), where nobody sees what becomes of them: "
-    "write that part in PyTorch, or extract what comes before it"
+    "the forward takes values out of PyTorch (.numpy(), .tolist(), float(x)), and extraction cannot follow them: "
+    "write that part in PyTorch, or extract only the part before it"
 )
-# What PyTorch says -> what to do about it.
+# Text in the message of PyTorch -> what to do about it.
 _HINTS: Mapping[str, str] = {
     "missing": "give every input: a list of shapes, or a dictionary of names and shapes",
     "positional argument": "give as many shapes as the model has inputs, or a dictionary of names and shapes",
     "unexpected keyword": "name the inputs as the model's forward does",
-    "targets should not be none": "a detector trains on lists of boxes, for which no shape stands: "
+    "targets should not be none": "a detector trains on lists of boxes, which a shape cannot describe: "
     "assume={'boxes': 20} gives each image as many",
     "fake impl": "register one with torch.library.register_fake, so that its shapes are known",
     "Index": "give an example tensor of the right type, such as torch.empty(shape, dtype=torch.int64), for indices",
@@ -45,14 +45,14 @@ _NOTHING_TO_ASSUME = (
 
 
 def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, hint: str | None) -> ExtractionError:
-    """What a forward raised, as an error that says where, and what to do.
+    """Convert an exception of a forward to an error that says where it was raised and what to do.
 
     Args:
-        error: What it raised.
-        name: What the model is called.
-        recorder: Knows the module and the operator that ran.
-        inputs: What the model was given.
-        hint: What to do; None to go by what PyTorch says.
+        error: The exception.
+        name: Name of the model.
+        recorder: The recorder, which knows the module and the operator that ran.
+        inputs: Inputs of the forward.
+        hint: What to do; None to choose a hint by the message of PyTorch.
     """
     where = f"{name}.{recorder.path}" if recorder.path else name
     what = next(iter(str(error).strip().splitlines()), "no message")[:LONGEST]
@@ -65,11 +65,11 @@ def explained(error: Exception, name: str, recorder: Recorder, inputs: Inputs, h
 
 
 def what_to_assume(trace: Callable[..., Any], stated: Assume | None) -> str:
-    """What helps a model that decides by values: an assumption under which it runs, found by trying each.
+    """Try assumptions on a model whose forward depends on values, and suggest one under which it runs.
 
     Args:
-        trace: Extracts the model, given `assume`.
-        stated: What has been assumed already, which stays.
+        trace: Function that extracts the model, with `assume` as its argument.
+        stated: Assumptions that the user has made already; they are kept.
     """
     for assume in _worth_trying(stated):
         try:

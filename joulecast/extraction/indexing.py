@@ -1,4 +1,4 @@
-"""Look-ups, scattering, masks and sorting as PyTorch's operators have them."""
+"""Conversion of PyTorch's operators for look-ups, scattering, masks and sorting."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ def _mask_shape(indices: Sequence[Any], rank: int) -> Shape:
 
 
 def where(bound: Bound) -> Converted:
-    """A mask and what is large of the two values."""
+    """A mask, and those of the two values that are not single numbers."""
     if "self" not in bound:
-        return None  # the form that returns places: a shape that depends on values
+        return None  # the form that returns indices, whose number depends on values
     values = (shape_of(value) for value in (bound["self"], bound["other"]) if is_tensor(value))
     return "where", [shape_of(bound["condition"]) or (1,), *(shape for shape in values if size(shape) > 1)], {}
 
 
 def masked_fill(bound: Bound) -> Converted:
-    """A number in the place of what a mask covers."""
+    """A number replaces the elements that a mask covers."""
     return "masked_fill", [shape_of(result_of(bound)) or (1,), shape_of(bound["mask"]) or (1,)], {}
 
 
 def comparison(bound: Bound) -> Converted:
-    """Truth values of one tensor or two."""
+    """A comparison of one or two tensors, whose result is a truth value per element."""
     operands = [shape_of(value) for value in list(bound.values())[:2] if is_tensor(value)]
     return "compare", [shape for shape in operands if size(shape) > 1] or [(1,)], {}
 
 
 def gather(bound: Bound) -> Converted:
-    """Elements at places along a dimension."""
+    """Elements at given positions along a dimension."""
     x, index = shape_of(first_of(bound)) or (1,), shape_of(bound["index"]) or (1,)
     return "gather", [x, index], {"dim": bound["dim"]}
 
 
 def index_select(bound: Bound) -> Converted:
-    """Slices along a dimension."""
+    """Slices at given positions along a dimension."""
     return "index_select", [shape_of(bound["self"]) or (1,), shape_of(bound["index"]) or (1,)], {"dim": bound["dim"]}
 
 
@@ -67,13 +67,13 @@ def _scattered(x: Any, source: Shape, index: Shape, accumulate: bool) -> Convert
 
 
 def scatter(bound: Bound) -> Converted:
-    """An element for each of the index, along a dimension."""
+    """One element of the source is written for each element of the index."""
     places = shape_of(bound["index"]) or (1,)
     return _scattered(result_of(bound), places, places, bound.get("reduce") is not None)
 
 
 def scatter_add(bound: Bound) -> Converted:
-    """An element for each of the index, added to what is there."""
+    """One element of the source is added in place for each element of the index."""
     places = shape_of(bound["index"]) or (1,)
     return _scattered(result_of(bound), places, places, accumulate=True)
 
@@ -85,12 +85,12 @@ def _slices(bound: Bound, *, accumulate: bool) -> Converted:
 
 
 def index_add(bound: Bound) -> Converted:
-    """Slices added to those that the index names."""
+    """Slices of the source are added to those that the index selects."""
     return _slices(bound, accumulate=True)
 
 
 def index_copy(bound: Bound) -> Converted:
-    """Slices in the place of those that the index names."""
+    """Slices of the source replace those that the index selects."""
     return _slices(bound, accumulate=False)
 
 
@@ -105,12 +105,12 @@ def index_put(bound: Bound) -> Converted:
 
 
 def masked_scatter(bound: Bound) -> Converted:
-    """Values in the place of what a mask covers."""
+    """Values of the source replace the elements that a mask covers."""
     return "masked_fill", [shape_of(result_of(bound)) or (1,), shape_of(bound["mask"]) or (1,)], {}
 
 
 def embedding_bag(bound: Bound) -> Converted:
-    """Sums, means or maxima of the rows of each bag."""
+    """The sum, mean or maximum of the rows of each bag."""
     rows, columns = shape_of(bound["weight"])
     bags = result_of(bound).shape[0]
     return (
@@ -121,22 +121,22 @@ def embedding_bag(bound: Bound) -> Converted:
 
 
 def one_hot(bound: Bound) -> Converted:
-    """A row of zeros with a one for each class number."""
+    """A row of zeros and a single one for each class index."""
     return "one_hot", [shape_of(bound["self"]) or (1,)], {"num_classes": result_of(bound).shape[-1]}
 
 
 def sort(bound: Bound) -> Converted:
-    """Values in their order, with their places."""
+    """Sorted values and their indices."""
     return "sort", [shape_of(bound["self"]) or (1,)], {"dim": bound["dim"]}
 
 
 def topk(bound: Bound) -> Converted:
-    """The largest values, with their places."""
+    """The largest values and their indices."""
     return "topk", [shape_of(bound["self"]) or (1,)], {"k": bound["k"], "dim": bound["dim"]}
 
 
 def extreme(elementwise: str) -> Callable[[Bound], Converted]:
-    """Largest or smallest of a tensor or along a dimension; of two tensors, element by element."""
+    """The maximum or minimum of a tensor or along a dimension; for two tensors, element by element."""
 
     def convert(bound: Bound) -> Converted:
         x = shape_of(first_of(bound)) or (1,)
@@ -149,7 +149,7 @@ def extreme(elementwise: str) -> Callable[[Bound], Converted]:
 
 
 def labelled(bound: Bound) -> Converted:
-    """The value of the right class in every row."""
+    """The value of the target class in every row."""
     x = shape_of(bound["self"])
     rows, classes = (1, x[0]) if len(x) == 1 else (x[0], x[1])
     return "gather", [(rows, classes), (rows, 1)], {"dim": 1}

@@ -1,8 +1,8 @@
 """The process in which models from files are extracted: python -m joulecast.extraction.isolated_worker.
 
-A question is a line of JSON on stdin, a reply a line on stdout. Each question is answered by a fork of this process,
-with limits: it starts with the libraries imported, and whatever happens to it, the next question finds this process as
-it was. Where there is no fork (Windows), the process answers one question and ends.
+A request is a line of JSON on stdin, and its reply a line on stdout. A fork of this process answers each request under
+limits on memory and time. The fork starts with the libraries imported, and a crash of the fork does not affect this
+process. On systems without fork (Windows), the process answers one request and ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ONNX = ("onnx.inliner", "onnx.reference", "onnx.shape_inference", "joulecast.ex
 
 
 def _import_for(question: Mapping[str, Any]) -> None:
-    """Import the libraries that a question needs, so that each fork has them; what is missing is told by a fork."""
+    """Import the libraries that a request needs, so that each fork has them. A fork reports those that are missing."""
     from .models.transformers_configs import ARCHITECTURES
 
     if "file" in question:
@@ -43,7 +43,7 @@ def _import_for(question: Mapping[str, Any]) -> None:
 
 @cache
 def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
-    """Import what files with this suffix, or None for names, need; once, and parts of libraries by using them."""
+    """Import, once, the libraries for files with this suffix (None: for models by name)."""
     if suffix == ".onnx":
         with contextlib.suppress(ImportError):
             for name in _ONNX:
@@ -54,7 +54,7 @@ def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
 
         from .tracing import trace
 
-        # Much of torch is imported when it is first used.
+        # Large parts of torch are imported on first use, so a small model is traced.
         for mode in MODES:
             trace(torch.nn.Linear(1, 1), (1, 1), mode=mode)
     if suffix != ".pt2":
@@ -69,11 +69,11 @@ def _import_libraries(suffix: str | None, *, builds_transformer: bool) -> None:
 
 
 def extracted(question: Mapping[str, Any]) -> Network:
-    """The network that a question asks for.
+    """Extract the network of a request.
 
     Args:
-        question: "file" or "name"; "inputs" as `Inputs.to_json` gives them, or None; "whitelist", None for the usual
-            one; "mode", "precision", "cache_length", "optimizer", "assume" and, with a name, "model_options" as
+        question: "file" or "name"; "inputs" as `Inputs.to_json` gives them, or None; "whitelist", None for all
+            kinds; "mode", "precision", "cache_length", "optimizer", "assume" and, with a name, "model_options" as
             `joulecast.extract` takes them.
 
     Raises:
@@ -106,7 +106,7 @@ def _inputs(value: Any) -> Inputs:
 
 
 def reply(question: Mapping[str, Any]) -> dict[str, Any]:
-    """The reply to a question: a network, an error of ours, or why it was stopped."""
+    """Reply to a request: the network, an error of joulecast, or the reason why extraction was stopped."""
     try:
         return {"network": extracted(question).to_json()}
     except JoulecastError as error:
@@ -115,7 +115,7 @@ def reply(question: Mapping[str, Any]) -> dict[str, Any]:
         return {"error": {"problem": error.problem, **parts}}
     except MemoryError:
         return {"stopped": "it takes too much memory"}
-    except Exception as error:  # noqa: BLE001  # whatever a library raises, the next question is answered
+    except Exception as error:  # noqa: BLE001  # any exception of a library must not end this process
         hint = f"{type(error).__name__}: {first_line(error)}"
         given = question.get("name") or question.get("file")
         parts = {"what": "this model cannot be extracted", "given": given, "allowed": None, "hint": hint}
@@ -123,13 +123,13 @@ def reply(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limit(memory_bytes: int, seconds: float) -> None:
-    """End this process when it has used that much time, and refuse it more memory than that beside what it has."""
+    """Limit the time of this process, and the memory that it may use in addition to what it uses now."""
     import resource
 
-    signal.setitimer(signal.ITIMER_REAL, seconds)  # SIGALRM, which nobody handles, ends a process
+    signal.setitimer(signal.ITIMER_REAL, seconds)  # without a handler, SIGALRM ends the process
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), math.ceil(seconds)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError):  # not on macOS, where the limit would not be kept either
+    with contextlib.suppress(OSError):  # macOS refuses this limit, and would not enforce it
         most = memory_bytes + used_bytes()
         resource.setrlimit(resource.RLIMIT_DATA, (most, most))
 
@@ -151,7 +151,7 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
             os._exit(0)
         finally:
             os._exit(1)
-    # The signal by which `IsolatedExtraction.stop` ends this extraction, and leaves this process as it is.
+    # `IsolatedExtraction.stop` sends this signal, which ends the extraction but not this process.
     signal.signal(signal.SIGUSR1, lambda *_: _kill(child))
     os.close(writing)
     with os.fdopen(reading, "rb") as file:
@@ -166,12 +166,12 @@ def _reply_of_a_fork(question: Mapping[str, Any]) -> bytes:
 
 
 def main() -> None:
-    """Answer questions until there are no more."""
+    """Answer requests until stdin ends."""
     replies = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     # What libraries print must not come between the replies.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     if hasattr(os, "fork"):
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # for when it comes too late
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # in case it arrives after the extraction has ended
     for line in sys.stdin.buffer:
         question = json.loads(line)
         _import_for(question)

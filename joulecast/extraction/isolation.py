@@ -1,8 +1,8 @@
 """Extraction in a process of its own, with limits on memory and time.
 
-A file decides which code of PyTorch and ONNX runs, and on which sizes. In a process of its own neither a crash there
-nor a size that no machine has does harm. The process is started when it is first asked, imports the libraries once, and
-forks a child for each question (see isolated_worker.py).
+The content of a file decides which code of PyTorch and ONNX runs, and on tensors of which size. In a separate process,
+a crash or an excessive size does not affect the caller. The process is started on first use, imports the libraries
+once, and forks a child for each request (see isolated_worker.py).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..errors import ERRORS_BY_PROBLEM, ExtractionError, JoulecastError
 from ..operations.network import Network
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_START_SECONDS = 120.0  # that importing the libraries may take, on a slow disk
+_START_SECONDS = 120.0  # longest time for importing the libraries from a slow disk
 _MOST_REPLY_BYTES = 64 << 20
-# A configuration may name models of the hub; nobody asked for a download.
+# A configuration may name models of the hub, which must not be downloaded.
 _OFFLINE = {
     "HF_HUB_OFFLINE": "1",
     "TRANSFORMERS_OFFLINE": "1",
@@ -40,8 +40,8 @@ class Limits:
     """What one extraction may use.
 
     Args:
-        memory_bytes: Memory beside that of the imported libraries.
-        seconds: Time, without that of the imports.
+        memory_bytes: Memory in addition to that of the imported libraries.
+        seconds: Time without that for imports.
     """
 
     memory_bytes: int = 1 << 30
@@ -49,7 +49,7 @@ class Limits:
 
 
 class IsolatedExtraction:
-    """Asks a process of its own for networks. Safe to use from several threads, which take turns."""
+    """Extracts networks in a separate process. It can be used from several threads, which take turns."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -57,14 +57,14 @@ class IsolatedExtraction:
         self._turn = threading.Lock()
 
     def network(self, question: Mapping[str, Any], limits: Limits) -> Network:
-        """The network that a question of isolated_worker.py asks for.
+        """Extract a network in the process of isolated_worker.py.
 
         Args:
-            question: As JSON, see `isolated_worker.extracted`.
-            limits: For this network.
+            question: The request as JSON, see `isolated_worker.extracted`.
+            limits: Limits of this extraction.
 
         Raises:
-            JoulecastError: What the extraction raises; ExtractionError where it takes too much memory or time, or ends
+            JoulecastError: Any error of the extraction; ExtractionError if it takes too much memory or time, or ends
                 its process.
         """
         with self._turn:
@@ -75,7 +75,7 @@ class IsolatedExtraction:
             try:
                 reply = _asked(process, {**question, "limits": asdict(limits)})
             except BaseException:
-                # (an interrupt) A reply that comes later must not be taken for that of the next question.
+                # After an interrupt, a late reply must not be taken for that of the next request.
                 self.close()
                 raise
             finally:
@@ -86,7 +86,7 @@ class IsolatedExtraction:
         return _read(json.loads(reply), limits)
 
     def stop(self) -> None:
-        """End the extraction that is under way, whose caller is told that its process was ended."""
+        """End the extraction that is running. Its caller gets an error that says so."""
         process = self._process
         if process is not None and self._owner == os.getpid():
             if hasattr(signal, "SIGUSR1"):
@@ -95,7 +95,7 @@ class IsolatedExtraction:
                 process.kill()
 
     def close(self) -> None:
-        """End the process, whatever it does; the next question starts another one."""
+        """End the process. The next request starts another one."""
         atexit.unregister(self.close)
         process, self._process = self._process, None
         if process is None or self._owner != os.getpid():
@@ -104,17 +104,17 @@ class IsolatedExtraction:
         process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                with contextlib.suppress(OSError, ValueError):  # another thread may just be reading it
+                with contextlib.suppress(OSError, ValueError):  # another thread may be reading from it
                     stream.close()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        # A fork of this process must not share the pipes with it.
+        # A fork of this process must not share its pipes, so a fork starts a process of its own.
         if self._process is not None and self._process.poll() is not None:
             self.close()
         if self._process is None or self._owner != os.getpid():
             paths = [str(_PACKAGE), *filter(None, [os.environ.get("PYTHONPATH")])]
             environment = {**os.environ, **_OFFLINE, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
-            # -P: the folder that we are in is not where modules are looked for.
+            # -P: modules in the current folder must not be imported.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "joulecast.extraction.isolated_worker"],
                 stdin=subprocess.PIPE,
@@ -128,8 +128,8 @@ class IsolatedExtraction:
 
 
 def _asked(process: subprocess.Popen[bytes], question: Mapping[str, Any]) -> bytes:
-    """A line of reply; an incomplete one, or none, where the process ended meanwhile."""
-    if process.stdin is None or process.stdout is None:  # which the pipes above rule out
+    """One line of reply; incomplete or empty if the process has ended."""
+    if process.stdin is None or process.stdout is None:  # cannot happen, because both are pipes
         return b""
     try:
         process.stdin.write(json.dumps(question).encode() + b"\n")
@@ -159,4 +159,4 @@ def _stopped(reason: str, limits: Limits) -> ExtractionError:
 
 
 SHARED = IsolatedExtraction()
-"""For all files that this process is asked about."""
+"""The instance that this process uses for all files."""

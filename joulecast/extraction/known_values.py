@@ -1,7 +1,7 @@
-"""Values that a forward computes from constants alone: decisions on them can be taken without running the model.
+"""Values that a forward computes from constants alone, so that decisions which depend on them can be made.
 
-A tensor on the meta device has no values. Positions, masks and sizes that a model makes itself (`arange`, `zeros`)
-do not depend on its input, though, so small ones are computed for real beside it.
+A tensor on the meta device has no values. Positions, masks and sizes that a model creates itself (`arange`, `zeros`) do
+not depend on its input, though. Small tensors of this kind are computed on the CPU as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .assumptions import Assumptions
 
 _LARGEST = 2**20
 _MAKERS = frozenset({"arange", "zeros", "ones", "full", "linspace", "eye", "scalar_tensor"})
-# These take the shape of a tensor, but not its values; those after them not even that.
+# The first group uses the shape of a tensor but not its values; the second group uses only its type.
 _LIKE = frozenset({"zeros_like", "ones_like", "full_like"})
 _NEW = frozenset({"new_zeros", "new_ones", "new_full"})
 _SAFE = frozenset(
@@ -30,15 +30,15 @@ _SAFE = frozenset(
     __or__ __xor__
     """.split()  # noqa: SIM905 (one name per line would hide what they have in common)
 )
-"""What is computed for real: arithmetic, comparisons and work on shapes. Their kernels check every value that they
-take; others (pooling backward, ctc_loss, segment_reduce) read and write wherever the values that they are given say."""
-# Integers are divided as the processor does it, which ends the process at -2**63 / -1.
+"""Operators that are computed on real values: arithmetic, comparisons and changes of shape. Their kernels check every
+index; others (pooling backward, ctc_loss, segment_reduce) read and write memory at any index that they are given."""
+# These divide integers without a check: -2**63 / -1 would end the process.
 _UNSAFE_FORMS = frozenset({"Tensor_mode", "Scalar_mode"})
 _DEPENDS = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
 
 def decides(func: Any) -> bool:
-    """Whether an operator gives a number, or a shape, that depends on values; `index` may, so it is one."""
+    """Whether an operator returns a number or a shape that depends on values; `index` may, so it counts."""
     return bool(_DEPENDS & set(func.tags)) or func.name() == "torchvision::nms"
 
 
@@ -49,17 +49,17 @@ def _is_safe(func: Any, name: str) -> bool:
 
 
 class NeedsValuesError(RuntimeError):
-    """A model decides by values that nobody knows before it runs."""
+    """A model makes a decision that depends on values of its input."""
 
 
 def know(tensor: torch.Tensor, value: torch.Tensor, *, is_assumed: bool = False) -> None:
-    """Say what a meta tensor would hold, for sure or by an assumption."""
+    """Store the values that a meta tensor would have, whether they are certain or assumed."""
     tensor.known_value = value  # type: ignore[attr-defined]
     tensor.is_assumed = is_assumed  # type: ignore[attr-defined]
 
 
 def without_memory(tensor: torch.Tensor) -> torch.Tensor:
-    """A real tensor on the meta device; its values are known if they are few, and never changed."""
+    """Copy a real tensor to the meta device; the values of a small one are stored with it."""
     result = tensor.to("meta")
     if tensor.numel() <= _LARGEST:
         know(result, tensor.detach().clone())
@@ -67,24 +67,24 @@ def without_memory(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class KnownValues:
-    """Keeps real values beside meta tensors.
+    """Computes the values of meta tensors that do not depend on the input.
 
     Args:
-        assumptions: What stands in for values that only the input has.
+        assumptions: Assumptions about values that depend on the input.
     """
 
     def __init__(self, assumptions: Assumptions) -> None:
         self.boxes = assumptions.boxes
-        """How many candidates a selection by unknown values keeps; None where that is not assumed."""
+        """Number of candidates that a selection by unknown values keeps; None if nothing is assumed."""
         self._assumptions = assumptions
         self._overwritten: set[int] = set()
         self._mixed: set[int] = set()
         self._storages: list[Any] = []
         self.decisions: list[tuple[Any, Any]] = []
-        """Operators that decide, in order, with what they gave, or UNKNOWN where that is a matter of shapes only."""
+        """Operators whose result may depend on values, in order, with their results; UNKNOWN if shapes decide alone."""
 
     def run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run an operator on meta tensors, and beside it on the values that are known.
+        """Run an operator on meta tensors, and on their values if these are known.
 
         Raises:
             NeedsValuesError: The operator needs values that depend on the input.
@@ -97,7 +97,7 @@ class KnownValues:
             if isinstance(leaf, torch.Tensor) and from_shapes:
                 leaf.is_from_shapes = True  # type: ignore[attr-defined]
             elif isinstance(leaf, torch.Tensor) and func._schema.is_mutable:
-                # Views share their storage, so all that look at it hold something else now.
+                # Views share their storage, so the values of all of them have changed.
                 self._storages.append(leaf.untyped_storage())
                 self._mixed.add(self._storages[-1]._cdata)
         return result
@@ -132,7 +132,7 @@ class KnownValues:
             try:
                 real = func(*values[0], **values[1])
             except (NotImplementedError, RuntimeError):
-                # Not everything that a GPU can do in half precision, the CPU can.
+                # The CPU lacks some half-precision kernels that GPUs have.
                 self._forget(func, args, kwargs)
                 return result
             for tensor, value in zip(made, tree_leaves(real), strict=True):
@@ -151,7 +151,7 @@ class KnownValues:
         return result
 
     def _constant(self, func: Any, args: Any) -> Any:
-        """The one value of a tensor that is the same everywhere, if places of it are read, wherever they are."""
+        """The value that a look-up returns whatever its indices are, if all elements of its input are equal."""
         if func.overloadpacket.__name__ not in ("index", "index_select", "gather"):
             return UNKNOWN
         value = self._value(args[0])
@@ -177,7 +177,7 @@ class KnownValues:
         return result
 
     def _values(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Arguments with values instead of meta tensors."""
+        """The arguments with known values instead of meta tensors; UNKNOWN if one of them is not known."""
         name = func.overloadpacket.__name__
         if not _is_safe(func, name):
             return UNKNOWN
@@ -204,15 +204,15 @@ class KnownValues:
         return tree_map(real, args), real_kwargs
 
     def _forget(self, func: Any, args: Any, kwargs: dict[str, Any]) -> None:
-        """What an operator overwrites is not known any more."""
+        """Mark the values that an operator overwrites as unknown."""
         if not func._schema.is_mutable:
             return
-        # Views share their storage, so all that look at it are out of date.
+        # Views share their storage, so the values of all of them are outdated.
         for position, argument in enumerate(func._schema.arguments):
             written = argument.alias_info is not None and argument.alias_info.is_write
             value = args[position] if position < len(args) else kwargs.get(argument.name)
             known = getattr(value, "known_value", None) if written else None
             if known is not None:
                 storage = known.untyped_storage()
-                self._storages.append(storage)  # or another storage could get its number
+                self._storages.append(storage)  # keeps it alive, so that no other storage gets the same number
                 self._overwritten.add(storage._cdata)

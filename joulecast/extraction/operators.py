@@ -1,8 +1,8 @@
-"""The whitelist in terms of PyTorch: which of its operators is which kind of operation.
+"""The table of PyTorch's operators: which operator is converted to which kind of operation.
 
-To find a kind in models, add a row to OPERATORS. An operator that stands in none of the tables and that PyTorch
-defines by others is broken down into those; what is left then is reported as dropped, never lost in silence. The file
-is long because the whole whitelist stands in one place, so that a reader can search it.
+To find a kind in models, add a row to OPERATORS. An operator that is in none of the tables is decomposed if PyTorch
+defines it in terms of others. Operators that remain unknown are reported as dropped. The file is long because the whole
+table is in one place, where a reader can search it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from . import indexing, products, recurrent, transforms
 from .calls import Bound, Converted, first_of, is_tensor, plain, shape_of
 
 WHITELIST: frozenset[str] = frozenset(KINDS)
-"""The kinds that extraction keeps unless told otherwise: all of them."""
+"""The kinds that extraction includes by default: all of them."""
 
 
 def _affine(kind: str, **attributes: str) -> Callable[[Bound], Converted]:
@@ -39,7 +39,7 @@ def _binary(kind: str, of_complex: str | None = None) -> Callable[[Bound], Conve
     def convert(bound: Bound) -> Converted:
         operands = [value for value in list(bound.values())[:2] if is_tensor(value)]
         if any(value.dtype.is_complex for value in operands):
-            # A real number counts for both parts.
+            # A real operand is broadcast to the real and the imaginary part.
             pairs = [shape_of(v) if v.dtype.is_complex else (*shape_of(v), 1) for v in operands if v.numel() > 1]
             both = len(pairs) == 2 and all(shape[-1] == 2 for shape in pairs)
             return of_complex if both and of_complex else kind, pairs or [(2,)], {}
@@ -51,7 +51,7 @@ def _binary(kind: str, of_complex: str | None = None) -> Callable[[Bound], Conve
 
 
 def _addcmul(bound: Bound) -> Converted:
-    # One kernel: input + first * second. Where one of them is as large as the output, the others mostly are not.
+    # One kernel: input + first * second. Usually only one of the three is as large as the output.
     shapes = sorted((shape_of(bound[name]) for name in ("self", "tensor1", "tensor2")), key=size)
     return "mul", [shape_of(bound["<output>"]) or (1,), shapes[-2] or (1,)], {}
 
@@ -64,7 +64,7 @@ def _lerp(bound: Bound) -> Converted:
 
 
 def _weight_norm(bound: Bound) -> Converted:
-    # Rows of the weights are brought to a length each.
+    # Each row of the weights is scaled to a given norm.
     return "rms_norm", [shape_of(bound["v"])], {"affine": False}
 
 
@@ -101,7 +101,7 @@ def _softmax(bound: Bound) -> Converted:
 
 
 def _cat(bound: Bound) -> Converted:
-    # PyTorch skips legacy empty tensors here, and so do we.
+    # PyTorch skips empty tensors here.
     return "cat", [shape_of(t) for t in bound["tensors"] if t.numel()], {"dim": bound["dim"]}
 
 
@@ -125,13 +125,13 @@ COMPARISONS: tuple[str, ...] = (
     *("logical_and", "logical_or", "logical_xor", "logical_not"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "__and__", "__or__", "__xor__"),
 )
-"""Operators that make truth values."""
+"""Operators whose results are truth values."""
 
 LOSSES: tuple[str, ...] = (
     *("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss"),
     *("binary_cross_entropy", "binary_cross_entropy_with_logits"),
 )
-"""Operators that compare two tensors; what adds up their elements to one number costs little beside."""
+"""Losses of two tensors. The cost of summing their elements is negligible."""
 
 ALIKE: Mapping[str, tuple[str, ...]] = {
     "neg": ("floor", "ceil", "round", "trunc", "frac", "sign", "sgn", "_conj_physical", "conj_physical", "angle"),
@@ -147,7 +147,7 @@ ALIKE: Mapping[str, tuple[str, ...]] = {
     "sigmoid": ("glu",),
     "leaky_relu": ("rrelu_with_noise",),
 }
-"""Kind -> operators of one tensor that have no kind of their own, and cost about what it costs."""
+"""Kind -> operators of one tensor without a kind of their own that cost about as much as this kind."""
 
 OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **{f"conv{n}d": products.convolution(False) for n in (1, 2, 3)},
@@ -157,7 +157,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "linear": products.linear,
     "addmm": products.addmm,
     "_scaled_mm": products.scaled_product,
-    # Not "matmul": broken down, it shows the copies that make its operands fit for a batched product.
+    # "matmul" is not listed: its decomposition includes the copies that prepare its operands for a batched product.
     "mm": products.matmul("self", "mat2"),
     "bmm": products.matmul("self", "mat2"),
     "baddbmm": products.matmul("batch1", "batch2"),
@@ -175,7 +175,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "rsub": _binary("sub"),
     "addcmul": _addcmul,
     "softmax": _softmax,
-    "dropout": _dropout,  # (after the elementwise kinds, of which it is one)
+    "dropout": _dropout,  # after the elementwise kinds, because it replaces the entry of one of them
     "max_pool2d": _pool("max_pool2d", "kernel_size", "stride", "padding", "dilation", "ceil_mode"),
     "avg_pool2d": _pool("avg_pool2d", "kernel_size", "stride", "padding", "ceil_mode"),
     "adaptive_avg_pool2d": _adaptive_pool("adaptive_avg_pool2d"),
@@ -190,7 +190,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _reduction("var")),
     "prod": _reduction("prod"),
     "logsumexp": _reduction("logsumexp"),
-    **dict.fromkeys(("histc", "bincount"), _reduction("sum")),  # (they read everything, and write little)
+    **dict.fromkeys(("histc", "bincount"), _reduction("sum")),  # they read the whole input and write little
     **dict.fromkeys(("amax", "amin", "aminmax"), _reduction("max")),
     **dict.fromkeys(("max", "min"), indexing.extreme("mul")),
     **dict.fromkeys(("argmax", "argmin", "all", "any"), _reduction("argmax")),
@@ -218,7 +218,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
         ),
         _copy,
     ),
-    # One kernel that reads about what it writes, or less.
+    # One kernel that reads about as much as it writes, or less.
     **dict.fromkeys(
         (*("index", "_unsafe_index", "im2col", "col2im", "pixel_shuffle", "pixel_unshuffle"),),
         _copy,
@@ -262,7 +262,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     **dict.fromkeys(("_embedding_bag", "_embedding_bag_forward_only"), indexing.embedding_bag),
     "sort": indexing.sort,
     "topk": indexing.topk,
-    # One kernel each, about as expensive as another of its kind.
+    # One kernel each, with about the cost of a multiplication.
     **dict.fromkeys(
         ("minimum", "maximum", "fmin", "fmax", "fmod", "remainder", "floor_divide", "atan2", "xlogy"), _binary("mul")
     ),
@@ -272,7 +272,7 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
     "lerp": _lerp,
     "_weight_norm_interface": _weight_norm,
     **{name: _unary(kind) for kind, names in ALIKE.items() for name in names},
-    # As exported programs name them.
+    # Names that only exported programs use.
     "convolution": products.any_convolution,
     "native_layer_norm": _affine("layer_norm", normalized_shape="normalized_shape"),
     "native_group_norm": _affine("group_norm", num_groups="group"),
@@ -290,20 +290,20 @@ OPERATORS: Mapping[str, Callable[[Bound], Converted]] = {
 """Operator name without overload and in-place underscore -> conversion to a kind."""
 
 REVISIONS: Mapping[str, int] = {"gather": 2}
-"""Operator -> revision of its row, 1 where it is left out. Raise it when the row gives other operations than before:
-cached networks and templates of models that run the operator are outdated then, and no others."""
+"""Operator -> revision of its row, 1 if it is not listed. Increase it when the row gives other operations than before.
+This invalidates the cached networks and templates of models that run the operator, and no others."""
 
 QUANTIZED_PRODUCTS: frozenset[str] = frozenset({"_scaled_mm"})
-"""Operators that run in the type of what they read, and write a wider one."""
+"""Operators that run in the type of their inputs and return a wider type."""
 
 MAKES_MASKS: frozenset[str] = frozenset(
     (*COMPARISONS, "all", "any", "argmax", "cumsum", "masked_fill", "max", "maximum", "min", "minimum", "where")
 )
-"""Operators that models make positions and masks with; of shapes and constants alone, that costs nothing worth a
-mention."""
+"""Operators with which models create positions and masks. If these depend on shapes and constants alone, their cost is
+negligible."""
 
 CONTIGUOUS_INPUT: frozenset[str] = frozenset({"linear", "layer_norm", "group_norm", "rms_norm"})
-"""Operators that first copy an input which does not lie in memory in the order of its dimensions."""
+"""Operators that first copy an input that is not contiguous in memory."""
 
 COPIES_INPUT: frozenset[str] = frozenset(
     """
@@ -311,10 +311,10 @@ COPIES_INPUT: frozenset[str] = frozenset(
     _unsafe_index_put
     """.split()  # noqa: SIM905
 )
-"""Operators that change a copy of their input, unless they work in place."""
+"""Operators that copy their input and change the copy, unless they work in place."""
 
 SAVES_INPUT: frozenset[str] = frozenset({"silu", "hardswish", "hardsigmoid", "hardtanh", "mish"})
-"""Operators whose backward needs their input: in place, training copies it first."""
+"""Operators whose backward needs their input: if they work in place, training copies the input first."""
 
 FREE: frozenset[str] = frozenset(
     """

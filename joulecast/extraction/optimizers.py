@@ -1,4 +1,4 @@
-"""Which optimizers there are: the kinds that end in _step. No torch in here."""
+"""Names of optimizers: the kinds that end in _step. Imports no torch."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from ..operations.kinds import KINDS
 
 
 def refuse_optimizer(optimizer: str | None, mode: str) -> None:
-    """Refuse an optimizer that does not exist, or where there is nothing to step.
+    """Refuse an optimizer that does not exist, or that is given in inference.
 
     Raises:
-        UnknownNameError: No such optimizer.
+        UnknownNameError: There is no such optimizer.
         InputError: The mode is not training.
     """
     if optimizer is None:

@@ -1,4 +1,4 @@
-"""Convolutions, products of matrices and attention as PyTorch's operators have them."""
+"""Conversion of PyTorch's operators for convolutions, matrix products and attention."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def convolution(transposed: bool) -> Callable[[Bound], Converted]:
 
 
 def any_convolution(bound: Bound) -> Converted:
-    """A convolution that says by an argument whether it is transposed, as exported programs have it."""
+    """A convolution of an exported program, in which an argument says whether it is transposed."""
     return convolution(bound["transposed"])(bound)
 
 
@@ -43,19 +43,19 @@ def _per_dimension(value: Any, dimensions: int) -> Any:
 
 
 def linear(bound: Bound) -> Converted:
-    """A product with weights, and a bias where there is one."""
+    """A product with weights, with or without a bias."""
     weight = shape_of(bound["weight"])
     return "linear", [shape_of(bound["input"])], {"out_features": weight[0], "bias": bound["bias"] is not None}
 
 
 def addmm(bound: Bound) -> Converted:
     """A product and a sum in one kernel."""
-    # A product with a bias is a linear layer, whatever a model calls it (GPT-2's Conv1D).
+    # A product with a bias is a linear layer, such as GPT-2's Conv1D.
     return "linear", [shape_of(bound["mat1"])], {"out_features": shape_of(bound["mat2"])[1], "bias": True}
 
 
 def scaled_product(bound: Bound) -> Converted:
-    """A product of quantized matrices: scales of single numbers or of rows, or of blocks along each row."""
+    """A product of quantized matrices, with one scale per tensor, per row, or per block of a row."""
     scale = shape_of(bound["scale_a"])
     attributes = {
         "out_features": shape_of(bound["mat2"])[1],
@@ -66,7 +66,7 @@ def scaled_product(bound: Bound) -> Converted:
 
 
 def matmul(first: str, second: str) -> Callable[[Bound], Converted]:
-    """A product of the two arguments that are named."""
+    """A product of the two arguments with these names."""
 
     def convert(bound: Bound) -> Converted:
         a, b = shape_of(bound[first]), shape_of(bound[second])

@@ -1,4 +1,4 @@
-"""The dispatch mode that writes down what PyTorch executes, with the path of the module that runs it."""
+"""The dispatch mode that records the operators that PyTorch executes, with the path of the module that runs each."""
 
 from __future__ import annotations
 
@@ -51,25 +51,25 @@ def _whole_stochastic_depth(
     return "stochastic_depth", [tuple(inputs[0].shape)], {"p": module.p, "mode": module.mode}
 
 
-# Forms that share their name with an operator of the table and are another: with a condition alone it is `nonzero`.
+# Overloads that differ from the operator of the same name in the table: `where` with a condition alone is `nonzero`.
 _BROKEN_DOWN = frozenset({torch.ops.aten.where.default})
 
-# Modules that are measured as one operation although they run several operators.
+# Modules that become a single operation although they run several operators.
 _WHOLE_MODULES = {"StochasticDepth": _whole_stochastic_depth}
 
 
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Writes down operators with the path of the module that runs them.
+    """Records operators with the path of the module that runs them.
 
     Args:
-        module: Whose parts give the paths.
-        mode: inference or training, of the operations.
-        precision: What fp32 tensors are asked to run in; half ones are what they are.
-        whitelist: Kinds to keep.
-        operators: Operators of the user's own, and how to convert them.
-        learned: Parameters that need a gradient, as they are given to the forward.
-        parameters: All parameters, as they are given to the forward.
-        assumptions: What stands in for values that only the input has.
+        module: The model; the names of its submodules are the paths.
+        mode: Mode of the operations, "inference" or "training".
+        precision: Precision in which fp32 tensors run; tensors of other types run in their own type.
+        whitelist: Kinds to include.
+        operators: The user's own operators, and how to convert them.
+        learned: Tensors that the forward uses as parameters and that need a gradient.
+        parameters: All tensors that the forward uses as parameters.
+        assumptions: Assumptions about values that depend on the input.
     """
 
     def __init__(
@@ -93,24 +93,24 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._thread = threading.get_ident()
         self.autocast = Autocast()
         self.known = KnownValues(assumptions)
-        self.operator = ""  # that runs now
+        self.operator = ""  # name of the operator that is running
         self.calls: list[tuple[Operation, str]] = []
         self._sizes, self._dropped = CallSizes(parameters), DroppedTally()
         self.operators_run: set[str] = set()
 
     @property
     def dropped(self) -> tuple[Dropped, ...]:
-        """Work that no operation stands for."""
+        """Operator calls that no operation represents."""
         return self._dropped.listed()
 
     @property
     def path(self) -> str:
-        """Path of the module that runs now."""
+        """Path of the module that is running."""
         return self._stack[-1][0] if self._stack else ""
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """See which module is running."""
+        """Follow which module is running, by hooks on all modules."""
         hooks = [register_module_forward_pre_hook(self._enter), register_module_forward_hook(self._leave)]
         try:
             yield
@@ -123,7 +123,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return  # The hooks see the modules of all threads.
         whole = _WHOLE_MODULES.get(type(module).__name__)
         outer_path, inside = self._stack[-1] if self._stack else ("", False)
-        # A module that is made during the forward has no name; what it runs belongs to its caller.
+        # A module that is created during the forward has no name, so its operators count for its caller.
         self._stack.append((self._names.get(id(module), outer_path), inside or whole is not None))
         if whole is not None and (found := whole(module, inputs)) is not None:
             self._keep(found, inputs[0].dtype)
@@ -134,12 +134,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(issubclass(kind, torch.Tensor) and kind not in _PLAIN_TENSORS for kind in types):
-            # A type of its own, such as torchao's quantized weights, says itself which operators it runs.
+            # A subclass of Tensor, such as torchao's quantized weights, decides itself which operators it runs.
             return NotImplemented
         args, kwargs = self.arguments(args, kwargs)
         inside_whole = bool(self._stack) and self._stack[-1][1]
         name = func.overloadpacket.__name__
-        # The in-place form moves the same bytes; "add_" is "add", but "__and__" stays.
+        # The in-place form "add_" moves the same bytes as "add"; "__and__" is not an in-place form.
         plain = name[:-1] if name.endswith("_") and not name.endswith("__") else name
         self.operator = operator = f"{func.namespace}.{plain}"
         self.operators_run.add(operator)
@@ -174,12 +174,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
     def accumulate(self, shape: Shape, dtype: torch.dtype) -> None:
-        """Write down the addition of two gradients of one tensor."""
+        """Record the addition of two gradients of one tensor."""
         self._stack = [("(backward)", False)]
         self._keep(("gradient_accumulation", [shape], {}), dtype)
 
     def optimize(self, optimizer: str, learned: Iterable[torch.Tensor]) -> None:
-        """Write down a step over all learned parameters of a type at once."""
+        """Record the steps of an optimizer: one operation for all parameters of a type."""
         self._stack = [("(optimizer)", False)]
         elements: Counter[torch.dtype] = Counter()
         for tensor in learned:
@@ -195,7 +195,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self.on_meta(args), kwargs
 
     def on_meta(self, value: Any) -> Any:
-        """Arguments of an operator without memory: what a module keeps outside its parameters is still real."""
+        """Move an argument to the meta device: tensors that a module holds besides its parameters are still real."""
         if isinstance(value, torch.Tensor):
             if value.is_meta:
                 return value
@@ -246,7 +246,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _same_kind(kind: str) -> Callable[[Bound], Converted]:
-    """An operator that is one of a kind without required attributes."""
+    """Conversion of a user's operator to a kind without required attributes."""
 
     def convert(bound: Bound) -> Converted:
         tensors = [
@@ -258,15 +258,15 @@ def _same_kind(kind: str) -> Callable[[Bound], Converted]:
 
 
 def _is_counter(args: Any, result: Any) -> bool:
-    # Batch norm counts its batches.
+    # For example, batch norm counts its batches.
     tensors = [leaf for leaf in tree_leaves((args, result)) if isinstance(leaf, torch.Tensor)]
     return bool(tensors) and all(t.ndim == 0 and not (t.is_floating_point() or t.is_complex()) for t in tensors)
 
 
 def _dtype(result: Any, args: Any) -> torch.dtype:
-    """The type that an operator works in: that of its result, or of the first tensor that it reads.
+    """The type in which an operator runs: that of its result, or of the first floating-point argument.
 
-    What is cast to eight bits counts as a copy in the type that is read.
+    A cast to eight bits counts as a copy in the type of its input.
     """
     if isinstance(result, torch.Tensor) and (result.is_floating_point() or result.is_complex()):
         read = [leaf.dtype for leaf in tree_leaves(args) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
@@ -277,16 +277,16 @@ def _dtype(result: Any, args: Any) -> torch.dtype:
 
 
 class Accumulations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Tells a recorder of the gradients that a backward adds up."""
+    """Reports to a recorder each addition of two gradients in a backward."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._recorder = recorder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # A real tensor that a module keeps outside its parameters was saved as it is.
-        # The gradient of a number that a mask placed is a sum over however many places, so that one will do where
-        # nothing is assumed.
+        # Tensors that a module holds besides its parameters are real, and were saved for the backward as such.
+        # The gradient of a number that a masked assignment wrote is a sum over the masked elements. How many there are
+        # does not matter for its shape, so one is taken if nothing is assumed.
         args = with_places(func, self._recorder.on_meta(args), self._recorder.known.boxes or 1)
         result = func(*args, **(kwargs or {}))
         tensors = [value for value in args if isinstance(value, torch.Tensor) and value.is_floating_point()]
@@ -300,11 +300,11 @@ def _is_composite(func: Any) -> bool:
 
 
 class Replay(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Runs a forward again as it was recorded: on the meta device, taking the same decisions."""
+    """Runs a forward again on the meta device, with the same decisions as when it was recorded."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        # Where gradients are followed, PyTorch breaks down operators that are composites, so none of them is met again.
+        # With autograd, PyTorch decomposes composite operators before dispatch, so they do not appear again.
         decisions = ((func, made) for func, made in recorder.known.decisions if not _is_composite(func))
         self._recorder, self._decisions = recorder, deque(decisions)
 

@@ -1,4 +1,4 @@
-"""Recurrent layers as PyTorch's operators have them: on a GPU, cuDNN runs each as one."""
+"""Conversion of PyTorch's recurrent layers. On a GPU, cuDNN runs each as one operation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .calls import Bound, Converted
 
 
 def _layer(kind: str, bound: Bound, hidden: Any, **attributes: Any) -> Converted:
-    if "batch_sizes" in bound:  # a packed sequence: rows of all steps, fewer in later ones
+    if "batch_sizes" in bound:  # a packed sequence: rows of all steps, with fewer rows in later steps
         rows, features = bound["data"].shape
         steps = bound["batch_sizes"].shape[0]
         shape = (steps, -(-rows // steps), features)
@@ -29,7 +29,7 @@ def _layer(kind: str, bound: Bound, hidden: Any, **attributes: Any) -> Converted
 
 
 def lstm(bound: Bound) -> Converted:
-    """nn.LSTM, whose hidden state may be smaller than its cells."""
+    """nn.LSTM. A projection makes its hidden state smaller than its cell state."""
     hidden, cells = bound["hx"]
     projected = hidden.shape[-1] if hidden.shape[-1] != cells.shape[-1] else 0
     return _layer("lstm", bound, cells, proj_size=projected)

@@ -11,10 +11,10 @@ from ..errors import InputError
 
 
 def refuse_module(module: torch.nn.Module) -> None:
-    """Refuse what hides its operations, spreads them over several GPUs, or has no sizes yet.
+    """Refuse modules that hide their operators, run on several GPUs, or do not know their sizes yet.
 
     Raises:
-        InputError: The module, or a part of it, is such a thing; says what to give instead.
+        InputError: The module or one of its submodules is such a module; the message says what to give instead.
     """
     for path, part in module.named_modules():
         for is_such, what, hint in _REFUSED:
@@ -43,7 +43,7 @@ def _is_lazy(module: torch.nn.Module) -> bool:
 def _is_for_integers_on_cpus(module: torch.nn.Module) -> bool:
     cls = type(module)
     is_theirs = cls.__module__.startswith(("torch.ao.nn.quantized.", "torch.ao.nn.intrinsic.quantized."))
-    # (these two stand in models that are still to be quantized)
+    # models that are prepared for quantization contain these two
     return is_theirs and cls.__name__ not in ("FloatFunctional", "FXFloatFunctional")
 
 
@@ -68,4 +68,4 @@ _REFUSED: Sequence[tuple[Callable[[torch.nn.Module], bool], str, str]] = (
         "operations, such as Operation('linear', [(32, 128)], {'out_features': 64}, precision='int8')",
     ),
 )
-"""What is refused, in words, and what to do instead."""
+"""Modules that are refused: the test, the message, and the hint what to do instead."""

@@ -1,4 +1,4 @@
-"""Whatever users call a model, as a Network. Torch is imported only where a torch model must be looked into."""
+"""From whatever a user gives as a model to its Network. Torch is imported only if a torch model has to be traced."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Shape = Sequence[int] | torch.Tensor
     InputShape = Shape | Sequence[Shape] | Mapping[str, Shape] | Inputs
-    # A configuration of transformers is an Any: that library need not be there.
+    # The type of a transformers configuration is Any, because that library may not be installed.
     Model = str | Path | torch.nn.Module | Network | Sequence[tuple[Operation, int]] | Any
 
 
@@ -46,12 +46,12 @@ def network_of(
     assume: Assume | None = None,
     model_options: Mapping[str, Any] | None = None,
 ) -> Network:
-    """List the operations of a model; see `joulecast.extract` for what everything means.
+    """List the operations of a model; see `joulecast.extract` for the arguments.
 
     Raises:
-        UnknownNameError: No such model, mode or precision.
-        InputError: A shape, file or list that cannot be.
-        ExtractionError: The model raises, or needs real values.
+        UnknownNameError: There is no such model, mode or precision.
+        InputError: A shape, file or list is not valid.
+        ExtractionError: The forward raises, or depends on values of the input.
         MissingDependencyError: The model needs a library that is not installed.
     """
     _check(mode, precision, cache_length)
@@ -109,18 +109,18 @@ def named_network(
     model_options: Mapping[str, Any] | None = None,
     may_trace: bool = True,
 ) -> Network:
-    """List the operations of a model by its name, which is never taken for a file's.
+    """List the operations of a named model. The name is never read as the path of a file.
 
     Args:
         name: Name of a model, as users write it.
-        input_shape: See `joulecast.extract`, as for all that follow.
-        mode: inference or training.
+        input_shape: Shape of the input, batch first, as `joulecast.extract` takes it.
+        mode: "inference" or "training".
         precision: "default", fp32, tf32, fp16 or bf16.
         cache_length: Tokens that a transformer has cached.
-        optimizer: Whose step a training iteration ends in.
-        assume: Stand-ins for values that only the input has.
-        model_options: Arguments of the model.
-        may_trace: Whether torch may be asked where neither cache nor template answers.
+        optimizer: Name of the optimizer whose step is part of a training iteration; None for no step.
+        assume: Assumptions about values of the input, as `joulecast.extract` takes them.
+        model_options: Arguments of the model's constructor.
+        may_trace: Whether the model may be traced with torch if neither the cache nor a template has it.
 
     Raises:
         UnknownNameError, InputError, ExtractionError: See `network_of`.
@@ -213,13 +213,13 @@ _READERS: Mapping[str, Callable[[Path, Inputs | None, int | None, dict[str, Any]
     ".pt2": _from_program,
     ".onnx": _from_onnx,
 }
-"""Suffix of a file -> how its model is extracted. A file with another suffix is taken for JSON."""
+"""Suffix of a file -> function that extracts its model. A file with another suffix is read as JSON."""
 
 _MOST_JSON_BYTES = 32 << 20
 
 
 def _content(path: Path) -> Any:
-    """What a JSON file holds."""
+    """The content of a JSON file."""
     try:
         return json.loads(read_regular(path, _MOST_JSON_BYTES))
     except (ValueError, RecursionError) as error:
@@ -233,7 +233,7 @@ def _content(path: Path) -> Any:
 
 
 def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: dict[str, Any]) -> Network:
-    """A file is read in a process of its own, unless it is a plain list of operations."""
+    """Read a file in a separate process, unless it is a list of operations."""
     if path.suffix not in _READERS:
         content = _content(path)
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
@@ -245,7 +245,7 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
         size_bytes = os.fstat(file.fileno()).st_size
     inputs = None if input_shape is None else Inputs.of(input_shape)
     if options["operators"] is not None and path.suffix == ".pt2":
-        # Operators of the user's own, and how to convert them, exist in this process alone.
+        # The user's own operators, and their conversions, exist in this process only.
         return network_of_file(path, inputs, cache_length=cache_length, **options)
     from .isolation import SHARED, Limits
 
@@ -260,7 +260,7 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
         "cache_length": cache_length,
         "assume": None if options["assume"] is None else dict(options["assume"]),
     }
-    # (an ONNX file holds its weights, and is in memory more than once)
+    # An ONNX file contains its weights, and more than one copy of it is in memory.
     return SHARED.network(question, Limits(Limits.memory_bytes + 3 * size_bytes))
 
 
@@ -279,7 +279,7 @@ def _named(
     model_options: Mapping[str, Any] | None = None,
 ) -> Network:
     refuse_optimizer(options["optimizer"], options["mode"])
-    # What users add to the whitelist, assume, or build otherwise is in no cache and no template.
+    # Neither the cache nor templates cover the user's own operators, assumptions and model options.
     own = {**(options["operators"] or {}), **(options.get("assume") or {}), **(model_options or {})}
     cached = options["whitelist"] is WHITELIST and not own
     key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
@@ -322,9 +322,9 @@ def _configured(config: Any, inputs: Inputs, cache_length: int | None, options: 
 def traced(
     module: torch.nn.Module, inputs: Inputs, cache_length: int | None, options: dict[str, Any], name: str | None = None
 ) -> Network:
-    """Trace a module; a transformer, or a detector in training, with all that it is fed beside its inputs.
+    """Trace a module. Transformers, and detectors in training, get the further inputs that they need.
 
-    The options are those of `trace`.
+    `options` are the keyword arguments of `trace`.
     """
     from .models.detectors import is_detector, prepare_training
     from .models.transformers_models import is_transformer, named_inputs, prepare
@@ -351,10 +351,10 @@ def traced(
 
 
 def _unchanged(network: Network, input_shape: Any) -> Network:
-    """A network that was listed for one shape cannot be had at another.
+    """Check that a network that was extracted before is requested at the same input shape, and return it.
 
     Raises:
-        InputError: It is asked for at another.
+        InputError: Another shape is requested.
     """
     if input_shape is not None and network.input_shape is not None:
         asked, listed = Inputs.of(input_shape), Inputs.of(network.input_shape)
@@ -369,7 +369,7 @@ def _unchanged(network: Network, input_shape: Any) -> Network:
 
 
 def _as_asked(network: Network, mode: str, precision: str) -> Network:
-    """Operations that are given say themselves what they are, but for what is asked for expressly."""
+    """A given network in the requested mode and precision; the default precision leaves that of each operation."""
     if mode == network.mode == "inference" or network.mode == "training":
         if precision == "default":
             return network

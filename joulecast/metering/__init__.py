@@ -1,4 +1,4 @@
-"""What this machine uses: sensors, sampling, recordings, and the joules that follow from them. Needs no torch.
+"""Metering: power sensors of this machine, sampling, recordings, and the energy computed from them. Needs no torch.
 
 One sampler process (`sampler`) polls the devices that `machine` found and writes a `recording`; `energy_curve` and
 `estimate` turn samples into joules and watts, whether for a campaign (`sensor`) or for a whole program (`meter`).

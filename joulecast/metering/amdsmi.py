@@ -11,26 +11,26 @@ from typing import Any
 from ..errors import MissingDependencyError, SensorError
 from .reader import Reader
 
-_UNSUPPORTED = 0xFFFF  # What amdsmi says where a board has no such reading; newer releases say "N/A".
+_UNSUPPORTED = 0xFFFF  # Value of a reading that a board does not have; newer releases of amdsmi return "N/A".
 
 
 def handles() -> list[Any]:
-    """AMD's GPUs, in amdsmi's order.
+    """Handles of the AMD GPUs, in amdsmi's order.
 
     Raises:
         MissingDependencyError: amdsmi, or ROCm's library behind it, is not installed.
-        SensorError: The driver cannot be asked.
+        SensorError: The driver does not answer.
     """
     amdsmi = _library()
     try:
         amdsmi.amdsmi_init()
         return list(amdsmi.amdsmi_get_processor_handles())
     except amdsmi.AmdSmiException as error:
-        raise SensorError("AMD's driver cannot be asked", given=str(error), hint="check `amd-smi list`") from error
+        raise SensorError("AMD's driver does not answer", given=str(error), hint="check `amd-smi list`") from error
 
 
 def facts(index: int) -> dict[str, Any]:
-    """What a GPU is: its name and driver, as far as amdsmi tells."""
+    """Name and driver of a GPU, as far as amdsmi reports them."""
     amdsmi, handle = _library(), handles()[index]
     try:
         name = str(amdsmi.amdsmi_get_gpu_asic_info(handle)["market_name"])
@@ -52,7 +52,7 @@ def open_reader(index: int) -> Reader:
         readings = {}
         try:
             power = amdsmi.amdsmi_get_power_info(handle)
-            # Boards from MI300 on tell the present power, older ones an average.
+            # Boards since the MI300 report the present power, older ones an average.
             for name in ("current_socket_power", "average_socket_power", "socket_power"):
                 if (watts := _number(power.get(name))) is not None:
                     readings["power_w"] = watts
@@ -78,7 +78,7 @@ def _number(value: object) -> float | None:
 
 def _library() -> Any:
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints where ROCm's library is not there
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints a message if ROCm's library is missing
             return import_module("amdsmi")
     except (ImportError, OSError, KeyError) as error:  # the wrapper raises what loading ROCm's library raises
         raise MissingDependencyError(

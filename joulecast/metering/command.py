@@ -1,4 +1,4 @@
-"""Measures a command: starts it, passes signals on, and ends with its exit code."""
+"""Measures a command: runs it, forwards signals to it, and returns its exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .result import Metering
 
 _LIVE_AFTER_S, _LIVE_EVERY_S = 2.0, 1.0
 _SIGNALLED = 128
-"""What shells add to the number of the signal that ended a command."""
+"""Shells report a command that was ended by signal n with the exit code 128 + n."""
 
 
 def measure_command(
@@ -32,16 +32,16 @@ def measure_command(
 
     Args:
         command: The program and its arguments.
-        meter: What measures; entered and left here.
-        metrics_port: Where to serve Prometheus' metrics meanwhile; None for nowhere.
-        second: Entered and left with the command, such as another meter.
+        meter: The meter, which this function enters and leaves.
+        metrics_port: Port on which Prometheus can read metrics while the command runs; None for no port.
+        second: A context to enter while the command runs, such as another meter.
 
     Returns:
-        The command's exit code (128 + n where signal n ended it), and what was used; None where another process of
-        the same job measures this machine.
+        The exit code of the command (128 + n if signal n ended it), and the result; None instead of the result if
+        another process of the same job measures this machine.
 
     Raises:
-        InputError: No such command, or the port is taken.
+        InputError: There is no such command, or the port is in use.
     """
     with meter:
         server = None if metrics_port is None else MetricsServer(metrics_port, meter.totals)
@@ -68,7 +68,7 @@ def _run(command: Sequence[str], meter: Meter) -> int:
 
 @contextmanager
 def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Hand on what would end this process. Ctrl-C reaches the command anyway, so it is only survived here."""
+    """Forward signals that would end this process. Ctrl-C reaches the command anyway, so here it is ignored."""
 
     def hand_on(number: int, _: FrameType | None) -> None:
         if process.poll() is None:
@@ -88,7 +88,7 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 @contextmanager
 def _live(meter: Meter) -> Iterator[None]:
-    """A line on the terminal that is renewed every second while a long command runs."""
+    """Show a line on the terminal, updated every second, while a command runs."""
     if not (sys.stderr.isatty() and meter.measures):
         yield
         return
@@ -112,7 +112,7 @@ def _live(meter: Meter) -> Iterator[None]:
 
 
 def live_line(totals: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Joules so far and present watts of each device, in one line."""
+    """The joules used so far and the present watts of each device, in one line."""
     parts = []
     for device, values in totals.items():
         watts = "" if values["power_w"] is None else f" at {si(values['power_w'], 'W')}"

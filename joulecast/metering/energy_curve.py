@@ -1,10 +1,10 @@
-"""Joules of a device between any two moments, from what its sensor said.
+"""Energy of a device between any two moments, computed from the samples of its sensor.
 
-A total-energy counter decides where there is one; update_times.py says when it had each of its values. Where the power
-changes between two updates, it is taken to change once, from what it was before to what it is afterwards, at the moment
-that gives the counted joules. That is exact for loads that are steady for longer than two updates. Without a counter
-the power readings are integrated, each held until the next one. What nobody saw is reported as unknown and never counts
-as zero: a device that was lost, a counter that started again, a machine that slept.
+If the device has a total-energy counter, its values are used; update_times.py estimates when it had each of them. If
+the power changes between two updates, it is assumed to change once, from the power before to the power afterwards, at
+the moment that gives the counted joules. That is exact for loads that are steady for longer than two updates. Without a
+counter, the power readings are integrated, each held until the next one. Intervals without data are reported as unknown
+and never count as zero: a device that was lost, a counter that restarted, a machine that was suspended.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .samples import Samples
 from .update_times import update_times
 
 _LONGEST_GAP_S = 2.0  # Readings further apart say nothing about the time between them; sensors update within 1 s.
-_GAPS = 3  # The same in units of the usual distance of readings, for long intervals.
+_GAPS = 3  # The same limit in units of the median distance of readings, for long intervals.
 _EDGE_S = 0.25  # A window opens and closes between two readings.
 
 
 @dataclass(frozen=True)
 class EnergyCurve:
-    """The energy of a device since its first sample, as a line through points.
+    """Energy of a device since its first sample, interpolated linearly between points.
 
     Args:
         time_s: Moments of the points on the samples' clock, ascending, shape (points,).
-        energy_j: Joules that are known to have been used by then, shape (points,).
-        unknown_s: Seconds by then in which nobody knows the power, shape (points,).
-        spacing_s: Usual distance of two readings.
+        energy_j: Known joules used until each point, shape (points,).
+        unknown_s: Seconds until each point in which the power is unknown, shape (points,).
+        spacing_s: Typical time in seconds between two readings.
     """
 
     time_s: FloatArray
@@ -42,17 +42,17 @@ class EnergyCurve:
 
     @classmethod
     def of(cls, samples: Samples) -> Self:
-        """The curve of a counter where there is one, of power readings otherwise; empty where there is neither."""
+        """The curve of the energy counter if there is one, else of the power readings; empty if there is neither."""
         spacing_s = float(np.median(np.diff(samples.time_s))) if len(samples) > 1 else 0.0
         power = _by_power(samples, max(_LONGEST_GAP_S, _GAPS * spacing_s))
         counted = ~np.isnan(samples.energy_j)
         if counted.sum() < 2:
             return cls(*power, spacing_s)
         time_s, joules = samples.time_s[counted], samples.energy_j[counted]
-        # The first reading of a value belongs to an update. Of the very first value nobody knows how old it is.
+        # The first reading of each value marks an update. The age of the very first value is unknown.
         updates = np.flatnonzero(np.diff(joules) != 0) + 1
         if len(updates) < 2:
-            # Nothing was used, or the counter updates less often than it was looked at: power readings know better.
+            # No energy was used, or the counter updates less often than needed: power readings are better.
             still = _line(time_s[[0, -1]], joules[[0, -1]])
             return cls(*(still if len(power[0]) < 2 else power), spacing_s)
         line = _bridged(_line(update_times(time_s, updates), joules[updates]), power)
@@ -79,7 +79,7 @@ Points = tuple[FloatArray, FloatArray, FloatArray]
 
 
 def _line(time_s: FloatArray, joules: FloatArray) -> Points:
-    """Points of a counter; where it fell, it started again, and that step is unknown."""
+    """Points of a counter. If its value falls, it has restarted, and the energy of this step is unknown."""
     steps = np.diff(joules)
     lost = steps < 0
     energy = np.concatenate([[0.0], np.cumsum(np.where(lost, 0.0, steps))])
@@ -88,7 +88,7 @@ def _line(time_s: FloatArray, joules: FloatArray) -> Points:
 
 
 def _bridged(points: Points, power: Points) -> Points:
-    """A counter's points with the joules of unknown steps taken from power readings, where there are any."""
+    """A counter's points, with the joules of unknown steps taken from power readings if there are any."""
     time_s, energy, unknown = points
     gaps = np.diff(unknown) > 0
     if not gaps.any() or len(power[0]) < 2:
@@ -101,7 +101,7 @@ def _bridged(points: Points, power: Points) -> Points:
 
 
 def _with_changes(points: Points) -> Points:
-    """Points with one more in every step in which the power changed from what it is in the step before to the next."""
+    """Insert a point into every step in which the power changes from that of the step before to that of the next."""
     time_s, energy, unknown = points
     steps_s = np.diff(time_s)
     power_w = np.full(len(steps_s), np.nan)
@@ -120,12 +120,12 @@ def _with_changes(points: Points) -> Points:
 
 
 def _extended(points: Points, first_s: float, last_s: float) -> Points:
-    """A counter's points, continued to the first and the last reading, with the power of the nearest known step.
+    """Extend a counter's points to the first and the last reading, with the power of the nearest known step.
 
     Args:
-        points: At the updates.
-        first_s: When the counter was read first.
-        last_s: When it was read last.
+        points: Points at the updates of the counter.
+        first_s: Time in seconds of the first reading.
+        last_s: Time in seconds of the last reading.
     """
     time_s, energy, unknown = points
     steps_s = np.diff(time_s)

@@ -1,6 +1,6 @@
-"""From samples to mean power: pure functions, no sensor in here.
+"""Estimates the mean power of a loop from samples. Pure functions without access to a sensor.
 
-A loop runs steadily for seconds, so what is wanted is its mean power. Two readings tell it: the slope of the
+A loop runs steadily for seconds, so its mean power is wanted. There are two estimates: the slope of the
 total-energy counter over its updates inside the window, which is exact but for its resolution; and the time-weighted
 mean of the power readings, each held until the next one. The sensor's rise is discarded from both: a reading may be an
 average over the second before it (Yang et al., "Part-time power measurements", arXiv 2312.02741).
@@ -17,12 +17,12 @@ from ..errors import InputError
 from .samples import THROTTLE_REASONS, Samples
 
 DISCARDED_S = 1.5
-"""Left out at the start of a loop, while the sensor rises; half of a loop that is shorter than twice that."""
+"""Time left out at the start of a loop, while the reading rises; half of the loop if it is shorter than twice this."""
 
 DISAGREEMENT = 0.02
 """Relative difference of counter and integrated power from which on a measurement is flagged."""
 
-_LEAST_UPDATES = 4  # Below that the counter's slope says little.
+_LEAST_UPDATES = 4  # With fewer updates, the slope of the counter is too uncertain.
 # A clock moves in steps of about 1 %; leakage grows by some tenths of a percent per degree.
 _CLOCK_VARIES = 0.03
 _WARMING_C = 5.0
@@ -33,17 +33,17 @@ class PowerEstimate:
     """Mean power over a window.
 
     Args:
-        power_w: The best estimate: the counter's where it can be used, else the integrated one; None where neither.
-        power_std_w: Spread of the readings around it.
-        counter_w: From the total-energy counter.
-        integrated_w: From the power readings.
-        instant_w: From the readings over the sensor's shortest window.
-        naive_w: Plain mean of all readings from the loop's first moment on, as scripts do it; only to compare with.
-        clock_mhz: Mean graphics clock that was held.
-        memory_clock_mhz: Mean memory clock.
-        temperature_c: At the end.
-        utilization: Mean share of the time in which a kernel ran.
-        warnings: What speaks against the estimate.
+        power_w: Best estimate in watts: from the counter if possible, otherwise integrated; None if there is neither.
+        power_std_w: Standard deviation of the power readings in watts.
+        counter_w: Mean power in watts from the total-energy counter.
+        integrated_w: Mean power in watts from the power readings.
+        instant_w: Mean power in watts from the readings over the sensor's shortest window.
+        naive_w: Plain mean in watts of all readings since the start of the loop, for comparison only.
+        clock_mhz: Mean graphics clock in MHz.
+        memory_clock_mhz: Mean memory clock in MHz.
+        temperature_c: Temperature at the end of the window in degrees Celsius.
+        utilization: Mean share of the time in which a kernel ran, 0 to 1.
+        warnings: Reasons to doubt the estimate.
     """
 
     power_w: float | None
@@ -60,12 +60,12 @@ class PowerEstimate:
 
 
 def counter_power_w(samples: Samples, start_s: float, end_s: float) -> float | None:
-    """Slope of the energy counter over its updates inside a window; None where it hardly updates.
+    """Slope of the energy counter over its updates in a window; None if there are too few updates.
 
-    The counter steps; between the steps it says nothing, so only the moments at which it changes count. A poll sees
-    a change a little late, by up to the time since the poll before: the moment in the middle is taken, and the slope
-    is that between the mean of the first quarter of the updates and the mean of the last (Wald's grouping), which
-    averages over what is left.
+    The counter changes in steps, so only the moments of its updates are used. A poll notices an update late, by up to
+    the time since the previous poll, so the middle between the two polls is taken as the moment. The slope is that
+    between the mean of the first quarter of the updates and the mean of the last quarter (Wald's grouping method),
+    which averages out the remaining errors.
     """
     known = ~np.isnan(samples.energy_j)
     time_s, energy_j = samples.time_s[known], samples.energy_j[known]
@@ -86,11 +86,11 @@ def integrated_power_w(
     """Time-weighted mean and spread of power readings in a window; None where there is none.
 
     Args:
-        time_s: When they were read.
-        power_w: Each reading holds until the next one; the last one to the window's end.
-        start_s: Start of the window.
-        end_s: Its end.
-        three_sigma: Drop readings more than three standard deviations from the mean first, as Nicolai (2025) does.
+        time_s: Times of the readings in seconds, shape (readings,).
+        power_w: Readings in watts, shape (readings,). Each is held until the next one, the last one until the end.
+        start_s: Start of the window in seconds.
+        end_s: End of the window in seconds.
+        three_sigma: Whether to drop readings more than three standard deviations from the mean, like Nicolai (2025).
     """
     known = ~np.isnan(power_w)
     time_s, power_w = time_s[known], power_w[known]
@@ -112,11 +112,11 @@ def estimate(
     """Mean power of a steady loop.
 
     Args:
-        samples: Of the whole loop, better with some before it.
-        start_s: When the loop started, on the samples' clock.
-        end_s: When it ended.
-        discard_s: What to leave out at the start while the sensor rises; at most half of the loop.
-        three_sigma: Three standard errors of the mean, see `integrated_power_w`.
+        samples: Samples of the whole loop, preferably with some before it.
+        start_s: Start of the loop in seconds, on the clock of the samples.
+        end_s: End of the loop in seconds.
+        discard_s: Seconds to leave out at the start, while the reading rises; at most half of the loop is left out.
+        three_sigma: Whether to drop outliers, see `integrated_power_w`.
 
     Raises:
         InputError: The window is empty.

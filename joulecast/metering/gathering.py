@@ -1,4 +1,4 @@
-"""What all machines of an MPI job used, gathered at rank 0 with mpi4py, so that no files need to be merged."""
+"""Gathers the measurements of all machines of an MPI job at rank 0 with mpi4py, so that no files need to be merged."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .result import Metering, merged
 
 
 class Communicator(Protocol):
-    """What is needed of an `mpi4py.MPI.Comm`."""
+    """The part of `mpi4py.MPI.Comm` that is used here."""
 
     def gather(self, sendobj: Any, root: int = 0) -> list[Any] | None:
-        """The objects of all ranks, at the root; None at all others."""
+        """The objects of all ranks at the root; None at all other ranks."""
         ...
 
 
@@ -31,15 +31,15 @@ def world() -> Communicator:
 
 
 def gathered(metering: Metering | None, title: str, communicator: Communicator | None = None) -> Metering | None:
-    """Bring the meterings of all machines to rank 0. All ranks must call it.
+    """Gather the results of all machines at rank 0. All ranks must call this function.
 
     Args:
-        metering: What this process measured; None where another process of its machine measures.
-        title: What was measured, for people.
-        communicator: The processes to gather from; None for all of the job.
+        metering: Result of this process; None if another process measures this machine.
+        title: Title of the measurement.
+        communicator: The processes to gather from; None for all processes of the job.
 
     Returns:
-        At rank 0 the merged metering: energies of the machines add up, the longest time counts. None at other ranks.
+        The merged result at rank 0: the sum of the energies, and the longest time. None at other ranks.
 
     Raises:
         MissingDependencyError: mpi4py is not installed, and no communicator is given.

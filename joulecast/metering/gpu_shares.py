@@ -1,4 +1,4 @@
-"""Which part of a GPU a program uses, and which part other processes: kernels by time, and memory."""
+"""Shares of a GPU that a program and other processes use: time in which kernels run, and memory."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class ProcessUse:
-    """What one process uses of a GPU.
+    """Use of a GPU by one process.
 
     Args:
-        busy: Share of the time in which a kernel of it ran, 0 to 1; None where the driver does not tell.
-        memory_bytes: Device memory that it holds; None where the driver does not tell.
+        busy: Share of the time in which one of its kernels ran, 0 to 1; None if the driver does not report it.
+        memory_bytes: Device memory that it has allocated; None if the driver does not report it.
     """
 
     busy: float | None
@@ -21,18 +21,18 @@ class ProcessUse:
 
 
 ProcessReader = Callable[[], Mapping[int, ProcessUse]]
-"""Process id -> what it uses of a GPU now; empty where the driver does not tell processes apart."""
+"""Process id -> its present use of a GPU; empty if the driver does not report single processes."""
 
 
 @dataclass(frozen=True)
 class GpuShare:
-    """What a program and what others use of a GPU; None where the driver does not tell.
+    """Use of a GPU by a program and by other processes; None for what the driver does not report.
 
     Args:
         busy: Share of the time in which kernels of the program ran, 0 to 1.
-        others_busy: The same of all other processes.
+        others_busy: Share of the time in which kernels of other processes ran, 0 to 1.
         memory_bytes: Device memory of the program.
-        others_memory_bytes: The same of all other processes.
+        others_memory_bytes: Device memory of all other processes.
     """
 
     busy: float | None
@@ -42,13 +42,13 @@ class GpuShare:
 
     @classmethod
     def of(cls, uses: Mapping[int, ProcessUse], mine: Collection[int], visible: Callable[[int], bool]) -> Self:
-        """The share of some processes.
+        """Divide the use of a GPU between a program and all other processes.
 
         Args:
-            uses: Process id -> what it uses.
+            uses: Process id -> its use.
             mine: Ids of the program's processes.
-            visible: Whether a process id is one that we know. In a container the driver may count them otherwise than
-                we do; then nobody can tell whose they are.
+            visible: Tells whether a process id exists for this process. In a container, the driver may use other ids;
+                then the processes cannot be assigned.
         """
         if not uses or not all(map(visible, uses)):
             return cls(None, None, None, None)
@@ -63,7 +63,7 @@ class GpuShare:
 
     @classmethod
     def over(cls, shares: Iterable[Mapping[str, Any]]) -> Self:
-        """The mean of the times and the most of the memory, over a recording's lines."""
+        """Mean of the shares of time, and maximum of the memory, over the lines of a recording."""
         listed = list(shares)
 
         def known(name: str) -> list[Any]:
@@ -79,6 +79,6 @@ class GpuShare:
 
 
 def _sum(values: Iterable[Any]) -> Any:
-    """The sum; None where a summand is not known."""
+    """The sum; None if a summand is not known."""
     listed = list(values)
     return None if None in listed else sum(listed)

@@ -1,4 +1,4 @@
-"""What can be measured on this machine: its devices, what reads each, and what is absent and why."""
+"""Devices of this machine that can be measured, their readers, and the reasons why others cannot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .readers import ReaderSpec
 from .recording import DeviceInfo
 
 GROUPS = ("cpu", "ram", "gpu")
-"""What can be asked for; a name such as gpu1 chooses a single device."""
+"""Groups of devices that can be requested; a name such as gpu1 requests a single device."""
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,9 @@ class Machine:
     """The devices of a machine that can be read.
 
     Args:
-        readers: Device -> what reads it.
-        devices: The same devices, described.
-        absent: What was looked for and cannot be read: why, and what would allow it.
+        readers: Name of a device -> its reader.
+        devices: Descriptions of the same devices.
+        absent: Sensors that were looked for but cannot be read: why, and what would allow it.
     """
 
     readers: dict[str, ReaderSpec] = field(default_factory=dict)
@@ -57,18 +57,18 @@ class Machine:
 
 
 def find_machine(wanted: Collection[str] = GROUPS) -> Machine:
-    """Look for everything that can be measured here.
+    """Find the devices of this machine that can be measured.
 
     Args:
-        wanted: "cpu", "ram", "gpu", or names of devices such as "gpu1". Memory without a counter is modelled where
-            "ram" is asked for by name, and then called modelled. Containers that mount the host's counters elsewhere
+        wanted: "cpu", "ram", "gpu", or names of devices such as "gpu1". Memory without a counter is modelled if
+            "ram" is requested by name, and reported as modelled. Containers that mount the host's counters elsewhere
             name that folder in JOULECAST_POWERCAP.
 
     Returns:
-        What was found; nothing is an answer, too, with the reasons in `absent`.
+        The devices that were found. There may be none; `absent` has the reasons.
 
     Raises:
-        UnknownNameError: A device was asked for by a name that is no group and that this machine does not have.
+        UnknownNameError: A name is neither a group nor a device of this machine.
     """
     machine = Machine()
     groups = {name.rstrip("0123456789.") or name for name in wanted}
@@ -135,7 +135,8 @@ def _add_nvidia(machine: Machine) -> None:
         except JoulecastError:
             machine.absent.append(f"NVIDIA GPUs: {error.what}" + (f" ({error.given})" if error.given else ""))
             return
-        # It waits for a line of its own log, and a second one would wait as long again: one GPU only.
+        # A reading waits for the next line of nvidia-smi's log. Readings of several GPUs would wait one after another,
+        # so only one GPU is read in this way.
         machine.add(_gpu("gpu0", {**facts, "sensor": "nvidia-smi"}), ReaderSpec("nvidia-smi", {"index": 0}))
 
 
@@ -143,7 +144,7 @@ def _add_amd(machine: Machine) -> None:
     try:
         count = len(amdsmi.handles())
     except JoulecastError:
-        return  # most machines have none, and nobody wants to read that
+        return  # most machines have no AMD GPU, so this is not worth a note
     first = len([device for device in machine.devices if device.component == "board"])
     for index in range(count):
         spec = ReaderSpec("amdsmi", {"index": index})
@@ -174,7 +175,7 @@ def chosen_devices(text: str) -> Iterator[str]:
     """Read "cpu,ram,gpu0".
 
     Raises:
-        InputError: It names nothing.
+        InputError: The text contains no name.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     if not names:

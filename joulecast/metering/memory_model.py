@@ -1,8 +1,10 @@
-"""A model of what memory draws, for machines whose memory has no energy counter. Always called modelled.
+"""A model of the power of memory, for machines without an energy counter for memory. Results are marked as modelled.
 
-Watts of a module by its capacity, times the number of modules and the share of memory in use, as EA2P has it
+The power of a module depends on its capacity and is multiplied by the number of modules and the share of memory in use.
+The values are those of EA2P
 (github.com/HPC-CRI/EA2P, ea2p/src/ram.py: DDR4 and DDR5 of 16 GB 3 W, 32 GB 3.5 W, 64 GB 6 W, 128 GB 8 W, else 10 W).
-Real modules refresh at any use, so small shares are underestimated; the energy of accesses is not seen at all.
+Real modules are refreshed whether they are used or not, so small shares are underestimated. The energy of accesses is
+not included.
 """
 
 from __future__ import annotations
@@ -16,18 +18,18 @@ from .reader import Reader
 
 _WATTS_BY_GB = ((16, 3.0), (32, 3.5), (64, 6.0), (128, 8.0))
 _LARGEST_W = 10.0
-_ASSUMED_GB = 32  # Of a module, where the machine does not say how its memory is divided.
+_ASSUMED_GB = 32  # Capacity of a module, on machines that do not list their modules.
 _EDAC = Path("/sys/devices/system/edac/mc")
 _MEMINFO = Path("/proc/meminfo")
 
 
 def module_w(capacity_gb: float) -> float:
-    """Watts of a memory module in full use, by its capacity in GB."""
+    """Power of a memory module in full use in watts, from its capacity in GB."""
     return next((watts for most, watts in _WATTS_BY_GB if capacity_gb <= most), _LARGEST_W)
 
 
 def modules_gb(edac: Path = _EDAC, meminfo: Path = _MEMINFO) -> list[float]:
-    """Capacities of the modules of this machine; of as many of 32 GB as it takes where they are not shown."""
+    """Capacities in GB of the modules of this machine. If they are not listed, modules of 32 GB are assumed."""
     sizes = []
     for path in sorted(edac.glob("mc*/dimm*/size")):
         try:
@@ -45,7 +47,7 @@ def open_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMINFO)) ->
 
     Args:
         capacities_gb: Capacity of each memory module in gigabytes.
-        meminfo: Where the kernel says how much memory is in use.
+        meminfo: Path of the kernel's file with the total and the available memory.
     """
     full_w = sum(map(module_w, capacities_gb))
 
@@ -57,7 +59,7 @@ def open_reader(capacities_gb: Sequence[float], meminfo: str = str(_MEMINFO)) ->
 
 
 def _bytes(meminfo: Path) -> tuple[float, float]:
-    """Total and available memory."""
+    """Total and available memory in bytes."""
     try:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
         total, available = (float(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))

@@ -29,34 +29,34 @@ from .result import Metering
 from .sampler import Sampler
 
 INTERVAL_S = 0.1
-"""Between two samples: energy counters lose nothing between them, and readings update no faster."""
+"""Default time between two samples. Energy counters lose nothing in between, and power readings update no faster."""
 
 _MARKED_FROM_S = 0.25
-"""Windows from this length on have the devices read at their ends; shorter ones are many, and their errors cancel."""
+"""Windows of at least this length cause a reading at both ends. Shorter ones are many, and their errors cancel."""
 
-_SENT_AT_ONCE = 2000  # Windows; sending one by one would cost more than opening and closing them.
+_SENT_AT_ONCE = 2000  # Number of windows. Sending each alone would cost more than opening and closing it.
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
 
 class Meter:
-    """Measures this machine from the moment it is entered until it is left; also a decorator.
+    """Measures this machine as a context manager, or the calls of a function as a decorator.
 
-    Within a parallel job one process of each machine measures; `result()` of the others raises, and says so.
+    In a parallel job, one process of each machine measures; `result()` of the other processes raises an error.
 
     Args:
-        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for CPU and GPU, and memory where it has a counter.
+        devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for CPU and GPU, and for memory if it has a counter.
         interval_s: Seconds between two samples.
-        out: Where to keep the recording; None for a file that is gone after the result was read.
-        title: What is measured, for people.
-        mlflow: Log joules, watts and seconds to the active MLflow run at the end.
+        out: Path of the recording; None for a temporary file.
+        title: Title of the measurement.
+        mlflow: Whether to log joules, watts and seconds to the active MLflow run at the end.
         command: The command that is measured, and its arguments, for the recording.
 
     Raises:
-        InputError: An interval that is not positive, or a file that is there already.
-        UnknownNameError: A device that this machine does not have.
-        MissingDependencyError: `mlflow`, and it is not installed.
+        InputError: The interval is not positive, or the file exists.
+        UnknownNameError: This machine does not have one of the devices.
+        MissingDependencyError: `mlflow` is requested and MLflow is not installed.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Meter:
         if not self._with_counted_memory:
             return find_machine(self._wanted)
         found = find_machine((*self._wanted, "ram"))
-        # Nobody asked for memory, so it is not modelled; where it has a counter, that is read.
+        # Memory was not requested explicitly, so it is read if it has a counter, but not modelled.
         chosen = [d for d in found.devices if d.method == "measured"]
         return Machine({d.name: found.readers[d.name] for d in chosen}, chosen, found.absent)
 
@@ -129,7 +129,7 @@ class Meter:
             log_metering(self._result)
 
     def __call__(self, function: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
-        """Measure every call of a function by a meter of its own; its `metering` is the result of the last call."""
+        """Measure each call of a function with a new meter; its attribute `metering` is the last result."""
 
         @functools.wraps(function)
         def measured(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Returned:
@@ -148,15 +148,15 @@ class Meter:
 
     @property
     def measures(self) -> bool:
-        """Whether it is this process that measures the machine; in a parallel job it may be another one."""
+        """Whether this process measures the machine; in a parallel job it may be another process."""
         return self._sampler is not None
 
     @contextmanager
     def window(self, name: str) -> Iterator[None]:
-        """Mark a part of the program; windows inside it are its children.
+        """Mark a part of the program as a window; windows that are opened inside it are its children.
 
         Args:
-            name: Of the part. Windows of one name count as calls of one part; dots make parts of parts.
+            name: Name of the part. Windows of the same name count as calls of one part; a dot separates levels.
         """
         around: list[str] = self._open.__dict__.setdefault("paths", [])
         path = f"{around[-1]}.{name}" if around else name
@@ -176,7 +176,7 @@ class Meter:
                 self._send()
 
     def _mark(self, now_s: float) -> None:
-        """Have the devices read where a window opens or closes: otherwise they are read every `interval_s` only."""
+        """Request a reading of the devices now, because regular readings are `interval_s` apart."""
         self._marked_s = now_s
         if self._sampler is not None:
             self._sampler.mark()
@@ -187,14 +187,14 @@ class Meter:
             self._sampler.windows(windows)
 
     def totals(self) -> dict[str, dict[str, float | None]]:
-        """Joules so far and last power of each device, while it measures; empty where another process does."""
+        """Joules so far and last power in watts of each device, while measuring; empty if another process measures."""
         return {} if self._sampler is None else self._sampler.totals()
 
     def result(self) -> Metering:
-        """What was used, from the recording: up to now while it measures, all of it afterwards.
+        """The result, computed from the recording: up to now while measuring, afterwards the whole of it.
 
         Raises:
-            InputError: Another process of the job measures this machine, or nothing was measured yet.
+            InputError: Another process of the job measures this machine, or nothing has been measured yet.
         """
         if self._result is not None:
             return self._result
@@ -209,10 +209,10 @@ class Meter:
         return self._read()
 
     def gathered(self, communicator: Communicator | None = None) -> Metering | None:
-        """What all machines of an MPI job used, at rank 0; None at all other ranks. All ranks must call it.
+        """The merged result of all machines of an MPI job at rank 0; None at other ranks. All ranks must call it.
 
         Args:
-            communicator: The processes to gather from, an `mpi4py.MPI.Comm`; None for all of the job.
+            communicator: The processes to gather from, an `mpi4py.MPI.Comm`; None for all processes of the job.
 
         Raises:
             MissingDependencyError: mpi4py is not installed, and no communicator is given.
@@ -234,14 +234,14 @@ def measure(
     title: str = "program",
     mlflow: bool = False,
 ) -> Meter | Callable[..., Returned]:
-    """Measure what the program uses: a context manager, or a decorator (`@joulecast.measure`).
+    """Measure the energy that a program uses: a context manager, or a decorator (`@joulecast.measure`).
 
     Args:
         devices: "cpu", "ram", "gpu", or names such as "gpu1"; None for all that have a sensor.
         interval_s: Seconds between two samples.
-        out: Where to keep the recording, which `joulecast measure show` reads.
-        title: What is measured, for people.
-        mlflow: Log joules, watts and seconds to the active MLflow run at the end.
+        out: Path of the recording, which `joulecast measure show` reads; None for a temporary file.
+        title: Title of the measurement.
+        mlflow: Whether to log joules, watts and seconds to the active MLflow run at the end.
 
     Raises:
         InputError, UnknownNameError, MissingDependencyError: See `Meter`.

@@ -1,4 +1,4 @@
-"""Joules in MLflow: a metering as metrics of the active run."""
+"""Logs a result as metrics of the active MLflow run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ..errors import InputError, MissingDependencyError
 from .result import Metering
 
 PREFIX = "system/"
-"""MLflow shows metrics of this prefix among those of the system, beside its own."""
+"""MLflow shows metrics with this prefix together with its own system metrics."""
 
 
 def active_run() -> Any:
-    """The run that metrics go to.
+    """The active run, to which metrics are logged.
 
     Raises:
         MissingDependencyError: MLflow is not installed.

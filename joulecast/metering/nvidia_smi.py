@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, read through the log of `nvidia-smi`: where nvidia-ml-py is missing, and to check NVML's readings."""
+"""NVIDIA GPUs, read through the log of `nvidia-smi`: if nvidia-ml-py is missing, and to check NVML's readings."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from ..errors import SensorError
 from .reader import Reader
 
-PERIOD_S = 0.02  # It writes a line in some milliseconds.
+PERIOD_S = 0.02  # Time between two lines of its log.
 _FORMAT = "--format=csv,noheader,nounits"
-# A reading -> how nvidia-smi calls it, and what makes it SI.
+# Reading -> its name in nvidia-smi, and the factor that converts it to SI units.
 _COLUMNS = {
     "power_w": ("power.draw", 1.0),
     "clock_mhz": ("clocks.sm", 1.0),
@@ -26,10 +26,10 @@ _COLUMNS = {
 
 
 def nvidia_smi(*arguments: str) -> str:
-    """What `nvidia-smi` prints.
+    """Run `nvidia-smi` and return its output.
 
     Raises:
-        SensorError: It is not there, or fails; with what it said.
+        SensorError: It is not installed, or fails; the error has its message.
     """
     result = subprocess.run([_program(), *arguments], capture_output=True, text=True, check=False)  # noqa: S603
     if result.returncode:
@@ -41,18 +41,18 @@ def nvidia_smi(*arguments: str) -> str:
 def _program() -> str:
     program = shutil.which("nvidia-smi")
     if program is None:
-        raise SensorError("nvidia-smi is not there", given="no such program", hint="install the NVIDIA driver")
+        raise SensorError("nvidia-smi is not installed", given="no such program", hint="install the NVIDIA driver")
     return program
 
 
 def nvidia_smi_facts(index: int) -> dict[str, Any]:
-    """What a GPU is, by `nvidia-smi`: device, driver, highest clock, power limit.
+    """Facts about a GPU from `nvidia-smi`: device, driver, highest clock, power limit.
 
     Args:
-        index: Which GPU, as nvidia-smi counts them.
+        index: Index of the GPU in nvidia-smi.
 
     Raises:
-        SensorError: nvidia-smi is not there, or does not know this GPU.
+        SensorError: nvidia-smi is not installed, or does not know this GPU.
     """
     asked = nvidia_smi(f"--id={index}", "--query-gpu=name,driver_version,clocks.max.sm,power.limit", _FORMAT)
     name, driver, clock, limit = (part.strip() for part in asked.splitlines()[-1].split(","))
@@ -65,7 +65,7 @@ def open_reader(index: int) -> Reader:
 
 
 class _Reader:
-    """Reads the next line of nvidia-smi's log. When this process ends, the closed pipe ends nvidia-smi."""
+    """Reads the next line of nvidia-smi's log. When this process ends, its pipe is closed, which ends nvidia-smi."""
 
     def __init__(self, index: int) -> None:
         # Its time stamps are those of the wall clock.
@@ -87,7 +87,7 @@ class _Reader:
             readings = dict(zip(_COLUMNS, values, strict=True))
         except ValueError as error:
             raise SensorError("nvidia-smi cannot read the GPU", given=line.strip() or "nvidia-smi ended") from error
-        # Somebody may set the wall clock back.
+        # The wall clock may be set back.
         self._last_s = max(self._last_s, moment.timestamp() - self._offset_s)
         return {"time_s": self._last_s, **{k: _number(v) * _COLUMNS[k][1] for k, v in readings.items()}}
 

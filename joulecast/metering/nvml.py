@@ -16,7 +16,7 @@ _SLOW_EVERY = 10  # Clocks, temperature and the like change slowly and take long
 
 
 def pynvml() -> ModuleType:
-    """The module pynvml of nvidia-ml-py.
+    """Import the module pynvml of nvidia-ml-py.
 
     Raises:
         MissingDependencyError: It is not installed.
@@ -33,11 +33,11 @@ def pynvml() -> ModuleType:
 
 @contextmanager
 def opened(index: int) -> Iterator[tuple[ModuleType, Any]]:
-    """NVML and the handle of a GPU.
+    """Open NVML, and yield it with the handle of a GPU.
 
     Raises:
         MissingDependencyError: nvidia-ml-py is not installed.
-        SensorError: No driver, no such GPU, or whatever NVML says while it is open.
+        SensorError: There is no driver or no such GPU, or NVML raises an error while it is open.
     """
     nvml = pynvml()
     try:
@@ -52,14 +52,14 @@ def opened(index: int) -> Iterator[tuple[ModuleType, Any]]:
 
 
 def nvml_facts(index: int) -> dict[str, Any]:
-    """What a GPU is, and that it can be read: device, driver, highest clock, power limit.
+    """Facts about a GPU (device, driver, highest clock, power limit), after checking that it can be read.
 
     Args:
-        index: Which GPU, as NVML counts them.
+        index: Index of the GPU in NVML.
 
     Raises:
         MissingDependencyError: nvidia-ml-py is not installed.
-        SensorError: No driver, no such GPU, or a GPU without power readings.
+        SensorError: There is no driver or no such GPU, or it has no power readings.
     """
     with opened(index) as (nvml, handle):
         return {
@@ -71,7 +71,7 @@ def nvml_facts(index: int) -> dict[str, Any]:
 
 
 def gpu_count() -> int:
-    """How many GPUs NVML knows.
+    """Number of GPUs that NVML finds.
 
     Raises:
         MissingDependencyError: nvidia-ml-py is not installed.
@@ -82,11 +82,11 @@ def gpu_count() -> int:
         nvml.nvmlInit()
         return int(nvml.nvmlDeviceGetCount())
     except nvml.NVMLError as error:
-        raise SensorError("NVIDIA's driver cannot be asked", given=str(error), hint="check `nvidia-smi`") from error
+        raise SensorError("NVIDIA's driver does not answer", given=str(error), hint="check `nvidia-smi`") from error
 
 
 def is_partitioned(index: int) -> bool:
-    """Whether a GPU is divided into MIG instances, whose power nobody can tell apart."""
+    """Whether a GPU is divided into MIG instances, whose power cannot be read separately."""
     with opened(index) as (nvml, handle):
         try:
             current, _ = nvml.nvmlDeviceGetMigMode(handle)
@@ -110,7 +110,7 @@ def open_reader(index: int) -> Reader:
 
 
 def open_process_reader(index: int) -> ProcessReader:
-    """What each process uses of a GPU, by NVML's index: kernels by time since the last reading, and memory.
+    """The reader of each process's use of a GPU, by NVML's index: time of kernels since the last reading, and memory.
 
     Raises:
         MissingDependencyError, SensorError: It cannot be read.
@@ -120,7 +120,7 @@ def open_process_reader(index: int) -> ProcessReader:
 
 
 class _ProcessReader:
-    """Asks for the processes of a GPU. Consumer boards and old drivers tell their memory only, or nothing."""
+    """Reads the use of a GPU by each process. Consumer boards and old drivers report only their memory, or nothing."""
 
     def __init__(self, nvml: ModuleType, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
@@ -136,7 +136,7 @@ class _ProcessReader:
         try:
             samples = nvml.nvmlDeviceGetProcessUtilization(self._handle, self._seen_us)
             self._seen_us = max((sample.timeStamp for sample in samples), default=self._seen_us)
-            # Processes that ran nothing lately have no sample; the driver leaves entries of process 0 unused.
+            # Processes without recent kernels have no sample. Entries of process 0 are unused.
             busy = {**dict.fromkeys(holders, 0.0), **{each.pid: each.smUtil / 100 for each in samples if each.pid}}
         except nvml.NVMLError_NotFound:  # nothing ran since the last reading
             busy = dict.fromkeys(holders, 0.0)
@@ -146,7 +146,7 @@ class _ProcessReader:
 
 
 class _Reader:
-    """Reads a GPU: power every time, the rest every now and then."""
+    """Reads a GPU: power and energy each time, slowly changing values only every tenth time."""
 
     def __init__(self, nvml: ModuleType, handle: Any) -> None:
         self._nvml = nvml
@@ -174,7 +174,7 @@ class _Reader:
         return {"time_s": time_s, **self._held, **self._read(self._fast)}
 
     def _read(self, readings: Mapping[str, Callable[[], float]]) -> dict[str, float]:
-        """What the GPU has of these; a GPU that is gone raises."""
+        """Those of the readings that the GPU has; raises SensorError if the GPU is lost."""
         nvml, found = self._nvml, {}
         absent = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_UNKNOWN)
         for name, read in readings.items():

@@ -1,4 +1,4 @@
-"""CPU energy through `perf stat`: where powercap shows nothing, as on some AMD processors."""
+"""CPU energy through `perf stat`, for machines without powercap counters, such as some with AMD processors."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _ALLOWING = "sudo sysctl kernel.perf_event_paranoid=0"
 
 
 def check() -> None:
-    """See whether `perf` can count the energy of the packages.
+    """Check whether `perf` can count the energy of the CPU packages.
 
     Raises:
-        SensorError: It is not there, the processor has no such counter, or it may not be read.
+        SensorError: perf is not installed, the processor has no such counter, or reading it is not permitted.
     """
     result = subprocess.run(  # noqa: S603
         [_program(), "stat", "-a", "-x", ",", "-e", _EVENT, "--", "true"], capture_output=True, text=True, check=False
@@ -37,12 +37,12 @@ def open_reader() -> Reader:
 def _program() -> str:
     program = shutil.which("perf")
     if program is None:
-        raise SensorError("perf is not there", given="no such program", hint="install linux-perf")
+        raise SensorError("perf is not installed", given="no such program", hint="install linux-perf")
     return program
 
 
 def _joules(lines: list[str]) -> float | None:
-    """The joules of a line such as "0.100,1.53,Joules,power/energy-pkg/,..."; None where it says something else."""
+    """The joules of a line such as "0.100,1.53,Joules,power/energy-pkg/,..."; None for any other line."""
     for line in lines:
         parts = line.split(",")
         if "Joules" in parts:
@@ -54,7 +54,7 @@ def _joules(lines: list[str]) -> float | None:
 
 
 class _Reader:
-    """Adds up what perf counts in each interval. When this process ends, the closed pipe ends perf."""
+    """Sums the joules of perf's intervals. When this process ends, its pipe is closed, which ends perf."""
 
     def __init__(self) -> None:
         command = [_program(), "stat", "-a", "-x", ",", "-I", f"{1e3 * _PERIOD_S:.0f}", "-e", _EVENT]

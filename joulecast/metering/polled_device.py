@@ -1,4 +1,4 @@
-"""PolledDevice: one device in the sampler process, with its last samples and why it was lost."""
+"""PolledDevice: one device in the sampler process, with its recent samples, and the reason if it was lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .reader import Reader
 from .recording import block_of
 from .samples import FIELDS, Samples
 
-_KEPT = 200_000  # Samples of a device until they are asked for: half an hour of a campaign.
+_KEPT = 200_000  # Most samples in memory until they are requested: half an hour of a campaign.
 _ENERGY = FIELDS.index("energy_j")
 
 
@@ -24,8 +24,8 @@ class PolledDevice:
 
     Args:
         name: Name of the device, such as "gpu0".
-        read: Reads it once.
-        waits: Whether a reading waits for the sensor, so that the device cannot be polled at a moment of our choice.
+        read: Function that reads the device once.
+        waits: Whether a reading waits for the sensor, so that the moment of a reading cannot be chosen.
         clock: Monotonic time in seconds.
     """
 
@@ -40,7 +40,7 @@ class PolledDevice:
         self._written_s = -math.inf
 
     def poll(self) -> bool:
-        """Read the device once, unless it was lost. Gives whether its energy counter moved since the last reading."""
+        """Read the device once, unless it was lost. Returns whether its energy counter has changed."""
         if self.lost is not None:
             return False
         try:
@@ -56,11 +56,11 @@ class PolledDevice:
 
     @property
     def has_counter(self) -> bool:
-        """Whether it is still there and its last reading had an energy counter."""
+        """Whether it can still be read and its last reading included an energy counter."""
         return self.lost is None and bool(self.samples) and not math.isnan(self.samples[-1][_ENERGY])
 
     def _add_up(self, sample: tuple[float, ...]) -> None:
-        """A running total for people to look at; results are computed from the samples."""
+        """Update the running total for the live display; results are computed from the samples."""
         if self.samples:
             now, before = dict(zip(FIELDS, sample, strict=True)), dict(zip(FIELDS, self.samples[-1], strict=True))
             counted = now["energy_j"] - before["energy_j"]
@@ -68,26 +68,26 @@ class PolledDevice:
             self.energy_j += counted if counted >= 0 else integrated if integrated == integrated else 0.0
 
     def total(self) -> dict[str, float | None]:
-        """Joules so far, and the last power."""
+        """Joules used so far, and the last power in watts."""
         last = dict(zip(FIELDS, self.samples[-1], strict=True)) if self.samples else {}
         power_w = last.get("power_w", float("nan"))
         return {"energy_j": self.energy_j, "power_w": None if power_w != power_w else power_w}
 
     def block(self) -> list[Mapping[str, Any]]:
-        """A line of what was sampled since the last one; none where nothing was."""
+        """A line with the samples since the last such line; an empty list if there are none."""
         fresh = [sample for sample in self.samples if sample[0] > self._written_s]
         if not fresh:
             return []
         self._written_s = fresh[-1][0]
-        while len(self.samples) > 1:  # the running total goes on from the last one
+        while len(self.samples) > 1:  # the last one is needed for the running total
             self.samples.popleft()
         return [block_of(self.name, Samples(*np.array(fresh).T))]
 
     def since(self, since_s: float) -> dict[str, Any]:
-        """The answer to a request for samples: the one before a moment, which holds until the next, and all later.
+        """Answer a request for samples: all since a moment, and the last one before it, which is valid until the next.
 
         Args:
-            since_s: Monotonic time from which on samples are wanted; earlier ones are forgotten.
+            since_s: Monotonic time in seconds; samples before it are deleted.
         """
         if self.lost is not None:
             return {"lost": self.lost}

@@ -1,4 +1,4 @@
-"""What runs in the sampler process: polls devices, answers requests and writes the recording; see sampler.py."""
+"""Code of the sampler process: polls devices, answers requests and writes the recording; see sampler.py."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from .readers import PROCESS_READERS, ReaderSpec
 from .recording import Window, Writer
 
 BLOCK_S = 1.0
-"""How often a recording is synced to disk: what a kill can lose."""
+"""Seconds between two syncs of a recording to disk, which is the most that a kill can lose."""
 
-_CLOCK_JUMP_S = 1.0  # The wall clock against the monotonic one.
-_LOOK_S = 0.004  # Between two readings of a close look.
-_MOVES = 2  # Updates that tell when a counter moves, and how often.
-_LONGEST_LOOK_S = 0.25  # Two updates of the slowest counters; a counter may also stand still.
-_LOOK_EVERY_S = 0.9  # More often it would cost more than a sampler may.
+_CLOCK_JUMP_S = 1.0  # Change of the wall clock relative to the monotonic clock.
+_LOOK_S = 0.004  # Time between two readings of a close look.
+_MOVES = 2  # Number of updates that show the moment and the period of a counter's updates.
+_LONGEST_LOOK_S = 0.25  # Time for two updates of the slowest counters; a counter may also not update at all.
+_LOOK_EVERY_S = 0.9  # More frequent looks would disturb the measured program.
 
 Clock = Callable[[], float]
 
 
 class CloseLook:
-    """Polls energy counters every few milliseconds until each has moved a few times.
+    """Polls energy counters every few milliseconds until each has been updated a few times.
 
-    A counter may stand still for 100 ms, so a regular reading is up to that old. Where a window opens or closes, such a
-    look finds the moments of its updates, and with them the energy up to the window's end.
+    A counter may update only every 100 ms, so the value of a regular reading may be that old. When a window opens or
+    closes, a close look finds the moments of the updates, and with them the energy up to the end of the window.
 
     Args:
         devices: All devices that are polled.
@@ -52,11 +52,11 @@ class CloseLook:
         self.next_s = math.inf
 
     def begin(self, *, at_once: bool = False) -> None:
-        """Look from now on.
+        """Begin a look, unless the last one was only a moment ago.
 
         Args:
-            at_once: Also where the last look was a moment ago, which else is enough; and without keeping the next one
-                from beginning soon. For the first and the last look of a recording.
+            at_once: Whether to begin in any case, and without delaying the next look. For the first and the last look
+                of a recording.
         """
         now_s = self._clock()
         if now_s < self._again_s and not at_once:
@@ -68,7 +68,7 @@ class CloseLook:
         self.next_s = now_s + _LOOK_S if self._moves_left else math.inf
 
     def poll(self) -> None:
-        """Read the counters that have not moved often enough yet."""
+        """Read the counters that have not been updated often enough yet."""
         for device in self._devices:
             if device.name in self._moves_left and device.poll():
                 self._moves_left[device.name] -= 1
@@ -78,14 +78,14 @@ class CloseLook:
 
 
 class Recorder:
-    """Writes what was sampled since the last block.
+    """Writes the samples since the last block to the recording.
 
     Args:
         writer: The recording.
         devices: All devices that are polled.
-        tree: The processes whose share of the machine is followed; None for none.
-        clock: Monotonic time in seconds.
-        gpu_processes: Device -> tells what each process uses of it.
+        tree: The processes whose share of the machine is recorded; None for no processes.
+        clock: Function that returns monotonic time in seconds.
+        gpu_processes: Device -> reader of each process's use of it.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Recorder:
         self.offset_s = time.time() - time.monotonic()
 
     def write(self) -> None:
-        """Put a block on disk: samples, windows, events and shares."""
+        """Write a block to disk: samples, windows, events and shares."""
         records: list[Mapping[str, Any]] = []
         for device in self.devices:
             records += device.block()
@@ -131,7 +131,7 @@ class Recorder:
         self.last_s = self.clock()
 
     def append(self, *records: Mapping[str, Any]) -> None:
-        """Put records on disk; where it takes no more, say so once, and try again with the next block."""
+        """Write records to disk. If the disk is full, report it once, and try again with the next block."""
         self.unwritten += records
         try:
             self.writer.write(*self.unwritten)
@@ -146,8 +146,10 @@ class Recorder:
 
 
 def main() -> None:
-    """Poll until told to stop; what runs in the process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; who measures says when to stop
+    """Main function of the process: poll until a request says to stop."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches every process, but the measuring one decides when to stop
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     requests = _Lines()
     settings = next(iter(requests.wait(None)))
@@ -181,11 +183,11 @@ def poll(
     """Poll until a request or the end of all requests says to stop.
 
     Args:
-        devices: What to poll.
-        recorder: Where samples go; None to keep them until they are asked for.
-        period_s: Between two samples of a device.
-        requests: What to do meanwhile.
-        clock: Monotonic time in seconds.
+        devices: Devices to poll.
+        recorder: Writes the samples; None to keep them in memory until they are requested.
+        period_s: Seconds between two samples of a device.
+        requests: Source of requests.
+        clock: Function that returns monotonic time in seconds.
     """
     exit_code, next_s, look = None, clock() + period_s, CloseLook(devices, clock)
     if recorder is not None:
@@ -203,7 +205,7 @@ def poll(
         if now_s >= next_s:
             for device in devices:
                 device.poll()
-            # Late once, as when the machine slept, is no reason to hurry after it.
+            # After a delay, such as a suspended machine, missed samples are not made up for.
             next_s = max(next_s + period_s, now_s)
         elif now_s >= look.next_s:
             look.poll()
@@ -223,7 +225,7 @@ def poll(
 
 
 def _poll_now(devices: Sequence[PolledDevice], look: CloseLook, *, at_once: bool = False) -> None:
-    """Read all devices that can be read at any moment, and look when their counters move."""
+    """Read all devices that can be read at any moment, and begin a close look at their counters."""
     for device in devices:
         if not device.waits:
             device.poll()
@@ -246,13 +248,13 @@ def _serve(request: Mapping[str, Any], devices: Sequence[PolledDevice], recorder
 
 
 def _answer(value: Mapping[str, Any]) -> None:
-    with suppress(OSError):  # who asked is gone
+    with suppress(OSError):  # the other process has ended
         sys.stdout.write(json.dumps(value) + "\n")
         sys.stdout.flush()
 
 
 class Requests(Protocol):
-    """What the loop is asked to do. `ended` says that nothing more comes, and may be set by the loop."""
+    """Source of requests to the loop. `ended` says that no more will come; the loop may set it as well."""
 
     ended: bool
 
@@ -266,7 +268,7 @@ class Requests(Protocol):
 
 
 class _Lines:
-    """Requests as lines of standard input."""
+    """Requests read as lines from standard input."""
 
     def __init__(self) -> None:
         self.ended = False

@@ -90,7 +90,7 @@ def test_nvidia_smi_reads_what_it_can(on_driver):
         ("nvml", {"nvml": False}, "the power of this GPU cannot be read"),
         ("nvml", {"FAKE_NVML_LOST_AFTER_MS": 300}, "the power sensor was lost given:   GPU is lost"),
         ("smi", {"FAKE_NVML_INIT": 9}, "nvidia-smi failed"),
-        ("smi", {"smi": False}, "nvidia-smi is not there"),
+        ("smi", {"smi": False}, "nvidia-smi is not installed"),
         ("smi", {"FAKE_NVML_LOST_AFTER_MS": 600}, "the power sensor was lost given:   nvidia-smi: GPU is lost"),
     ],
     ids=["no driver", "no library", "lost", "smi without driver", "no smi", "smi loses it"],

@@ -227,14 +227,19 @@ def test_a_server_killed_while_registering(tmp_path, monkeypatch):
         )
         with mlflow_server(folder) as address:
             code = (
-                "import sys; from pathlib import Path; from joulecast.zoo.mlflow.registry import register\n"
-                "register(Path(sys.argv[1]), sys.argv[2])"
+                "import sys, mlflow; from pathlib import Path; from joulecast.zoo.mlflow.registry import register\n"
+                "print('begins', flush=True); register(Path(sys.argv[1]), sys.argv[2])"
             )
             client = subprocess.Popen(
-                [sys.executable, "-c", code, str(entry), address], stderr=subprocess.PIPE, start_new_session=True
+                [sys.executable, "-c", code, str(entry), address],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
             )
-            # From before the first request to about the last; importing mlflow takes the first seconds.
-            time.sleep(2.0 + number * (whole_s + 1.0) / 4)
+            # From about the first request to about the last.
+            assert client.stdout is not None
+            client.stdout.readline()
+            time.sleep((number + 0.5) * whole_s / 4)
             running = client.poll() is None
         # The server is gone; the client ends with an error, or had just finished.
         client.communicate(timeout=120)
