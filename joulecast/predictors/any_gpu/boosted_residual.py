@@ -1,7 +1,7 @@
-"""BoostedResidual: what boosted trees, and a perceptron beside them, have learned over many GPUs.
+"""BoostedResidual: a residual model of boosted trees and a perceptron that was learned over many GPUs.
 
-It is the log ratio of device time to what physics (least_times.py) and libraries (library.py) let expect, learned from
-features that are relative to each GPU (relative.py).
+It predicts the log ratio of device time to the time that physics (least_times.py) and the tiles of libraries
+(library.py) give, from features that are relative to each GPU (relative.py).
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ _NAME = "boosting"  # Name in recipes and files.
 _PERCEPTRON = "perceptron"
 _UNSEEN = "unseen-chips"
 
-# Shrinkage: weight of the learned log ratio on a chip that was not measured; the rest is what is typical of the kind.
-# Part of what is learned holds for the learned chips only. With each of NeuSight's five chips left out, weights of 0.5
-# to 0.8 gave smaller errors than 1, and much the same among themselves.
+# Shrinkage: weight of the predicted log ratio on a chip that was not measured; the typical log ratio of the kind has
+# the rest. Part of what is learned holds for the measured chips only. With each of NeuSight's five chips left out,
+# weights of 0.5 to 0.8 gave smaller errors than 1, and about the same errors as each other.
 _SHRINKAGE = 0.75
-# Features that are not zero for operations that do not run on fp32 pipes. Only 227 convolutions of these were measured.
-# Trees keep to what they showed; a perceptron extrapolates from it and predicted networks in half precision too slow.
+# Features that are not zero for operations on tensor cores. Only 227 convolutions of these were measured. Trees stay
+# within the measured values, but a perceptron extrapolates, and its times of networks in half precision were too long.
 _NO_PLAIN_FP32 = [RELATIVE_NAMES.index(name) for name in ("tensor_cores", "half_precision")]
 
 
@@ -173,7 +173,7 @@ class BoostedResidual:
             found.update(zip([(regressor, gpu) for gpu in some], logs.reshape(len(some), -1), strict=True))
 
     def _regressor(self, gpu: GPU) -> LogRatios:
-        """Which of those that are kept; the same one every time."""
+        """The regressor for a GPU: that for measured chips or that for unseen chips, always the same object."""
         measured, unseen_chips = self._regressors
         return measured if gpu.chip in self.chips else unseen_chips
 
@@ -189,7 +189,8 @@ class BoostedResidual:
         found = np.empty((3, len(KIND_PLACES)))
         for kind, place in KIND_PLACES.items():
             family = KINDS[kind].family
-            # What trees say of a family that nobody measured is chance: it stays within what its stand-in showed.
+            # Predictions of trees for a family that was never measured are arbitrary, so they are clipped to the range
+            # of a similar kind (`STAND_INS`).
             known = (self.ranges.get(name) for name in (kind, family, *STAND_INS[family]))
             lowest, highest = next((each for each in known if each), (-np.inf, np.inf))
             found[:, place] = lowest, highest, self.typical.get(kind, self.typical.get(family, np.nan))
@@ -198,11 +199,11 @@ class BoostedResidual:
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`; the trees leave energies as physics says."""
+        """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
         return self.ratio(operations, gpu, capped), np.ones(len(operations))
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `ResidualModel.in_network`; a network is its parts."""
+        """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""
         return 1.0, 1.0
 
 

@@ -40,7 +40,13 @@ def _trees_for_unseen_chips(recipe: BoostingRecipe) -> Any:
 
 
 class _Table(NamedTuple):
-    """Training data as arrays, one row per measurement."""
+    """Training data as arrays.
+
+    Args:
+        inputs: Features, shape (measurements, features).
+        log_ratio: Log ratio of measured to expected device time, shape (measurements,).
+        weight: Weight of each measurement, 1 on average, shape (measurements,).
+    """
 
     inputs: NDArray[np.float32]
     log_ratio: FloatArray
@@ -48,7 +54,7 @@ class _Table(NamedTuple):
 
 
 def _table(rows: Sequence[DeviceRow]) -> tuple[list[DeviceRow], _Table]:
-    """Measurements ordered by GPU, and the training data made of them."""
+    """The measurements ordered by GPU, and their training data in the same order."""
     ordered, inputs, log_ratio, weight = [], [], [], []
     for (gpu, _), group in rows_by_gpu(rows).items():
         operations = [row.operation for row in group]

@@ -1,8 +1,9 @@
-"""Training takes no less than inference: forward and backward cost at least what the forward does.
+"""Training an operation takes at least as long as inference, because it includes the forward pass.
 
-Training and inference are learned from different measurements, so each errs in its own way. Where a kernel of its own
-runs backward and both move many bytes, training takes several times as long, and no error is that large. Of the other
-operations the forward is predicted as well, and the larger of both counts.
+Training and inference are learned from different measurements with different errors, so a prediction for training could
+be below that for inference. If the backward pass has a kernel of its own and both passes move many bytes, training
+takes several times as long, and no error is that large. For all other operations in training, the forward pass is
+predicted as well, and the longer of both predictions counts.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
 
 _SMALL_BYTES = 32e6  # At 1 to 8 TB/s these take 4 to 32 us: as long as launching a few kernels.
-_TINY_BYTES = 1e5  # What its launch decides, in any precision.
-_SEVERAL = 2.5  # Backward moves more than one and a half times as many bytes as forward.
+_TINY_BYTES = 1e5  # The launch decides the time of an operation that moves fewer bytes, in any precision.
+_SEVERAL = 2.5  # Training moves this multiple of the forward's bytes, so the backward moves 1.5 times as many.
 
 
 class WithForward(NamedTuple):
-    """Operations with what their training is compared with.
+    """Operations, and the forward passes that some of them are compared with.
 
     Args:
-        operations: The operations, followed by the forward of some of them as operations in inference. The same list
-            where nothing is compared.
-        places: Place of the operation that each forward at the end belongs to, shape (forwards,).
+        operations: The operations, followed by the forward passes of some of them, as operations in inference. The same
+            list if there are none.
+        places: Index of the operation that each forward pass at the end belongs to, shape (forward passes,).
     """
 
     operations: OperationList
@@ -38,7 +39,7 @@ class WithForward(NamedTuple):
 def with_forward(operations: OperationList) -> WithForward:
     """Operations followed by the forward of those in training that might be predicted to cost less than it.
 
-    To be derived from a list once.
+    Use with `OperationList.derived`, which calls it once for each list.
     """
     places = [place for place, operation in enumerate(operations) if _is_doubtful(operation)]
     if not places:
@@ -55,7 +56,7 @@ def _is_doubtful(operation: Operation) -> bool:
     if row.family == "attention" or passes < _SEVERAL * _passes(row.reads, row.writes):
         return True
     moved = operation.bytes_read + operation.bytes_written
-    # Kernels in half precision were measured in inference only, reductions not at all.
+    # Kernels in half precision were measured in inference only, and reductions were not measured at all.
     apart = row.family == "pooling" or ELEMENT_BYTES[operation.precision] == ELEMENT_BYTES["fp16"]
     return moved < (_SMALL_BYTES if apart else _TINY_BYTES)
 

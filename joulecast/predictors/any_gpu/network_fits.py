@@ -1,6 +1,6 @@
-"""What is learned from measured networks: factors of half precision, and energy constants.
+"""Fits to measured networks: the factors of half precision, and the energy constants.
 
-Few networks were measured, and they are much alike. Priors decide what they leave open.
+Only few networks were measured, and they are similar. What they do not determine is determined by priors.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from ..physics.norms import smooth_max
 from .boosted_residual import BoostedResidual
 
 _LOOPS_COUNT = 0.2  # Weight of a loop, where a network has weight 1, in the fit of energies.
-# Standard deviations: of a network's log time, of the logarithms of HalfPrecision, of host seconds per call. What moves
-# bytes moves those of fp16 as fast as those of fp32, and the lists of the networks at hand lack some of it (copies for
-# attention heads), so little of what they take longer is said by that.
+# Standard deviations of a network's log time, of the three logarithms of HalfPrecision, and of host seconds per call.
+# The third logarithm is for operations that move bytes. They should be as quick per byte in fp16 as in fp32. The
+# operation lists of these networks lack some copies (for attention heads), and the time of these must not be explained
+# by that factor, so its spread is small.
 _ERROR, _HALF_SPREADS, _HOST_SPREAD_S = 0.05, (0.5, 0.5, 0.1), 20e-6
 
 
@@ -37,8 +38,8 @@ def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], net
     """Fit half precision, unless operations were measured in it, and energies.
 
     Args:
-        learned: What was learned from operations.
-        rows: The measurements of those operations.
+        learned: The residual model that was fitted to single operations.
+        rows: The measurements that it was fitted to.
         networks: Measured networks with power.
     """
     if any(row.operation.precision in ("fp16", "bf16") for row in rows):
@@ -162,7 +163,7 @@ def _powers(rows: Sequence[DeviceRow], networks: Networks, learned: BoostedResid
         operations, counts = network.operations, counts_of(network)
         device_s = LeastTimes.of(operations, gpu, clock).time_s
         device_s = device_s * learned.ratio(operations, gpu, capped=False)
-        # No more than was measured: what the GPU does in that time is what draws the power.
+        # The predicted device time must not exceed the measured time, in which the GPU drew the measured power.
         device_s *= min(1.0, measurement.time_s / float(counts @ device_s))
         part = counts @ EnergyConstants.parts(operations, device_s, gpu, clock) / measurement.time_s
         found.append((part, measurement.power_w, static_power_w(gpu, clock), 1.0))

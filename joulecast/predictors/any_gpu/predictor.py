@@ -1,8 +1,8 @@
-"""A predictor for GPUs of which nothing was measured, at any clock.
+"""A predictor for GPUs that were never measured, at any clock.
 
-It knows a GPU by its data sheet. Physics gives the least time of an operation (least_times.py) and what libraries make
-of it (library.py). The residual model is the log ratio of device time to that, learned over many GPUs from features
-that are relative to each GPU (relative.py).
+All that it needs of a GPU is its data sheet. Physics gives the least time of an operation (least_times.py) and the
+effect of a library's tiles (library.py). A residual model predicts the log ratio of device time to this time. It was
+learned over many GPUs from features that are relative to each GPU (relative.py).
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _LEAST_J = 1e-15  # Instead of a division by zero.
 
 @dataclass(frozen=True)
 class AnyGpuPredictor:
-    """What was learned, on one GPU and in one mode.
+    """The predictor for any GPU, applied to one GPU and one mode.
 
     Args:
         gpu: Any GPU of the catalogue, or one that a file describes.
-        mode: inference or training.
-        learned: Shared by all GPUs.
+        mode: "inference" or "training".
+        learned: The residual model, which all GPUs share.
         calibration: Errors on chips that were left out; None where they are not known.
-        kernels: Device times of kernels that were measured by themselves, in half precision and below; for what they
-            cover, they take the place of the residual model. None: there are none.
+        kernels: Model of the device times of kernels in half precision and below. It replaces the residual model for
+            the operations that it covers. None if there is no such model.
     """
 
     gpu: GPU
@@ -82,7 +82,7 @@ class AnyGpuPredictor:
     def _predict(self, operations: Sequence[Operation], clock: float, cap_w: float) -> OperationPredictions:
         operations = OperationList.of(operations)
         require_mode(operations, self.mode)
-        # Quantized products are covered where they were measured: another precision must not stand in for them.
+        # Quantized products are covered only where they were measured. Other precisions say nothing about them.
         has = {"tf32", *self.gpu.unquantized}
         covered = np.array([o.precision in has and not o.row.measured_only for o in operations], dtype=bool)
         if self.kernels is not None:
@@ -133,7 +133,7 @@ class AnyGpuPredictor:
         return work.with_others(in_fp32, quicker | always)
 
     def _work(self, operations: OperationList, capped: bool) -> Work:
-        # Nothing was measured in fp64: it is taken to reach as much of its least time as fp32 does.
+        # Nothing was measured in fp64. Its ratio of device time to least time is assumed to be that of fp32.
         seen = operations.derived(fp64_in_fp32)
         ratio, energy_ratio = self.learned.factors(seen, self.gpu, capped=capped)
         works = 1.0 - numbers_of(operations).is_identity
@@ -147,7 +147,7 @@ class AnyGpuPredictor:
         return work if self.kernels is None else self._with_power(work, self.kernels.demand_w(operations, self.gpu))
 
     def _with_power(self, work: Work, demand_w: FloatArray) -> Work:
-        """The same with the power of kernels, where that was learned."""
+        """The work with dynamic energies that follow from the power of kernels, for operations where it is known."""
         if np.isnan(demand_w).all():
             return work
         clock = float(self.gpu.boost_clock_mhz)
@@ -168,10 +168,10 @@ class AnyGpuPredictor:
     def _predict_covered(self, operations: Sequence[Operation], work: Work, clock: float, cap_w: float) -> FloatArray:
         host_s = launch_s(operations, self.mode, self.learned.host_s)
         held_mhz = work.held_mhz(clock, cap_w, host_s)
-        # The loops that were learned from ran under their caps, and too shortly to throttle as networks do: what
-        # the default clock and cap let each hold counts as that clock.
+        # The measured loops ran under the default cap, and too shortly to throttle as networks do. So a learned time
+        # already holds at the clock that the default cap allows, and is scaled from there to the held clock.
         device_s, dynamic_j = work.at(held_mhz)
-        if np.isfinite(cap_w):  # (no cap times no time is no number)
+        if np.isfinite(cap_w):  # An infinite cap times a device time of zero would be NaN.
             default = float(self.gpu.boost_clock_mhz)
             top_mhz = np.maximum(work.held_mhz(default, self.gpu.power_limit_w, host_s), 1.0)
             device_s, _ = work.at(default * held_mhz / top_mhz)
@@ -194,15 +194,15 @@ class AnyGpuPredictor:
         return found.times(self.kernels.in_network(OperationList.of(predictions.operations), self.gpu), 1.0)
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.remarks`: what the device times of kernels rest on."""
+        """See `PredictsOperations.remarks`: the measurements behind the device times of kernels."""
         return () if self.kernels is None else self.kernels.remarks(OperationList.of(operations), self.gpu)
 
     def by_fallback(self, operations: Sequence[Operation]) -> tuple[str, ...]:
-        """See `PredictsOperations.by_fallback`; there is no other."""
+        """See `PredictsOperations.by_fallback`; this predictor is the fallback, and has none itself."""
         return ()
 
     def regressor_inputs(self, operation: Operation) -> None:
-        """See `PredictsOperations.regressor_inputs`; it has none of a GPU's own."""
+        """See `PredictsOperations.regressor_inputs`; this predictor has no regressors of a single GPU."""
 
     def covers(self, operation: Operation) -> bool:
         """See `PredictsOperations.covers`: every kind, in the precisions of the GPU."""
@@ -210,7 +210,7 @@ class AnyGpuPredictor:
 
     @property
     def measured_launch_s(self) -> Mapping[str, float]:
-        """See `PredictsOperations.measured_launch_s`; nothing was."""
+        """See `PredictsOperations.measured_launch_s`; no launch was measured on this GPU."""
         return {}
 
     @property

@@ -1,4 +1,4 @@
-"""How far corrections may be from physics, and usually are: what was seen of a kind, or of its family."""
+"""The range and the typical value of the log ratio of measured to expected device time, for each kind and family."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _QUANTILES = (0.005, 0.995)
 
 
 def ratio_ranges(operations: Sequence[Operation], log_ratio: FloatArray) -> dict[str, Range]:
-    """Family and kind -> lowest and highest logarithm of a ratio, without the most extreme hundredth.
+    """Family or kind -> lowest and highest log ratio, without the most extreme hundredth of the measurements.
 
     Args:
-        operations: What was measured.
+        operations: The measured operations.
         log_ratio: Log ratio of each operation's device time to what is expected, shape (operations,).
     """
     ranges = {}
@@ -33,10 +33,10 @@ def ratio_ranges(operations: Sequence[Operation], log_ratio: FloatArray) -> dict
 
 
 def typical_ratios(rows: Sequence[DeviceRow], log_ratio: FloatArray) -> dict[str, float]:
-    """Family and kind -> mean over GPUs of the medians of what ran on fp32 pipes.
+    """Family or kind -> mean over GPUs of the median log ratio of measurements on fp32 pipes.
 
     Args:
-        rows: What was measured.
+        rows: The measurements.
         log_ratio: Log ratio of each operation's device time to what is expected, shape (operations,).
     """
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

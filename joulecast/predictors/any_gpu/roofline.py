@@ -1,7 +1,8 @@
-"""Physics alone, as a predictor: what everything that learns has to beat.
+"""Physics alone as a predictor: the reference that every learned predictor has to beat.
 
-Every operation takes its least time (least_times.py), its energy follows constants that nothing was fitted to, and
-launching takes what it takes on the A30's machine. Nothing is learned, so any measurement may test it.
+Every operation takes its least time (least_times.py). Its energy follows from prior constants, which were not fitted
+to measurements, and its launch takes as long as on the host of the A30. Nothing is learned, so any measurement may be
+used as a test.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from ..physics.energy import PRIOR_ENERGY, EnergyConstants
 
 @dataclass(frozen=True)
 class Roofline:
-    """No correction at all."""
+    """A residual model without any correction: all factors are 1."""
 
     @property
     def energy(self) -> EnergyConstants:
-        """What work costs, before any fit."""
+        """Energy constants before any fit."""
         return PRIOR_ENERGY
 
     @property
     def host_s(self) -> Mapping[str, Mapping[str, float]]:
-        """One launch like another."""
+        """Mode -> kind -> host seconds of a launch, the same for all kinds."""
         return launch_times_s(())
 
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """One for everything."""
+        """See `ResidualModel.factors`; all factors are 1."""
         return np.ones(len(operations)), np.ones(len(operations))
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `ResidualModel.prefetch`; there is nothing to look at."""
+        """See `ResidualModel.prefetch`; there is nothing to compute in advance."""
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`; there is nothing to store but its name."""
@@ -54,5 +55,5 @@ class Roofline:
         return cls()
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
-        """See `ResidualModel.in_network`; a network is its parts."""
+        """See `ResidualModel.in_network`; both factors are 1."""
         return 1.0, 1.0

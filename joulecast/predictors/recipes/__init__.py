@@ -1,4 +1,4 @@
-"""Which predictors there are, with their settings, as TOML files under `predictors/` say them.
+"""Recipes: the settings of each kind of predictor, as they are written in TOML files under `predictors/`.
 
-A new predictor or setting starts here. Settings are data: no other room is imported.
+A new predictor or setting starts here. Recipes are plain data and import no other part of `joulecast.predictors`.
 """

@@ -17,10 +17,11 @@ class BlendRecipe:
         trees: Number of trees.
         max_features: Share of the inputs that a split may choose from, above 0, at most 1.
         min_samples_leaf: Least number of operations in a leaf.
-        time_share: Weight of the process in time, where an operation is close to what was measured; from 0 to 1.
-        power_share: Weight of the process in power, likewise.
+        time_share: Weight of the Gaussian process in the prediction of time, for operations close to measured ones;
+            from 0 to 1.
+        power_share: Weight of the Gaussian process in the prediction of power, for the same operations; from 0 to 1.
         folds: Folds of the cross-validation, at least 2.
-        seed: Makes everything that is drawn repeatable.
+        seed: Seed of the random numbers, so that training is repeatable.
     """
 
     trees: int = 64

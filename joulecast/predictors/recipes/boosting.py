@@ -15,15 +15,16 @@ class BoostingRecipe:
 
     Args:
         trees: Number of trees.
-        depth: Most levels of a tree.
-        learning_rate: How much of each is added.
+        depth: Largest number of levels of a tree.
+        learning_rate: Factor on the values of each tree before they are added, above 0, at most 1.
         subsample: Share of the measurements that a tree sees.
         features_per_split: Share of the features that a split may choose from.
-        min_child_weight: Least weight of the measurements in a leaf; it is 1 in the mean.
-        regularization: L2, on the leaves.
-        perceptron: Beside the trees; None: trees alone. In a file, a table.
+        min_child_weight: Least sum of the weights of the measurements in a leaf; a measurement has weight 1 on average.
+        regularization: L2 penalty on the values of leaves.
+        perceptron: Settings of a perceptron whose prediction is averaged with that of the trees; None for trees alone.
+            In a file, a table.
         folds: Folds of the cross-validation, at least 2.
-        seed: Makes everything that is drawn repeatable.
+        seed: Seed of the random numbers, so that training is repeatable.
     """
 
     trees: int = 400

@@ -12,11 +12,11 @@ from .settings import Recipe
 
 @dataclass(frozen=True)
 class Member:
-    """One of those that an ensemble is made of.
+    """A member of an ensemble.
 
     Args:
         recipe: Settings of the member; in a file, the path of another recipe beside it.
-        weight: Above 0, at most 1; those of all members sum up to 1.
+        weight: Weight in the average, above 0, at most 1; the weights of all members add up to 1.
     """
 
     recipe: Recipe

@@ -16,12 +16,13 @@ class ForestRecipe:
     """Settings of a forest.
 
     Args:
-        forest: extra_trees draws its split points at random, random_forest searches them on bootstrap samples.
+        forest: "extra_trees" draws split points at random; "random_forest" searches for the best ones on bootstrap
+            samples of the measurements.
         trees: Number of trees.
         max_features: Share of the inputs that a split may choose from, above 0, at most 1.
         min_samples_leaf: Least number of operations in a leaf.
         folds: Folds of the cross-validation, at least 2.
-        seed: Makes everything that is drawn repeatable.
+        seed: Seed of the random numbers, so that training is repeatable.
     """
 
     forest: Literal["extra_trees", "random_forest"] = "extra_trees"

@@ -1,4 +1,4 @@
-"""Settings of the device times of kernels in half precision and below."""
+"""Settings of the model of device times of kernels in half precision and below."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class KernelTrees:
 
     Args:
         trees: Number of trees.
-        depth: Most levels of a tree.
-        learning_rate: How much of each is added, above 0, at most 1.
+        depth: Largest number of levels of a tree.
+        learning_rate: Factor on the values of each tree before they are added, above 0, at most 1.
         subsample: Share of the measurements that a tree sees, above 0, at most 1.
         features_per_split: Share of the features that a split may choose from, above 0, at most 1.
         min_child_weight: Least number of measurements in a leaf.
-        regularization: L2, on the leaves.
+        regularization: L2 penalty on the values of leaves.
         seed: Makes everything that is drawn repeatable.
     """
 
@@ -49,12 +49,13 @@ class KernelRecipe:
     """How device times of kernels are learned.
 
     Args:
-        generation: Trees of a generation that was measured. In a file, a table.
-        other_generations: Trees for all other GPUs: fewer, which follow no generation closely. In a file, a table.
-        quantile: Of the measurements of an operation that is predicted. Measurements scatter upwards, so that their
-            most frequent value lies below their middle.
-        most_rows: Measurements of a variant on a GPU that trees learn from; more are thinned.
-        folds: One in so many sizes is left out to find errors, at least 2.
+        generation: Settings of the trees of each measured generation. In a file, a table.
+        other_generations: Settings of the trees for all other GPUs. They are fewer and simpler, so that they follow no
+            generation closely. In a file, a table.
+        quantile: Quantile of the measurements that is predicted. Disturbances make measurements longer, so the most
+            frequent value lies below the median.
+        most_rows: Largest number of measurements of a variant on one GPU; more are thinned out at random.
+        folds: Folds of the cross-validation over sizes of operations, at least 2.
         seed: Makes everything that is drawn repeatable.
     """
 

@@ -1,4 +1,4 @@
-"""Settings of a perceptron beside boosted trees."""
+"""Settings of a perceptron whose prediction is averaged with that of boosted trees."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PerceptronRecipe:
     Args:
         share: Weight of the perceptron in the mean.
         width: Units of a layer.
-        layers: Pairs of layers between the first and the head.
+        layers: Number of residual pairs of layers between the first layer and the head.
         epochs: Passes over the measurements.
         batch: Measurements per step.
         learning_rate: Highest learning rate of AdamW, for biases and the head.

@@ -1,4 +1,4 @@
-"""Settings of physics alone, for any GPU."""
+"""Settings of the roofline predictor for any GPU, which uses physics without anything learned."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .bounds import require_integer
 
 @dataclass(frozen=True)
 class RooflineRecipe:
-    """Physics alone; there is nothing to set but how it is tested.
+    """Settings of the roofline predictor. It has no parameters; these settings concern its test only.
 
     Args:
         folds: Folds of the cross-validation, at least 2.

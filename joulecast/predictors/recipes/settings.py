@@ -1,4 +1,4 @@
-"""What all recipes have in common."""
+"""The interface of all recipes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Recipe(Protocol):
 
     @property
     def seed(self) -> int:
-        """Makes everything that is drawn repeatable."""
+        """Seed of the random numbers, so that training is repeatable."""
         ...
 
     def to_json(self) -> dict[str, Any]:

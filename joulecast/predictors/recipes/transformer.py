@@ -33,14 +33,15 @@ class TransformerRecipe:
         epochs: Passes over the operations.
         batch: Operations per step.
         learning_rate: Highest learning rate of AdamW, for embeddings, biases and heads.
-        matrix_learning_rate: The same of what reads tokens and of layers, moved by Muon (regressors/muon.py); 0
-            leaves them to AdamW, too.
-        most_rows: Device times to learn from; more are thinned out, kind by kind and GPU by GPU.
-        unknown_kinds: Share of the operations whose kind is hidden, so that kinds that nobody measured have a vector.
-        together: Share of the steps in which operations are read in synthetic networks instead of alone.
-        shrinkage: How strongly the corrections of networks are drawn to zero, beside data of weight one.
+        matrix_learning_rate: Highest learning rate of Muon (regressors/muon.py), for the matrices of token embeddings
+            and layers; with 0, AdamW updates them, too.
+        most_rows: Largest number of device times to learn from; more are thinned out within each kind and GPU.
+        unknown_kinds: Share of the operations whose kind is hidden in training, so that the vector of unmeasured kinds
+            is trained, too.
+        together: Share of the training steps that read operations as parts of synthetic networks instead of alone.
+        shrinkage: Weight of the penalty that draws the corrections of networks to zero; the data has weight 1.
         folds: Folds of the cross-validation, at least 2.
-        seed: Makes everything that is drawn repeatable.
+        seed: Seed of the random numbers, so that training is repeatable.
     """
 
     width: int = 32

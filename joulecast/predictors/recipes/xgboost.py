@@ -28,16 +28,16 @@ class XGBoostRecipe:
     """Settings of gradient-boosted trees for one GPU (regressors/boosted.py).
 
     Args:
-        trees: Most trees; early stopping decides how many there are.
-        depth: Most levels of a tree.
-        learning_rate: How much of each is added.
+        trees: Largest number of trees; early stopping may choose fewer.
+        depth: Largest number of levels of a tree.
+        learning_rate: Factor on the values of each tree before they are added.
         subsample: Share of the measurements that a tree sees.
         features_per_split: Share of the features that a split may choose from.
         min_child_weight: Least number of measurements in a leaf.
-        regularization: L2, on the leaves.
-        patience: Trees without a better error on held-out operations, after which no more are added.
+        regularization: L2 penalty on the values of leaves.
+        patience: Training stops after this number of trees without a smaller error on held-out operations.
         folds: Folds of the cross-validation, at least 2.
-        seed: Makes everything that is drawn repeatable.
+        seed: Seed of the random numbers, so that training is repeatable.
         search: Setting -> values that `joulecast train --tune` tries.
     """
 
@@ -68,5 +68,5 @@ class XGBoostRecipe:
         require_within(name, value, type({f.name: f.default for f in fields(self)}[name]), _RANGES[name])
 
     def to_json(self) -> dict[str, Any]:
-        """The settings as a dictionary, without what to search."""
+        """The settings as a dictionary, without `search`."""
         return {name: value for name, value in asdict(self).items() if name != "search"}
