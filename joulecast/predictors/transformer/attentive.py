@@ -1,4 +1,4 @@
-"""What a transformer over operations and networks (model.py) has learned, as a correction of physics.
+"""A residual model of physics whose corrections come from a transformer over operations and networks (model.py).
 
 Each operation is read alone. The transformer predicts the log ratio of its device time to the least time of physics,
 and that of its dynamic energy to the energy of physics. A network is read as one sequence. From its vector a head
@@ -34,41 +34,41 @@ from .tokens import IN_NETWORK, PHYSICS_NAMES, ROLES, WIDTH, Tokens, in_network,
 from .weights import TransformerWeights
 
 _WEIGHTS = "transformer.safetensors"
-_AT_ONCE = 256  # Operations that a thread reads at once. More do not fit into the processor's caches.
-_KEPT = 512  # Networks on one GPU each.
-_LONGEST = 2048  # Operations of what is kept; a longer list is no network, and would fill the memory.
+_AT_ONCE = 256  # Operations that one thread reads at once; more do not fit into the processor's caches.
+_CACHED = 512  # Networks on one GPU each.
+_LONGEST = 2048  # Longest list of operations whose results are cached; a longer one would fill the memory.
 
 
 class Reader:
-    """A transformer that remembers what it read.
+    """A transformer with a cache of its last results.
 
     Args:
         encoder: The transformer.
-        vocabulary: Kinds that it tells apart.
+        vocabulary: Kinds of operations that it distinguishes.
         ranges: Kind or family -> lowest and highest log ratio of time that was seen.
     """
 
     def __init__(self, encoder: Encoder, vocabulary: tuple[str, ...], ranges: Mapping[str, Range]) -> None:
         self.encoder, self.vocabulary, self.ranges = encoder, vocabulary, ranges
         # Each network is described for its operations, then for itself.
-        self._kept_tokens = lru_cache(2)(self._tokens)
-        self._kept_factors = lru_cache(_KEPT)(self._factors)
-        self._kept_vector = lru_cache(_KEPT)(self._vector)
+        self._cached_tokens = lru_cache(2)(self._tokens)
+        self._cached_factors = lru_cache(_CACHED)(self._factors)
+        self._cached_vector = lru_cache(_CACHED)(self._vector)
 
     def factors(self, operations: OperationList, gpu: GPU) -> tuple[FloatArray, FloatArray]:
         """See `ResidualModel.factors`."""
-        of = self._kept_factors if len(operations) <= _LONGEST else self._factors
+        of = self._cached_factors if len(operations) <= _LONGEST else self._factors
         return of(operations, gpu)
 
     def vector(
         self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
     ) -> FloatArray:
         """What a head sees of one network; see `vectors`."""
-        of = self._kept_vector if len(operations) <= _LONGEST else self._vector
+        of = self._cached_vector if len(operations) <= _LONGEST else self._vector
         return of(operations, counts, launches_s, gpu)
 
     def _described(self, operations: OperationList, gpu: GPU) -> Tokens:
-        of = self._kept_tokens if len(operations) <= _LONGEST else self._tokens
+        of = self._cached_tokens if len(operations) <= _LONGEST else self._tokens
         return of(operations, gpu)
 
     def _tokens(self, operations: OperationList, gpu: GPU) -> Tokens:

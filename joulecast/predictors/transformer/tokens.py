@@ -1,14 +1,14 @@
 """Turns an operation on a GPU into a short sequence of tokens, the input of a transformer.
 
-Eleven tokens, each in a role: what runs (kind), where (machine), how much (work, waves), how large (batch, rows,
-columns, reduction), what convolutions and poolings add (window, channels), and what boosted trees see of it (physics).
-A token is a vector of numbers; everything that depends on the GPU is relative to it, and to its default clock, where
-operations were measured, as in relative.py: what is learned of them there holds at other clocks, where only the least
-time changes.
+There are eleven tokens, each with a role: the kind of operation (kind), the GPU (machine), the amount of work (work,
+waves), the sizes (batch, rows, columns, reduction), the attributes of convolutions and pooling (window, channels), and
+the features of boosted trees (physics). A token is a vector of numbers. As in relative.py, all numbers that depend on
+the GPU are relative to it and hold at its default clock, at which operations are measured. Ratios that are learned
+there are taken to hold at other clocks, where only the least time changes.
 
-A size stands in a token several times: as a logarithm, as its place between powers of two (so that each octave can be
-learned apart; Gorishniy et al., NeurIPS 2022, call it piecewise linear encoding), by how well it fills tiles, and by
-what divides it. In a single run, places between powers of two lowered the mean error.
+A size is encoded several times in its token: as a logarithm, as its position between powers of two (piecewise linear
+encoding, Gorishniy et al., NeurIPS 2022, so that each octave can be learned separately), by how well it fills tiles,
+and by its divisors. In a single training run, the positions between powers of two lowered the mean error.
 """
 
 from __future__ import annotations
@@ -49,38 +49,38 @@ ROLES: tuple[str, ...] = (
     "channels",
     "physics",
 )
-"""The tokens of an operation, in their order."""
+"""The roles of the tokens of an operation, in their order."""
 
-# What other tokens tell: the kind and the GPU. (`kernel_generation` stays: whose fp32 kernels run there, the compute
-# capability of the token `machine` does not say.)
+# Features that other tokens contain already: the kind and the GPU. (`kernel_generation` is not among them, because the
+# compute capability in the token `machine` does not say which generation's fp32 kernels run.)
 _TOLD = ("family_", "kind_", "log_ridge", "log_sms", "log_watts_per_tflops")
 _PHYSICS = [place for place, name in enumerate(RELATIVE_NAMES) if not name.startswith(_TOLD)]
 PHYSICS_NAMES: tuple[str, ...] = tuple(RELATIVE_NAMES[place] for place in _PHYSICS)
-"""The numbers of the token `physics`: features of relative.py, in units that training finds."""
+"""Names of the numbers of the token `physics`: features of relative.py, scaled by units that training determines."""
 
-# What is no logarithm yet may be a thousand for one operation and one for the next.
+# These features are no logarithms, and differ between operations by factors of a thousand.
 _NO_LOGARITHMS = [place for place, name in enumerate(PHYSICS_NAMES) if not name.startswith("log_")]
 
 WIDTH = max(36, len(PHYSICS_NAMES))
-"""Numbers per token; what a role does not use is zero."""
+"""Numbers per token; the numbers that a role does not use are zero."""
 
 IN_NETWORK = 4
-"""Numbers at the end of the token `kind` that say what the operation is to its network; zero where it is alone."""
+"""Numbers at the end of the token `kind` that relate the operation to its network; zero for an operation by itself."""
 
-_SIZES = ("batch", "rows", "columns", "reduction")  # Roles of tokens that are a size each.
-# Where numbers stand in the tokens `kind` and `work`.
+_SIZES = ("batch", "rows", "columns", "reduction")  # Roles of the tokens that describe one size each.
+# Positions of numbers in the tokens `kind` and `work`.
 _TENSOR_CORES = 2
 _AMOUNTS, _TOUCHED, _PARAMETERS, _PLACES = 2, 6, 7, 8
 
 UNKNOWN = ""
-"""The first kind of every vocabulary: all that were not in the training data."""
+"""The first kind of every vocabulary, which stands for all kinds that were not in the training data."""
 
-_TILES = (Tile(64, 64), Tile(128, 64), Tile(128, 128), Tile(256, 128))  # Of thread blocks in cuBLAS and cuDNN.
+_TILES = (Tile(64, 64), Tile(128, 64), Tile(128, 128), Tile(256, 128))  # Outputs of thread blocks in cuBLAS and cuDNN.
 _FILLS = (32, 64, 128)
 _DIVISORS = (2, 4, 8, 16, 32, 64, 128)
 _ELEMENTS_PER_BLOCK = 1024.0
 _LEAST_S = 1e-12
-_KEPT = 20_000  # Operations whose attributes are read once, for all GPUs.
+_CACHED = 20_000  # Operations whose attributes are read once, for all GPUs.
 _LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it only one of them matters.
 
 
@@ -254,7 +254,7 @@ def _pair(value: Any) -> tuple[float, float]:
     return (float(value), float(value)) if isinstance(value, int) else (0.0, 0.0)
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def _window(operation: Operation) -> tuple[float, ...]:
     attributes, inputs, out = operation.attributes, operation.input_shapes[0], operation.output_shape
     kernel = _pair(attributes.get("kernel_size") or 1)
@@ -269,7 +269,7 @@ def _window(operation: Operation) -> tuple[float, ...]:
     )
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def _channels(operation: Operation) -> tuple[float, ...]:
     inputs, attributes = operation.input_shapes[0] or (1,), operation.attributes
     channels = inputs[1] if len(inputs) > 2 else inputs[-1]
