@@ -44,7 +44,7 @@ class HostModel:
         offset_s: Seconds that a call takes longer in a network; negative if it takes less.
         learned: Whether the offset was learned from measured networks; otherwise it is a prior.
         execution: How networks are run, and on which host. The offset was learned from eager runs on the reference
-        host.
+            host.
     """
 
     offset_s: float

@@ -32,8 +32,7 @@ class NetworkKnowledge:
         any_gpu: Whether the predictor is for GPUs and clocks that were not measured. Its errors come from such GPUs, so
             they do not grow at other clocks than the default.
         find_fallback: Gives the knowledge of the fallback predictor, for networks with operations that only the
-        fallback
-            predicts. The fallback is loaded when this is called first.
+            fallback predicts. The fallback is loaded when this is called first.
     """
 
     name: str

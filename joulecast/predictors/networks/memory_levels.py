@@ -48,7 +48,7 @@ class OperationLevels:
         energy_j: Component -> joules; None for each component if the operation is not covered.
         traffic_bytes: Memory level -> bytes that it serves.
         scaled: Factor by which the levels were scaled down to the predicted dynamic energy; 1 if they did not exceed
-        it.
+            it.
     """
 
     cost: OperationCost

@@ -50,8 +50,7 @@ class OverClocks:
         clocks_mhz: Requested graphics clocks in MHz, shape (clocks,).
         shared_mhz: The one clock of the whole network under the power cap, shape (clocks,).
         held_clocks_mhz: Mean clock over device time, shape (clocks,). It is lower than `shared_mhz` if single
-        operations
-            were measured to hold a lower clock.
+            operations were measured to hold a lower clock.
         time_s, energy_j, device_time_s: Seconds, joules and seconds of the device per iteration, shape (clocks,).
         host_time_s: Seconds that the host needs per iteration, at any clock.
     """
