@@ -1,9 +1,9 @@
-"""Measured energy, accounted to the modules of a model, after SMARAGDINE (Babakol and Liu, ICSE 2024).
+"""Accounting: measured energy, attributed to the modules of a model, like SMARAGDINE (Babakol and Liu, ICSE 2024).
 
-A profiler says what ran when (`trace`, `attribution` -> `Events`), power sensors say how many joules there were
-(`joulecast.metering`), and `sweep` shares the joules among what ran. `account` does all of it for a PyTorch model,
-`Accounting` is the answer. What needs torch (`steps`, `experiments`, `profiling`, `module_ranges`) is imported when a
-model is run.
+A profiler records which operators ran when (`trace`, `attribution` -> `Events`), power sensors measure the energy
+(`joulecast.metering`), and `sweep` divides the energy between the operators. `account` does all this for a PyTorch
+model and returns an `Accounting`. Modules that need torch (`steps`, `experiments`, `profiling`, `module_ranges`) are
+imported when a model is run.
 """
 
 from .events import Events, Place

@@ -1,7 +1,7 @@
-"""Accounting for a model that runs here: two passes over inputs, or one around a user's own steps.
+"""Accounting of a model that runs on this machine: two passes over inputs, or one pass around a user's own steps.
 
-Power readings lag by up to a second, so that what happens within an iteration cannot be read off them. An undisturbed
-loop of some seconds tells how many joules an iteration takes; a few profiled iterations tell how modules share them.
+Power readings lag by up to a second, so they do not show what happens within an iteration. An undisturbed loop of some
+seconds therefore gives the joules of an iteration, and a few profiled iterations give the shares of the modules.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ if TYPE_CHECKING:
     import torch
 
 SHOWN_BY = (page,)
-"""Modules that say how an Accounting is saved. Importing them registers it."""
+"""Modules that save an Accounting. Importing a module registers it."""
 
 LOOP_S = 3.0
 """Least length of the undisturbed loop: power readings are averages over up to a second."""
 
 PROFILED = 5
-"""Iterations that are profiled."""
+"""Default number of profiled iterations."""
 
-_INTERVAL_S = 0.02  # Joules inside of steps come from single samples, so that these are denser than a meter's.
+_INTERVAL_S = 0.02  # Shorter than a meter's interval, because the joules within a step depend on single samples.
 
 
 class Account:
     """Accounts for a user's own steps with a model, in one pass: `with joulecast.account(model) as a: ...`.
 
-    A profiler and a sampler run at the same time. What profilers cost is in the result; steps need to be long against
-    the updates of the sensor, or joules inside them are shared by time.
+    A profiler and a sampler run at the same time, so the result includes the overhead of profiling. If steps are not
+    much longer than the update period of the sensor, the joules within them are divided by time.
 
     Args:
-        module: The model whose modules are named; what else runs inside has no module.
+        module: The model. Operators that run outside it belong to no module.
         sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
         interval_s: Seconds between two samples; counters update every 10 to 100 ms.
-        title: What is accounted, for people.
+        title: Title of the result.
     """
 
     def __init__(
@@ -81,10 +81,10 @@ class Account:
             self._result = one_pass(self._title, attributed(self._profile.trace), recording_of(self._meter))
 
     def result(self) -> Accounting:
-        """What the steps cost.
+        """Time and energy of the steps.
 
         Raises:
-            InputError: It was not entered, or is not over, or the steps raised an error.
+            InputError: The context was not entered or not left yet, or the steps raised an error.
         """
         if self._result is None:
             raise InputError(
@@ -122,7 +122,7 @@ def account(
     loop_s: float = LOOP_S,
     profiled_iterations: int = PROFILED,
 ) -> Account | Accounting:
-    """Account measured energy to the modules of a model.
+    """Attribute measured energy to the modules of a model.
 
     With inputs, the model runs in two passes: an undisturbed loop gives the joules of an iteration, profiled iterations
     give the shares of modules. Without inputs, this is a context manager around steps of your own.
@@ -132,15 +132,16 @@ def account(
         inputs: A tensor, several, or several by name; or shapes, as `joulecast.extract` takes them, for which random
             inputs are drawn. None for a context manager.
         mode: "inference", or "training" for forward and backward.
-        device: "cpu", "cuda" or "cuda:1", where the module is moved to; None for where it is.
-        optimizer: "sgd", "adam" or "adamw": each iteration ends in its step, at a tiny rate that changes the weights.
+        device: "cpu", "cuda" or "cuda:1", to which the module is moved; None to leave it where it is.
+        optimizer: "sgd", "adam" or "adamw", to end each iteration with its step; None for no step. The learning rate is
+            tiny, but the step changes the weights.
         sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
-            Where there is no counter, the answer has seconds and says that joules are missing.
+            Without a counter, the result has seconds and says that joules are missing.
         loop_s: Least seconds of the undisturbed loop.
-        profiled_iterations: How many iterations are profiled.
+        profiled_iterations: Number of profiled iterations.
 
     Raises:
-        InputError, UnknownNameError: The module, its inputs, the mode, the device or a number cannot be; or another
+        InputError, UnknownNameError: The module, its inputs, the mode, the device or a number is not valid, or another
             profiler is running.
         ExtractionError: The model raises an error when it runs.
         MissingDependencyError: torch is not installed.
@@ -163,12 +164,12 @@ def account(
 
 
 def account_trace(trace: str | Path, recording: str | Path | None = None, *, clock_offset_s: float = 0.0) -> Accounting:
-    """Account for a trace that torch.profiler exported, perhaps on another machine.
+    """Attribute energy with a trace that torch.profiler exported, possibly on another machine.
 
     Args:
-        trace: JSON that `profile.export_chrome_trace` wrote. Modules are known where it was taken inside
+        trace: JSON that `profile.export_chrome_trace` wrote. Modules are known if it was taken inside
             `joulecast.accounting.module_ranges.named_modules(model)`, or with `with_stack=True`.
-        recording: What `joulecast measure --out` wrote meanwhile; None to account seconds alone.
+        recording: Recording that `joulecast measure --out` wrote at the same time; None for seconds alone.
         clock_offset_s: Seconds by which the clock of the trace is ahead of that of the recording.
 
     Raises:
@@ -180,10 +181,10 @@ def account_trace(trace: str | Path, recording: str | Path | None = None, *, clo
 
 
 def needs_torch() -> Any:
-    """Torch.
+    """Import torch.
 
     Raises:
-        MissingDependencyError: It is not installed.
+        MissingDependencyError: torch is not installed.
     """
     try:
         import torch
@@ -193,7 +194,7 @@ def needs_torch() -> Any:
 
 
 def _checked(module: Any) -> Any:
-    """The module, if it is one."""
+    """Check that a value is a module, and return it."""
     if not isinstance(module, needs_torch().nn.Module):
         raise InputError(
             "this is not a module",

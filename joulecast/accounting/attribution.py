@@ -1,9 +1,9 @@
 """From a trace to events: which module, phase and operator each moment of a device belongs to.
 
 On the host, calls of modules, nodes of autograd, steps of an optimizer and operators are nested by time. An operator
-belongs to the innermost of these around it; operators that others call are parts of these. A node of the backward
-belongs to the module whose operator made it: both have the same sequence number. AccumulateGrad has none, and runs
-right after the node that computed its gradient. A kernel belongs to the operator that launched it.
+belongs to the innermost of these around it; operators that another operator calls are part of it. A node of the
+backward belongs to the module whose operator created it: both have the same sequence number. AccumulateGrad has none,
+and runs right after the node that computed its gradient. A kernel belongs to the operator that launched it.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _LEAST_MODULE_SHARE = 0.99
 
 @dataclass(slots=True)
 class _Frame:
-    """What holds inside an event that is open.
+    """Module, phase and operator of everything that runs inside an open event.
 
     Args:
-        end_s: When it ends.
-        path: Module that what runs inside belongs to; None outside of all.
-        phase: Phase of what runs inside.
-        operation: Operator or node around; None where none is open inside the innermost module.
+        end_s: Time in seconds at which the event ends.
+        path: Path of the module; None outside the model.
+        phase: The phase.
+        operation: Operator or node around; None if there is none inside the innermost module.
     """
 
     end_s: float
@@ -43,7 +43,7 @@ class _Frame:
 
 @dataclass(slots=True)
 class _Found:
-    """What is gathered on the way through a trace."""
+    """Results that are collected while reading a trace."""
 
     rows: list[tuple[float, float, Place, Hashable]] = field(default_factory=list)
     """Outermost operators and nodes of the host: start, end, place and thread."""
@@ -55,32 +55,33 @@ class _Found:
 
 
 def attributed(trace: Trace) -> Events:
-    """Give each moment of each device to a module, phase and operator.
+    """Assign each moment of each device to a module, phase and operator.
 
-    Time of the host in which no operator runs is in no event: Python between operators belongs to nobody.
+    Time of the host in which no operator runs is part of no event, because Python code between operators belongs to no
+    module.
     """
     found = _Found()
     stacks: dict[Hashable, list[_Frame]] = {}
     host = [event for event in trace.events if event.kind != "kernel"]
-    # A forward starts before its backward on whatever thread, so that all threads are walked through together.
+    # A forward starts before its backward, possibly on another thread, so the events of all threads are read in order.
     for event in sorted(host, key=lambda event: (event.start_s, -event.end_s)):
         stack = stacks.setdefault(event.lane, [])
         while stack and stack[-1].end_s <= event.start_s:
             stack.pop()
         _enter(event, stack, found)
     rows = _host_rows(found) + _kernel_rows(trace, found)
-    # Where nobody marked iterations, each forward of the whole model begins one, with what follows it.
+    # Without marked iterations, each forward of the whole model begins an iteration.
     windows = sorted(found.windows) or _from_calls(found.root_calls, rows)
     events = Events.of(rows, origin_ns=trace.origin_ns, windows=windows)
     return replace(events, notes=(*_module_notes(trace, events), *_graph_notes(found, windows)))
 
 
 def module_share(events: Events, phase: Phase | None = None) -> float | None:
-    """Share of the time of events that a module has, of one phase or of all; None where there is no such event.
+    """Share of the time of events that belongs to a module, in one phase or in all; None without such events.
 
     Args:
-        events: What ran.
-        phase: Forward, backward or optimizer; None for all.
+        events: Events of the program.
+        phase: "forward", "backward" or "optimizer"; None for all.
     """
     length_s = events.end_s - events.start_s
     wanted = np.array([phase in (None, place.phase) for place in events.places], dtype=bool)
@@ -92,7 +93,7 @@ def module_share(events: Events, phase: Phase | None = None) -> float | None:
 
 
 def _enter(event: TraceEvent, stack: list[_Frame], found: _Found) -> None:
-    """Note what an event says, and open it."""
+    """Process an event and push it onto the stack of open events."""
     if event.kind == "iteration":
         found.windows.append((event.start_s, event.end_s))
         return
@@ -112,7 +113,7 @@ def _enter(event: TraceEvent, stack: list[_Frame], found: _Found) -> None:
 
 
 def _frame(event: TraceEvent, outer: _Frame, found: _Found) -> _Frame:
-    """What holds inside an event, given what holds around it."""
+    """The frame of an event, given the frame around it."""
     if event.kind == "module":
         return _Frame(event.end_s, event.name, outer.phase, None)
     if event.kind == "optimizer":
@@ -130,7 +131,7 @@ def _path_of_node(event: TraceEvent, found: _Found) -> str | None:
 
 
 def _host_rows(found: _Found) -> list[tuple[float, float, Place, str]]:
-    """Pieces of the host's time, each with its place."""
+    """Intervals of the host's time: start, end, place and device of each."""
     if not found.rows:
         return []
     lanes = {lane: i for i, lane in enumerate(dict.fromkeys(row[3] for row in found.rows))}

@@ -1,8 +1,8 @@
-"""How far accounting can be believed: the evaluation of SMARAGDINE, repeated.
+"""Evaluation of the reliability of accounting, with the method of SMARAGDINE.
 
 ASSS is the correlation of summarised energies between runs that were sampled with different periods, ASSW that between
-runs of different lengths (Babakol and Liu, "Tensor-Aware Energy Accounting", ICSE 2024). Beside these stand the
-correlation between equal runs, what profiling costs, and on known power the error itself.
+runs of different lengths (Babakol and Liu, "Tensor-Aware Energy Accounting", ICSE 2024). In addition there are
+the correlation between equal runs, the overhead of profiling, and the error where the true power is known.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PUBLISHED: Mapping[str, str] = {
 }
 """SMARAGDINE's figures, of BERT on a GPU in TensorFlow."""
 
-_LARGE = 0.05  # Share of the energy from which on a module's error is looked at.
+_LARGE = 0.05  # Least share of the energy of modules whose errors are reported.
 
 Summary = Mapping[tuple[str, str], float]
 """Phase and path, layers of a kind together -> joules."""
@@ -59,13 +59,13 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Overhead:
-    """What profiling costs.
+    """Overhead of profiling.
 
     Args:
-        time: Longer by this part, such as 0.1 for 10 %: mean over pairs of blocks.
-        time_std: Standard deviation over these pairs.
-        energy: The same of joules; None where they were not measured.
-        energy_std: Its standard deviation.
+        time: Relative increase of time, such as 0.1 for 10 %; mean over pairs of blocks.
+        time_std: Standard deviation of the increase over these pairs.
+        energy: Relative increase of energy; None if energy was not measured.
+        energy_std: Standard deviation of this increase; None if energy was not measured.
     """
 
     time: float
@@ -76,7 +76,7 @@ class Overhead:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """How far accounting of a model can be believed.
+    """Reliability of the accounting of a model.
 
     Args:
         title: The model and how it ran, for people.

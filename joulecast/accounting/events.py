@@ -1,4 +1,4 @@
-"""Events: what ran when on which device, in columns, so that a million of them are accounted in a second."""
+"""Events: what ran when on which device. They are stored in columns, so that a million take about a second."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CPU = "cpu"
 
 
 class Place(NamedTuple):
-    """What an event is accounted to.
+    """Module, phase and operator to which an event belongs.
 
     Args:
-        path: Qualified name of the module, such as "layer1.0.conv2"; empty for the model itself; None where the event
+        path: Qualified name of the module, such as "layer1.0.conv2"; empty for the model itself; None if the event
             ran outside the model, such as in a loss.
-        phase: Forward, backward or optimizer.
-        operation: The operator, such as "aten::conv2d".
+        phase: "forward", "backward" or "optimizer".
+        operation: Name of the operator, such as "aten::conv2d".
     """
 
     path: str | None
@@ -38,18 +38,18 @@ class Place(NamedTuple):
 class Events:
     """Events of a program, in any order.
 
-    Events of one device may overlap: they share what the device draws meanwhile.
+    Events of one device may overlap; then they share the power of the device.
 
     Args:
         start_s: When each started, in seconds since `origin_ns`, shape (events,).
         end_s: When each ended, shape (events,); not before it started.
         place: Index of each event's place in `places`, shape (events,).
         device: Index of each event's device in `devices`, shape (events,).
-        places: What events are accounted to, each once.
-        devices: "cpu", "gpu0", ...
+        places: All places of events, without repeats.
+        devices: Names of the devices, such as "cpu" and "gpu0".
         origin_ns: Wall-clock time of second 0, in nanoseconds since 1970.
-        windows: Start and end of each iteration in seconds, in their order; empty where nobody marked iterations.
-        notes: What to keep in mind about where they come from.
+        windows: Start and end of each iteration in seconds, in their order; empty if iterations were not marked.
+        notes: Remarks about the origin of the events.
     """
 
     start_s: FloatArray
@@ -79,14 +79,14 @@ class Events:
 
     @property
     def window_s(self) -> tuple[float, float]:
-        """From the start of the first to the end of the last iteration, or event where no iterations are marked."""
+        """Start of the first and end of the last iteration; of events if no iterations are marked."""
         if self.windows:
             return self.windows[0][0], max(end for _, end in self.windows)
         return (float(self.start_s.min()), float(self.end_s.max())) if len(self) else (0.0, 0.0)
 
     @property
     def iterations(self) -> int:
-        """How many iterations ran; 1 where nobody marked them."""
+        """Number of iterations; 1 if they were not marked."""
         return max(1, len(self.windows))
 
     def on(self, device: str) -> NDArray[np.bool_]:

@@ -1,4 +1,4 @@
-"""The one place where a Prediction is built: totals, the cost of each operation, errors and notes."""
+"""The only place where a Prediction is built from totals, the cost of each operation, errors and notes."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _LEAST = 1e-300
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a network was asked to run under.
+    """The conditions under which a network is predicted.
 
     Args:
-        clock_mhz: Graphics clock that was asked for.
-        power_limit_w: Power cap that was asked for.
+        clock_mhz: Requested graphics clock in MHz.
+        power_limit_w: Requested power cap in watts.
         composition: How operations are added up: "overlap" of host and device, or "sum".
     """
 
@@ -103,15 +103,15 @@ def spread_of(
     predictions: OperationPredictions,
     coverage: Coverage,
 ) -> NetworkSpread | None:
-    """What is known of errors on networks like this one; None where nothing is."""
+    """The spread of errors on networks like this one; None where no errors are known."""
     if coverage.share is None:
-        return None  # How much longer the whole takes than what is counted is not known.
+        return None  # It is not known how much time the uncovered operations add.
     counts, by_fallback = counts_of(network), bool(knowledge.operations.by_fallback(network.operations))
     errors = knowledge.errors_on(counts, predictions)
     if errors is None or conditions.composition not in errors.scores:
         return None
     if knowledge.host.execution != EAGER and not _device_decides(knowledge, counts, predictions):
-        return None  # The errors that are known come from eager runs on the hosts that predictors learned from.
+        return None  # The known errors come from eager runs on the hosts on which networks were measured.
     if knowledge.host.execution.name == "compiled":
         return None
     unmeasured = knowledge.any_gpu or by_fallback  # The errors come from GPUs and clocks that were not measured.
@@ -134,7 +134,7 @@ def notes_of(
     spread: NetworkSpread | None,
     coverage: Coverage,
 ) -> Iterator[str]:
-    """Warnings that a prediction carries: what is in none of its numbers, and where they come from."""
+    """Warnings that a prediction carries: work that its totals lack, and the basis of its numbers."""
     if coverage:
         yield str(coverage)
     yield from (f"assumed: {assumption}" for assumption in network.assumptions)
@@ -204,13 +204,13 @@ def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions
 def refuse_uncovered(
     knowledge: NetworkKnowledge, network: Network, predictions: OperationPredictions, strict: bool
 ) -> None:
-    """Refuse a network of which too much is not covered; in strict mode, one of which anything is not.
+    """Refuse a network if too much of it is not covered; in strict mode, if anything is not.
 
     Args:
         knowledge: The predictor, and what it knows about networks.
         network: The network.
         predictions: Predictions of the network's operations.
-        strict: Whether a single operation that is not covered is too many.
+        strict: Whether to refuse a network with a single operation that is not covered.
 
     Raises:
         InputError: No operation is covered.
@@ -237,10 +237,10 @@ def _costs(
     totals: Totals,
     conditions: Conditions,
 ) -> Iterator[OperationCost]:
-    """Share what a network takes among its operations, all calls of each together.
+    """Distribute the time and energy of a network over its operations, all calls of each together.
 
-    Dynamic energy belongs to the operation that causes it. The rest is shared by device time, so that the parts sum up
-    to the whole.
+    Dynamic energy belongs to the operation that causes it. Static energy is distributed in proportion to device time,
+    so that the parts add up to the whole.
     """
     device_s = counts * predictions.device_time_s
     power_w = predictions.static_power_w + predictions.dynamic_energy_j / np.maximum(
@@ -249,7 +249,7 @@ def _costs(
     power_w = np.minimum(power_w, conditions.power_limit_w)
     dynamic_j = counts * predictions.dynamic_energy_j
     dynamic_sum_j = float(np.nansum(dynamic_j))
-    # Under a power cap operations may not draw all that they would alone.
+    # Under a power cap operations draw less than they would without it, so their dynamic energies are scaled down.
     scale = min(1.0, totals.energy_j / max(dynamic_sum_j, _LEAST))
     shared_j = totals.energy_j - scale * dynamic_sum_j
     energy_j = scale * dynamic_j + shared_j * device_s / max(float(np.nansum(device_s)), _LEAST)
@@ -265,7 +265,7 @@ def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, cloc
     known = [source != "missing" for source in predictions.source]
     some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
     by_line = iter(roofline(some, knowledge.operations.gpu, clock_mhz).bounds)
-    # A missing operation has no device time, and no bound that anybody could know.
+    # A missing operation has no device time, so its bound is not known; "launch" is a placeholder.
     on_device = predictions.device_time_s >= knowledge.host.calls_s(predictions)
     for is_known, longer in zip(known, on_device.tolist(), strict=True):
         bound = next(by_line) if is_known else "launch"
@@ -273,7 +273,7 @@ def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, cloc
 
 
 def _beyond_the_cap(knowledge: NetworkKnowledge, totals: Totals, held_mhz: float, cap_w: float) -> Iterator[str]:
-    """Where no clock is low enough a GPU has to pause, which no dataset shows and the clock law does not know."""
+    """A warning if even the lowest clock exceeds the cap: the GPU has to pause, which the clock law does not model."""
     gpu = knowledge.operations.gpu
     at_cap = cap_w < gpu.power_limit_w and totals.energy_j > 0.999 * cap_w * totals.time_s
     if at_cap and held_mhz < 1.01 * gpu.min_clock_mhz:
@@ -285,5 +285,5 @@ def held_mean_mhz(counts: FloatArray, predictions: OperationPredictions, clock_m
     busy_s = counts * np.nan_to_num(predictions.device_time_s)
     if not busy_s.sum():
         return clock_mhz
-    # Rounded, or an average of equal clocks would not be that clock.
+    # Rounded, because rounding errors would make the mean of equal clocks differ from that clock.
     return round(float((busy_s * np.nan_to_num(predictions.held_clock_mhz)).sum() / busy_s.sum()), 6)

@@ -1,7 +1,7 @@
-"""Operations as torch.compile runs them: fewer kernels, which move fewer bytes.
+"""Operations as torch.compile runs them: in fewer kernels, which move fewer bytes.
 
-What is computed element by element is bound by the memory, so a kernel that moves a third of the bytes takes a third of
-the time and of the dynamic energy, but for the least time that any kernel takes.
+Element-wise operations are bound by the memory. So a fused kernel that moves a third of the bytes takes a third of the
+time and of the dynamic energy, apart from the least time that every kernel takes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEAST_S = 1e-15  # Instead of a division by zero.
 
 
 def as_compiled(network: Network, predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
-    """Operations of a compiled network: what is left of their times and energies, and of their launches.
+    """Operations of a compiled network, with the times, energies and launches that are left after fusion.
 
     Args:
         network: The network.
@@ -34,6 +34,6 @@ def as_compiled(network: Network, predictions: OperationPredictions, gpu: GPU) -
     launched_s = np.minimum(kernel_floor_s(gpu) * numbers_of(network.operations).kernels, whole_s)
     left = (launched_s * fusion.kernels + (whole_s - launched_s) * fusion.traffic) / whole_s
     launches = fusion.kernels * (KERNELS_IN_TRAINING if network.mode == "training" else 1)
-    works = predictions.device_time_s > 0  # (not what is missing, and not what nothing runs for)
+    works = predictions.device_time_s > 0  # False for missing operations, and for those that need no kernel.
     host_s = np.where(works, COMPILED_LAUNCH_S * launches, 0.0 * predictions.host_time_s)
     return replace(predictions.times(left, left), host_time_s=host_s)

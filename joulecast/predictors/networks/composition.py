@@ -1,16 +1,16 @@
-"""From operations to a network.
+"""The composition of a network's time and energy from those of its operations.
 
-Single operations were timed in loops that may wait for the host. In a network the host runs ahead of the device, so
-the times of loops do not add up. Device times and dynamic energies do:
+Single operations were timed in loops that may wait for the host. In a network the host runs ahead of the device, so the
+times of loops do not add up to the time of the network. Device times and dynamic energies do add up:
 
     T = max(sum of device times, sum of host times),    E = sum of dynamic energies + static power x T
 
-The maximum is smooth, as for a single operation: where device and host take about the same time, each waits for the
-other now and then.
+The maximum is smooth, as for a single operation (physics/norms.py): if device and host take about the same time, each
+waits for the other now and then.
 
-A call costs the host another time inside a network than in a loop: in inference a little more (modules call
-modules), in training about 0.13 ms less, because a loop starts the autograd engine for every single operation. That
-difference is one number per GPU and mode, learned from measured networks.
+The host time of a call differs between a network and a loop. In inference it is a little longer in a network, because
+modules call modules. In training it is about 0.13 ms shorter, because a loop starts the autograd engine for every
+single operation. The difference is one number per GPU and mode, which is learned from measured networks.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ from .execution import COMPILED_CALL_S, EAGER, GAP_S, GRAPH_LAUNCH_S, KERNELS_IN
 LEAST_HOST_S = 5e-6
 """About what a kernel launch alone takes. No call inside a network costs the host less."""
 
-# A30, inference and training; also the prior where a GPU has no measured networks.
+# Mode -> the difference on the A30, which is also the prior for a GPU without measured networks.
 _PRIOR_OFFSET_S = {"inference": 5e-6, "training": -125e-6}
 _OFFSETS_S = np.arange(-200e-6, 60.1e-6, 1e-6)
 
 
 @dataclass(frozen=True)
 class HostModel:
-    """What the host needs per call inside a network, beyond what it needs in a measurement loop.
+    """The host time of a call inside a network, relative to that in a measurement loop.
 
     Args:
-        offset_s: Seconds per call, negative where a network is cheaper.
-        learned: Whether it comes from measured networks; otherwise it is a prior.
-        execution: How networks are run, and on which host; everything was learned from eager runs on the reference.
+        offset_s: Seconds that a call takes longer in a network; negative if it takes less.
+        learned: Whether the offset was learned from measured networks; otherwise it is a prior.
+        execution: How networks are run, and on which host. The offset was learned from eager runs on the reference
+            host.
     """
 
     offset_s: float
@@ -60,7 +61,8 @@ class HostModel:
         """Learn the offset from measured networks.
 
         Args:
-            networks: Counts, predictions and measured seconds of each.
+            networks: For each network the calls of each operation per iteration, shape (operations,), the predictions
+                of its operations, and the measured seconds of an iteration.
             mode: Inference or training. Its prior is used where every network is bound by the device.
         """
         errors = np.zeros(len(_OFFSETS_S))
@@ -85,7 +87,7 @@ class HostModel:
         return calls_s * self.execution.host.factor
 
     def total_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
-        """Seconds that the host needs for an iteration of a network; what is missing is left out."""
+        """Seconds that the host needs for an iteration of a network; missing operations are left out."""
         if self.execution.name == "graph":
             return GRAPH_LAUNCH_S * self.execution.host.factor
         call_s = COMPILED_CALL_S * self.execution.host.factor if self.execution.name == "compiled" else 0.0
@@ -94,14 +96,14 @@ class HostModel:
     def gaps_s(self, counts: FloatArray, mode: str) -> float:
         """Seconds of an iteration in which the device waits between the kernels of a graph.
 
-        Eager loops hold such gaps already: device times were measured in them.
+        In eager runs this is 0, because device times were measured in eager loops and already contain such gaps.
         """
         if self.execution.name != "graph":
             return 0.0
         return GAP_S * float(counts.sum()) * (KERNELS_IN_TRAINING if mode == "training" else 1)
 
     def device_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
-        """Seconds that the device needs for an iteration of a network; what is missing is left out."""
+        """Seconds that the device needs for an iteration of a network; missing operations are left out."""
         mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
         return float(np.nansum(counts * predictions.device_time_s)) + self.gaps_s(counts, mode)
 
@@ -122,7 +124,8 @@ class Totals:
     Args:
         time_s: Seconds per iteration.
         energy_j: Joules per iteration.
-        device_time_s, host_time_s: Seconds that device and host need; in an overlap the larger decides.
+        device_time_s, host_time_s: Seconds that device and host need per iteration; when they overlap, the larger
+            decides the time.
     """
 
     time_s: float
@@ -140,18 +143,18 @@ def overlap(device_s: Any, host_s: Any, dynamic_j: Any, static_w: Any, power_lim
     """Seconds and joules of a network whose host and device work at the same time; numbers, or arrays over clocks.
 
     Args:
-        device_s: Sum of the device times of its operations.
-        host_s: Sum of what the host needs for their calls.
-        dynamic_j: Sum of their dynamic energies.
-        static_w: Board power while the GPU waits.
-        power_limit_w: The cap, which holds for the mean power.
+        device_s: Sum of the device seconds of its operations.
+        host_s: Sum of the host seconds of their calls.
+        dynamic_j: Sum of their dynamic energies in joules.
+        static_w: Board power in watts while the GPU waits.
+        power_limit_w: The power cap in watts, which limits the mean power.
     """
     time_s = smooth_max(device_s, host_s)
     return time_s, np.minimum(dynamic_j + static_w * time_s, power_limit_w * time_s)
 
 
 def compose(counts: FloatArray, predictions: OperationPredictions, host: HostModel, power_limit_w: float) -> Totals:
-    """Overlap host and device; add dynamic energies and static power. The default.
+    """Totals of a network whose host and device overlap; its energy is dynamic energies and static power. The default.
 
     Missing operations are left out; the caller lists them.
     """
@@ -162,7 +165,7 @@ def compose(counts: FloatArray, predictions: OperationPredictions, host: HostMod
 
 
 def plain_sum(counts: FloatArray, predictions: OperationPredictions) -> Totals:
-    """Add loop times and loop energies as they are, as the literature does."""
+    """Totals as plain sums of loop times and loop energies, as in the literature."""
     time_s = float(np.nansum(counts * predictions.time_s))
     energy_j = float(np.nansum(counts * predictions.energy_j))
     device_s, host_s = (

@@ -1,4 +1,4 @@
-"""Predicted costs as rows of an energy tree: by module, forward and backward apart, by component of energy."""
+"""Predicted costs as rows of an energy tree: by module, by pass (forward or backward), and by component of energy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..operation_predictions import Source
 DEVICE = "gpu"
 STATIC, DYNAMIC = "static", "dynamic"
 _STEP = "_step"  # Ending of the kinds that are steps of an optimizer.
-_BACKWARD = "(backward)"  # Where extraction puts what belongs to no module: gradients that are added up.
+_BACKWARD = "(backward)"  # Path under which extraction lists work of no module, such as adding up gradients.
 
 
 def energy_rows(
@@ -26,9 +26,9 @@ def energy_rows(
 
     Args:
         entry: The operation, and how often each module calls it.
-        device_time_s: Seconds of all calls; None where nothing covers it.
+        device_time_s: Seconds of all calls; None if the operation is not covered.
         energy_j: Component -> joules, such as those that the board would draw in that time in any case (static) and
-            those that the operation causes (dynamic); None where nothing covers it.
+            those that the operation causes (dynamic); None if the operation is not covered.
         source: How time and energy are known: measured, modelled or missing.
         by_memory: Whether bytes decide its time rather than arithmetic.
     """
@@ -52,10 +52,10 @@ def energy_rows(
 
 
 def forward_fraction(operation: Operation, by_memory: bool) -> float:
-    """The part of a training operation that its forward is.
+    """The share of the forward pass in the cost of a training operation.
 
-    By the bytes or FLOPs of the same operation in inference, whichever decides its time: of a product with both
-    gradients a third, of a ReLU two of five passes over memory.
+    It is the share of FLOPs, or of bytes if these decide the time: a third for a product with both gradients, and two
+    of five passes over memory for a ReLU.
 
     Args:
         operation: An operation in training mode.

@@ -1,9 +1,9 @@
-"""In training the first layer of a model does less: the gradient of the model's input is not needed.
+"""In training the first layer of a model does less work, because the gradient of the model's input is not needed.
 
-A training operation stands for what loops measure: the forward, the gradient of its input and the gradient of its
-weights. In a convolution and in a linear layer these are three products of the same size. The first layer of a model is
-given data, which need no gradient, so autograd leaves one of the three products out; `torch.utils.flop_counter` shows
-the same. In a ResNet-18 on large images, that layer is a sixth of the GPU's time.
+A training operation stands for what loops measure: the forward pass, the gradient of its input, and the gradient of its
+weights. For a convolution or a linear layer these are three products of the same size. The input of a model's first
+layer is data without a gradient, so autograd omits one of the three products; `torch.utils.flop_counter` counts the
+same. In a ResNet-18 on large images, the first layer takes a sixth of the GPU's time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _LAYERS = ("convolution", "matmul")
 
 
 def gradient_fractions(network: Network) -> FloatArray:
-    """The fraction of each operation's work that a network does: 1, or less for the first layer in training.
+    """The fraction of each operation's work that the network does, shape (operations,).
 
-    A list of operations has no first layer; nor has a model that begins with something else that is learned, such as
-    an embedding, whose input has no gradient by itself.
+    It is 1 except for the first layer in training. A plain list of operations has no first layer. Nor has a model that
+    begins with another learned operation, such as an embedding, whose input never has a gradient.
     """
     shares = np.ones(len(network))
     if network.mode != "training" or network.input_shape is None:
@@ -30,14 +30,14 @@ def gradient_fractions(network: Network) -> FloatArray:
     for place, entry in enumerate(network):
         if entry.operation.parameters:
             if entry.operation.row.family in _LAYERS:
-                # (the same layer may run again further on)
+                # If the same layer is called again later, only its first call omits the gradient.
                 shares[place] -= _INPUT_GRADIENT / entry.count
             break
     return shares
 
 
 def as_parts(network: Network, predictions: OperationPredictions) -> OperationPredictions:
-    """Operations as parts of a network: without the gradient that its first layer leaves out.
+    """Operations as parts of a network, without the gradient that its first layer omits.
 
     Args:
         network: The network.

@@ -1,4 +1,4 @@
-"""NetworkKnowledge: everything that was learned, or is assumed, about networks on one GPU in one mode."""
+"""NetworkKnowledge: everything that was learned or is assumed about networks on one GPU in one mode."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HALF = 0.5  # Share of the device time from which a network counts as one in ha
 
 @dataclass(frozen=True)
 class NetworkKnowledge:
-    """A predictor of single operations, and what it takes to compose networks from them.
+    """A predictor of single operations, and everything else that is needed to compose networks from them.
 
     Args:
         name: Name of the zoo entry that it comes from, such as "a30/forest-inference".
@@ -27,12 +27,12 @@ class NetworkKnowledge:
         host: What the host needs for a call inside a network.
         composition: The composition that was better on networks that were left out; the default.
         network_errors: Errors on networks that were left out; None where no network was measured.
-        half_errors: The same of networks that spend most of their time in half precision; None where they count as the
-            others.
-        any_gpu: Whether it was made for GPUs and clocks that were not measured. Its errors come from such GPUs, so that
-            another clock adds nothing to them.
-        find_fallback: Gives what the fallback knows, for networks with operations that only the fallback predicts. It
-            is called, and so loaded, only for these.
+        half_errors: Errors on left-out networks that spend most of their time in half precision; None if
+            `network_errors` holds for these as well.
+        any_gpu: Whether the predictor is for GPUs and clocks that were not measured. Its errors come from such GPUs, so
+            they do not grow at other clocks than the default.
+        find_fallback: Gives the knowledge of the fallback predictor, for networks with operations that only the
+            fallback predicts. The fallback is loaded when this is called first.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Many networks at once: what a search over architectures asks for.
+"""Totals of many networks at once, for a search over architectures.
 
-Candidates of a search share most of their operations. Each different operation is predicted a single time, and only
-totals are composed: intervals, notes and the cost of each operation are left to `predict`, for the few that matter.
+The candidates of a search share most of their operations, so each different operation is predicted only once. Only
+totals are computed. For intervals, notes and the cost of each operation, call `predict` on the few best candidates.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class NetworkPredictions(Tabular):
     Args:
         names: Name of each network.
         gpu: Full name of the GPU.
-        clock_mhz: Graphics clock that was asked for.
-        power_limit_w: Power cap.
-        predictor: Name of the zoo entry that answered.
+        clock_mhz: Requested graphics clock in MHz.
+        power_limit_w: Power cap in watts.
+        predictor: Name of the zoo entry that predicted.
         time_s: Seconds per iteration.
         energy_j: Joules per iteration.
         device_time_s, host_time_s: Seconds that GPU and host need per iteration; the larger decides the time.
         held_clock_mhz: Graphics clock that the GPU settles at.
-        uncovered_share: Share of each network's FLOPs or bytes that is in no total; NaN where nobody knows.
+        uncovered_share: Share of each network's FLOPs or bytes that the totals lack; NaN where it is not known.
         problems: Why a network has no total; empty where it has one.
     """
 

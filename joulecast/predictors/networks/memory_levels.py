@@ -1,10 +1,10 @@
-"""Where a prediction's joules go below the operation: static power, memory levels, arithmetic, and the rest.
+"""The split of an operation's predicted joules into static energy, memory levels, arithmetic, and a rest.
 
-The split adds nothing to a prediction and takes nothing away: the components of an operation add up to the joules that
-were predicted for it, to the last bit. Traffic times energy per access gives the memory levels; where that exceeds the
-dynamic energy that was predicted, all levels are scaled down to it. Of what is left, arithmetic takes what the energy
-of FLOPs explains beyond shared memory and L1, since that was fitted to whole products. What nothing explains is the
-rest: instructions, multiprocessors that are awake, and all errors.
+The split does not change a prediction: the components of an operation add up to the joules that were predicted for it,
+to the last bit. The energy of a memory level is its traffic times its energy per access. If all levels together exceed
+the predicted dynamic energy, they are scaled down to it. From the remaining energy, arithmetic gets the energy of its
+FLOPs minus that of shared memory and L1. (The energy per FLOP was fitted to whole products, so it includes these two.)
+The rest is what remains: instructions, multiprocessors that are awake, and all errors.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ from .operation_cost import OperationCost
 
 COMPUTE, REST = "compute", "rest"
 COMPONENTS = (STATIC, *MEMORY_LEVELS, COMPUTE, REST)
-"""What the joules of an operation are divided into."""
+"""The components into which the joules of an operation are divided."""
 
-_NORMAL_90 = 1.6449  # Standard deviations on each side that 90 % lie within.
+_NORMAL_90 = 1.6449  # 90 % of a normal distribution lie within this many standard deviations of the mean.
 
 
 @dataclass(frozen=True)
 class OperationLevels:
-    """Where the joules of one operation go, all its calls together.
+    """The joules of one operation by component, all its calls together.
 
     Args:
-        cost: What was predicted.
-        energy_j: Component -> joules; None for each where nothing covers the operation.
-        traffic_bytes: Memory level -> bytes that hit it.
-        scaled: What the levels were multiplied with because they exceeded the predicted dynamic energy; 1 if not.
+        cost: The predicted cost of the operation.
+        energy_j: Component -> joules; None for each component if the operation is not covered.
+        traffic_bytes: Memory level -> bytes that it serves.
+        scaled: Factor by which the levels were scaled down to the predicted dynamic energy; 1 if they did not exceed
+            it.
     """
 
     cost: OperationCost
@@ -58,16 +59,16 @@ class OperationLevels:
 
 @dataclass(frozen=True)
 class MemoryLevels(Tabular):
-    """Where the joules of a network go: static, shared memory, L1, L2, DRAM, compute and rest.
+    """The joules of a network by component: static, shared memory, L1, L2, DRAM, compute and rest.
 
     Args:
-        title: The network, for people.
+        title: Name of the network for tables and plots.
         gpu: Full name of the GPU.
         clock_mhz: Graphics clock that it settles at.
-        predicted_j: Joules of an iteration, as predicted.
-        operations: The division of each operation, in the order of the network.
-        energies: What an access costs at each level.
-        warnings: Those of the prediction.
+        predicted_j: Predicted joules of an iteration.
+        operations: The components of each operation, in the order of the network.
+        energies: Energy per access at each memory level.
+        warnings: Warnings of the prediction.
     """
 
     title: str
@@ -80,7 +81,7 @@ class MemoryLevels(Tabular):
 
     @cached_property
     def energy_j(self) -> dict[str, float]:
-        """Component -> joules of an iteration; together exactly the energy that was predicted."""
+        """Component -> joules of an iteration; they add up exactly to the predicted energy."""
         sums = {
             component: math.fsum(each.energy_j[component] or 0.0 for each in self.operations)
             for component in COMPONENTS
@@ -99,13 +100,13 @@ class MemoryLevels(Tabular):
 
     @cached_property
     def traffic_bytes(self) -> dict[str, float]:
-        """Memory level -> bytes of an iteration that hit it."""
+        """Memory level -> bytes that it serves in an iteration."""
         return {level: math.fsum(each.traffic_bytes[level] for each in self.operations) for level in MEMORY_LEVELS}
 
     def range_j(self, level: str) -> tuple[float, float]:
-        """Least and most joules of a memory level, within which 90 % lie by what is known of the energy per access.
+        """Lower and upper end of a 90 % interval of a memory level's joules, from the spread of the energy per access.
 
-        The traffic is taken as it is; `compare_traffic` holds it against counters.
+        The interval does not include errors of the traffic; `compare_traffic` compares the traffic with counters.
 
         Args:
             level: One of `MEMORY_LEVELS`.
@@ -117,8 +118,8 @@ class MemoryLevels(Tabular):
         """Memory level -> predicted bytes of an iteration, and counted ones; None where they were not counted.
 
         Args:
-            counters: What `ncu` counted for the same program (`joulecast.hardware.ncu.read_counters`).
-            iterations: How many iterations the counters are of.
+            counters: Counters of `ncu` for the same program (`joulecast.hardware.ncu.read_counters`).
+            iterations: Number of iterations that were counted.
         """
         counted = counters.traffic_bytes
         return {
@@ -128,7 +129,7 @@ class MemoryLevels(Tabular):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to keep in mind."""
+        """Notes on where the numbers come from, and the warnings of the prediction."""
         told = [f"energy per access: {self.energies.source}"]
         scaled = sum(each.scaled < 1 for each in self.operations)
         if scaled:
@@ -221,13 +222,13 @@ def memory_levels(
     energy_j: float,
     notes: tuple[str, ...] = (),
 ) -> MemoryLevels:
-    """Divide the joules of a prediction.
+    """Divide the joules of a prediction into components.
 
     Args:
-        title: The network, for people.
-        costs: What was predicted for each operation.
+        title: Name of the network for tables and plots.
+        costs: Predicted cost of each operation.
         gpu: The GPU that it was predicted for.
-        clock_mhz: Graphics clock that it settles at.
+        clock_mhz: Graphics clock in MHz that it settles at.
         energy_j: Predicted joules of an iteration.
         notes: Warnings about the prediction.
     """
@@ -242,7 +243,7 @@ def memory_levels(
 
 
 def _unit_energy_j(costs: Sequence[OperationCost], gpu: GPU, clock_mhz: float) -> FloatArray:
-    """Joules that all calls of each operation take in arithmetic units, with what feeds them."""
+    """Joules of all calls of each operation in arithmetic units, including the supply of their operands."""
     if not costs:
         return np.zeros(0)
     parts = EnergyConstants.parts([cost.operation for cost in costs], np.zeros(len(costs)), gpu, clock_mhz)
@@ -267,13 +268,13 @@ def _divided(cost: OperationCost, traffic: FloatArray, levels_j: FloatArray, uni
 
 
 def closed(parts: Mapping[str, float], total_j: float) -> dict[str, float]:
-    """The parts with a rest that makes them the total exactly, as `math.fsum` adds.
+    """The parts with a new rest, such that `math.fsum` of all parts is exactly the total.
 
-    Where rounding leaves less than nothing for the rest, the largest part gives it.
+    If rounding errors would make the rest negative, they are subtracted from the largest part instead.
 
     Args:
-        parts: Component -> joules, with a "rest" that is computed anew.
-        total_j: What they add up to.
+        parts: Component -> joules; the value of "rest" is computed anew.
+        total_j: Joules that the parts shall add up to.
     """
     found = {**parts, REST: 0.0}
     taker = REST

@@ -1,4 +1,4 @@
-"""OperationCost: what one operation of a network is predicted to cost."""
+"""OperationCost: predicted time, power and energy of one operation of a network."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ Bound = Literal["compute", "memory", "launch"]
 
 @dataclass(frozen=True)
 class OperationCost:
-    """What one operation of a network costs, all its calls together; None where missing.
+    """The cost of one operation of a network, all its calls together; None where missing.
 
     Args:
         entry: The operation, how often it is called in an iteration, and in which modules of the model.
         device_time_s: Seconds that the GPU works on it.
-        power_w: Board power while it does, at most the cap.
-        energy_j: Joules, with its share of static energy; these sum up to the network's.
+        power_w: Board power in watts during this time, at most the cap.
+        energy_j: Joules, including a share of static energy; those of all operations add up to the network's.
         source: measured, modelled or missing.
-        bound_by: What decides its time: arithmetic or memory, whichever the data sheet gives longer for; or the launch,
-            where the host needs longer for a call than the GPU. A network waits for launches only where their sum
-            exceeds the device's.
+        bound_by: "launch" if the host needs longer for a call than the GPU; otherwise "compute" or "memory", whichever
+            takes longer by the data sheet. A network waits for launches only if the host needs longer in total.
         dynamic_energy_j: The part of the joules that the operation causes; the rest is the board's static energy.
     """
 

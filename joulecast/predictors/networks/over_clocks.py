@@ -1,4 +1,4 @@
-"""A network at many clocks at once: operations are predicted a single time, the clock law does the rest in arrays."""
+"""A network at many clocks at once: operations are predicted once, and the clock law is applied to arrays of clocks."""
 
 from __future__ import annotations
 
@@ -46,10 +46,11 @@ class OverClocks:
         knowledge: Predicts operations and composes them, on one GPU in one mode.
         network: The network.
         operations: Predictions of its operations at the default clock.
-        power_limit_w: Power cap.
-        clocks_mhz: Graphics clocks that were asked for, shape (clocks,).
-        shared_mhz: Clock that all operations would run at; lower where the power cap limits it.
-        held_clocks_mhz: Clock that the GPU holds on average; lower still where single operations throttle more.
+        power_limit_w: Power cap in watts.
+        clocks_mhz: Requested graphics clocks in MHz, shape (clocks,).
+        shared_mhz: The one clock of the whole network under the power cap, shape (clocks,).
+        held_clocks_mhz: Mean clock over device time, shape (clocks,). It is lower than `shared_mhz` if single
+            operations were measured to hold a lower clock.
         time_s, energy_j, device_time_s: Seconds, joules and seconds of the device per iteration, shape (clocks,).
         host_time_s: Seconds that the host needs per iteration, at any clock.
     """
@@ -68,12 +69,12 @@ class OverClocks:
 
     @cached_property
     def coverage(self) -> Coverage:
-        """The part of the network that is in no total; the same at all clocks."""
+        """The part of the network that the totals lack; the same at all clocks."""
         return Coverage.of(self.network, self.operations.source, self.knowledge.name)
 
     @property
     def missing(self) -> int:
-        """How many operations are not covered, and in no total."""
+        """Number of operations that are not covered and that the totals lack."""
         return self.operations.source.count("missing")
 
     def at(self, place: int, level: float) -> Caveats:

@@ -1,8 +1,9 @@
-"""A network on a GPU under a power cap, with everything computed that no clock changes.
+"""A network on a GPU under a power cap, with everything computed that does not depend on the clock.
 
-What operations cost at the default clock takes features and regressors, and is most of the work of a prediction. The
-clock law (physics/clock.py) takes it to any other clock in a few operations on arrays. Whoever asks for several clocks
-of one network, as the service does, keeps a PreparedNetwork and asks it again.
+Most of the work of a prediction is the cost of operations at the default clock, which needs features and regressors.
+The clock law (physics/clock.py) then derives the cost at any other clock with a few array operations. Code that
+predicts one network at several clocks, such as the service, therefore stores a PreparedNetwork and calls it for each
+clock.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class PreparedNetwork:
     Args:
         knowledge: Predicts operations and composes them, on one GPU in one mode.
         network: Operations of that mode.
-        power_limit_w: Power cap.
-        notes: Warnings about the network on this GPU, beside those that every prediction carries.
-        known: Predictions of its operations at the default clock, where somebody has made them already.
+        power_limit_w: Power cap in watts.
+        notes: Warnings about the network on this GPU, in addition to those that every prediction carries.
+        known: Predictions of its operations at the default clock, if they are computed already; None to compute them.
     """
 
     knowledge: NetworkKnowledge
@@ -54,7 +55,7 @@ class PreparedNetwork:
         return self._as_run(operations.in_network(found, self.counts))
 
     def _as_run(self, found: OperationPredictions) -> OperationPredictions:
-        """Operations as parts of this network, run as it is."""
+        """Operations as parts of this network, in the way in which the network is run (eager, graph or compiled)."""
         parts = as_parts(self.network, found)
         return (
             as_compiled(self.network, parts, self.knowledge.operations.gpu)
@@ -64,7 +65,7 @@ class PreparedNetwork:
 
     @cached_property
     def static(self) -> float:
-        """Ratio of the board power while the GPU waits to what physics says; the same at all clocks."""
+        """Board power of the waiting GPU over `static_power_w` of physics; the same factor at all clocks."""
         gpu = self.knowledge.operations.gpu
         return self.at_default.static_power_w / float(static_power_w(gpu, float(gpu.boost_clock_mhz)))
 
@@ -84,7 +85,7 @@ class PreparedNetwork:
     def composed(
         self, clock_mhz: float | None = None, *, composition: str | None = None, strict: bool = False
     ) -> tuple[Conditions, OperationPredictions, Totals]:
-        """What `at` builds a prediction from: conditions, operations at the clock that the GPU holds, and totals.
+        """The parts from which `at` builds a prediction: conditions, operations at the held clock, and totals.
 
         Raises:
             InputError, UncoveredError: See `NetworkPredictor.predict`.
@@ -110,7 +111,7 @@ class PreparedNetwork:
     def _in_network(self, clock_mhz: float) -> OperationPredictions:
         """The operations at a clock, before they settle at the clock that the power cap allows.
 
-        The values of loops stay those at the default clock: networks do not use them.
+        Time, power and energy of measurement loops stay those at the default clock, because networks do not use them.
         """
         gpu, found = self.knowledge.operations.gpu, self.at_default
         if clock_mhz == gpu.boost_clock_mhz:

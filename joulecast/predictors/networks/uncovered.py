@@ -1,4 +1,4 @@
-"""What no total of a network has: operations that the predictor cannot cost, and work that is no operation at all."""
+"""Work that the totals of a network lack: operations that are not covered, and operators that are no operation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MOST_UNCOVERED_SHARE = 0.2
 """Share of a network's FLOPs or bytes, whichever is larger, that may be uncovered before there is no total."""
 
 INCOMPLETE = "INCOMPLETE"
-"""The first word of whatever is said of a total that lacks something."""
+"""The first word of every message about a total that lacks some work."""
 
-# A backward costs about two forwards: one product for the gradient of the input, one for that of the weights.
+# Training costs about three forward passes: the backward pass has two products, one for each gradient.
 _TRAINING_PER_FORWARD = 3
 _SHOWN, _SHOWN_MODULES = 3, 2
 _LEAST_SHOWN = 1e-4
@@ -59,11 +59,11 @@ class Uncovered:
 
 @dataclass(frozen=True)
 class Coverage:
-    """What of a network is uncovered, and how much that is.
+    """The uncovered operations of a network, and their share of its work.
 
     Args:
-        uncovered: What is not covered; what moves most bytes comes first.
-        flops_share: Share of the network's FLOPs in it, 0 to 1; None where that is not known.
+        uncovered: The uncovered operations and operators, those that move most bytes first.
+        flops_share: Share of the network's FLOPs that is uncovered, 0 to 1; None where that is not known.
         bytes_share: Share of the bytes that the network reads and writes, 0 to 1; None where that is not known.
     """
 
@@ -73,11 +73,11 @@ class Coverage:
 
     @classmethod
     def of(cls, network: Network, sources: Sequence[Source] = (), predictor: str = "") -> Coverage:
-        """What of a network is uncovered.
+        """The coverage of a network.
 
         Args:
             network: The network.
-            sources: How the cost of each operation is known; None where all are covered.
+            sources: How the cost of each operation is known; empty if all are covered.
             predictor: Name of the predictor, for the reasons.
         """
         if "missing" not in sources and not network.uncounted:
@@ -104,14 +104,14 @@ class Coverage:
 
     @property
     def share_text(self) -> str:
-        """Both shares in words; FLOPs only where anybody has a formula for them."""
+        """Both shares in words; that of FLOPs is left out if it is zero."""
         if self.flops_share is None or self.bytes_share is None:
             return "an unknown share of the work"
         flops = f"{percent(self.flops_share)} of the FLOPs and " if self.flops_share else ""
         return f"{flops}{percent(self.bytes_share)} of the bytes"
 
     def __str__(self) -> str:
-        """One line: what is not covered, and its share; empty where all is."""
+        """One line that names the uncovered operations and their share; empty if everything is covered."""
         if not self.uncovered:
             return ""
         return f"{INCOMPLETE}: {self.share_text} are in no total, because nothing covers {self._shown}"
@@ -120,10 +120,10 @@ class Coverage:
         """Refuse a network of which more than `MOST_UNCOVERED_SHARE` is uncovered.
 
         Args:
-            name: What the network is called.
+            name: Name of the network, for the message.
 
         Raises:
-            UncoveredError: Its total would say little.
+            UncoveredError: More is uncovered.
         """
         if self.share is not None and self.share > MOST_UNCOVERED_SHARE:
             raise UncoveredError(
@@ -135,10 +135,10 @@ class Coverage:
             )
 
     def refuse_any(self, name: str) -> None:
-        """Refuse a network of which anything is uncovered: strict mode.
+        """Refuse a network with anything uncovered, as strict mode demands.
 
         Args:
-            name: What the network is called.
+            name: Name of the network, for the message.
 
         Raises:
             UncoveredError: Something is uncovered.
@@ -200,7 +200,13 @@ def _moved_bytes(operation: Operation) -> int:
 
 
 def _share(listed: int, missing: Sequence[int | None], dropped: Sequence[int | None]) -> float | None:
-    """Share of the missing and dropped in all work; what is missing is listed, what is dropped is not."""
+    """Share of missing and dropped work in all work; None where it is not known.
+
+    Args:
+        listed: Work of all listed operations, which includes the missing ones.
+        missing: Work of each missing operation.
+        dropped: Work of each dropped operator, which is not listed.
+    """
     if None in missing or None in dropped:
         return None
     beside = sum(work or 0 for work in dropped)
@@ -208,7 +214,7 @@ def _share(listed: int, missing: Sequence[int | None], dropped: Sequence[int | N
 
 
 def percent(share: float) -> str:
-    """A share of 0 to 1 as text; a tiny one is no row of zeros, and no power of ten."""
+    """A share of 0 to 1 as text in percent; a tiny share is written as "below 0.01 %"."""
     if 0 < share < _LEAST_SHOWN:
         return f"below {100 * _LEAST_SHOWN:g} %"
     if 0 < share < 0.001:

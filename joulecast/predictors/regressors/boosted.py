@@ -1,4 +1,4 @@
-"""Boosted trees of one GPU: fitted with XGBoost, monotone in the work, stopped on operations that were held out."""
+"""Boosted trees of one GPU, fitted with XGBoost: monotone in the work, with early stopping on held-out operations."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def fit_boosted(
     if _LEAST_HELD <= held.sum() < len(operations):
         stopped = unfitted_trees(recipe, trees, monotone_constraints=monotone, early_stopping_rounds=recipe.patience)
         seen, unseen = (inputs[~held], targets[~held]), (inputs[held], targets[held])
-        stopped.fit(*seen, eval_set=[seen, unseen], verbose=False)  # The last one is what it stops by.
+        stopped.fit(*seen, eval_set=[seen, unseen], verbose=False)  # Early stopping uses the last set.
         trees = int(stopped.best_iteration) + 1
         rmse = [each["rmse"] for each in stopped.evals_result().values()]
         curves = dict(zip(("fitted_rmse", "held_out_rmse"), rmse, strict=True))

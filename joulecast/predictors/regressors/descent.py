@@ -14,14 +14,14 @@ from torch import Tensor, nn
 
 from .muon import Muon
 
-_WARM_UP = 0.1  # Share of the steps until the learning rate is at its highest.
-_MOST_GRADIENT = 1.0
-_DECAY = 1e-4
+_WARM_UP = 0.1  # Share of the steps until the learning rate reaches its highest value.
+_MOST_GRADIENT = 1.0  # Larger gradients are scaled down to this norm.
+_DECAY = 1e-4  # Weight decay of AdamW.
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute in one thread: with more, sums differ in the last bits between runs."""
+    """Compute in one thread, because with more threads sums differ in the last bits between runs."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -35,7 +35,7 @@ class Descent:
 
     Args:
         network: The network that is fitted.
-        matrices: Its parameters that Muon updates; with none, AdamW updates all.
+        matrices: The parameters that Muon updates; if empty, AdamW updates all parameters.
         learning_rate, matrix_learning_rate: Highest learning rates of AdamW and of Muon.
         steps: Number of steps.
         betas: Decay rates of AdamW's two running means.

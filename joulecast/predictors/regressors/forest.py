@@ -69,6 +69,6 @@ def fit_trees(inputs: NDArray[np.float32], targets: FloatArray, recipe: ForestRe
         max_features=recipe.max_features,
         min_samples_leaf=recipe.min_samples_leaf,
         random_state=recipe.seed,
-        n_jobs=1,  # with more, sums differ in the last bits between runs
+        n_jobs=1,  # With more threads, sums differ in the last bits between runs.
     )
     return ForestRegressor(model.fit(inputs, targets))

@@ -1,7 +1,7 @@
-"""A Gaussian process with a length scale for every input, fitted by marginal likelihood, served with numpy alone.
+"""A Gaussian process with a length scale for every input, fitted to the posterior, evaluated with numpy alone.
 
-Between measured operations it is far closer than trees, which cut the inputs into boxes. Far from them it falls back to
-the mean, so it also returns how close the nearest measured operation is.
+Between measured operations its errors are far smaller than those of trees, which are constant on boxes of the inputs.
+Far from all measured operations it predicts the mean, so it also returns how close the nearest one is.
 Source: Rasmussen and Williams, Gaussian Processes for Machine Learning (2006), chapters 2 and 5.
 """
 
@@ -21,13 +21,13 @@ from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 Matrix = NDArray[np.float64]
 
 _MOST_POINTS = 1 << 16
-_ROWS_AT_ONCE = 128  # So that a block of correlations stays in the cache.
-# Rows of one matrix product. BLAS adds in another order for another number of rows, and for rows at the end of a large
-# product; no row's value may depend, to the last bit, on the rows beside it.
+_ROWS_AT_ONCE = 128  # Rows of a block of correlations, so that the block stays in the processor's cache.
+# Rows of one matrix product, always the same number. BLAS adds numbers in another order for another number of rows, and
+# for rows at the end of a large product, but no bit of a row's value may depend on the other rows.
 _ROWS_ALIKE = 8
-_SUBSAMPLE = 400  # Measurements that the length scales are found on; all are used for the process itself.
+_SUBSAMPLE = 400  # Measurements that length scales are fitted to; the process itself uses all measurements.
 _STEPS = 60
-# Priors: an input matters over a few standard deviations, a hundredth of the variance is noise.
+# Priors of length scales (a few standard deviations of an input) and of noise (a hundredth of the variance).
 _LOG_LENGTH, _LOG_LENGTH_SPREAD = np.log(4.0), 1.0
 _LOG_NOISE, _LOG_NOISE_SPREAD = np.log(0.01), 1.5
 _JITTER = 1e-6
@@ -40,14 +40,14 @@ class GaussianProcess:
 
     Args:
         shift: Subtracted from each input, shape (columns,).
-        scale: Factor of each input after that; 0 for an input that never varied.
-        points: Measured inputs, shifted and scaled, of shape (points, inputs).
+        scale: Factor on each shifted input, shape (columns,); 0 for an input that never varied.
+        points: Measured inputs, shifted and scaled, shape (points, columns).
         weights: Weight of the correlation with each point, shape (points,).
         mean: Value far from all points.
         curves: Learning curves by name, see `curves_of`; not stored.
 
     Raises:
-        ZooError: Shapes that do not fit, or numbers that are none.
+        ZooError: Shapes that do not match, or numbers that are not finite.
     """
 
     shift: NDArray[np.float32]
@@ -72,7 +72,9 @@ class GaussianProcess:
         return len(self.shift)
 
     def __call__(self, inputs: NDArray[np.float32]) -> tuple[Matrix, Matrix]:
-        """Values, and closeness: the correlation with the nearest point, 1 at a point and 0 far from all.
+        """Predicted values and closeness, shape (operations,) each.
+
+        Closeness is the correlation with the nearest measured point: 1 at a point, and 0 far from all points.
 
         Args:
             inputs: Inputs, shape (operations, columns).
@@ -80,7 +82,7 @@ class GaussianProcess:
         values, closeness = np.empty(len(inputs)), np.empty(len(inputs))
         norms, points = self._norms, self._columns
         padded = -(-min(len(inputs), _ROWS_AT_ONCE) // _ROWS_ALIKE) * _ROWS_ALIKE
-        # Reused for every block: allocating memory of this size costs more than the arithmetic.
+        # These arrays are reused for every block, because allocating them takes longer than the arithmetic.
         squares, roots = np.empty((2, padded, len(norms)), np.float32)
         block = np.zeros((padded, self.columns), np.float32)
         for start in range(0, len(inputs), padded):
@@ -104,7 +106,7 @@ class GaussianProcess:
 
     @cached_property
     def _columns(self) -> NDArray[np.float32]:
-        """The points as columns, which a matrix product reads quickest."""
+        """The points as columns, the layout in which a matrix product is quickest."""
         return np.ascontiguousarray(self.points.T)
 
     def to_bytes(self) -> bytes:
@@ -141,8 +143,8 @@ def _no_process(what: str, given: object) -> ZooError:
 
 
 def _to_matern(squares: NDArray[np.float32], root: NDArray[np.float32]) -> None:
-    """Turn squared distances into Matern 5/2 in place; `root`, of the same shape, is written over."""
-    nothing = np.zeros(squares.shape[1], np.float32)  # With a scalar zero it takes three times as long.
+    """Turn squared distances into Matern 5/2 correlations in place; `root`, of the same shape, is overwritten."""
+    nothing = np.zeros(squares.shape[1], np.float32)  # np.maximum takes three times as long with a scalar zero.
     squares *= 5
     np.maximum(squares, nothing, out=squares)  # Rounding can put a point at a tiny negative distance from itself.
     np.sqrt(squares, out=root)
@@ -160,7 +162,7 @@ def fit_gaussian(inputs: NDArray[Any], targets: Matrix, seed: int = 0) -> Gaussi
     Args:
         inputs: Inputs, shape (measurements, columns).
         targets: What to predict, shape (measurements,).
-        seed: Seed of the draw of measurements that length scales are found on, where there are many.
+        seed: Seed of the random sample of measurements that length scales are fitted to.
 
     Raises:
         MissingDependencyError: scipy is not installed.
@@ -217,14 +219,14 @@ def _squares(points: Matrix) -> Matrix:
 
 
 def _correlation(squares: Matrix) -> tuple[Matrix, Matrix]:
-    """Matern 5/2 of squared distances, and its derivative by them."""
+    """Matern 5/2 correlations of squared distances, and their derivatives with respect to the squared distances."""
     r = np.sqrt(5 * squares)
     decay = np.exp(-r)
     return (1 + r + r * r / 3) * decay, -(5 / 6) * (1 + r) * decay
 
 
 def _likelihood(standard: Matrix, wanted: Matrix) -> Callable[[Matrix], tuple[float, Matrix]]:
-    """The negative log posterior of logarithms of lengths, variance and noise, with its gradient."""
+    """The negative log posterior as a function of the logarithms of lengths, variance and noise, with its gradient."""
     from scipy.linalg import LinAlgError, cho_solve, cholesky, lapack
 
     columns, count = standard.shape[1], len(standard)
@@ -244,8 +246,8 @@ def _likelihood(standard: Matrix, wanted: Matrix) -> Callable[[Matrix], tuple[fl
         solved = cho_solve((factor, True), wanted)
         inverse = np.tril(lapack.dpotri(factor, lower=1)[0])
         inverse = inverse + np.tril(inverse, -1).T
-        # Rasmussen and Williams, equation 5.9; the squared distances are sums over inputs, so that one product of
-        # matrices gives the derivatives by all length scales.
+        # Rasmussen and Williams, equation 5.9. Squared distances are sums over inputs, so one matrix product gives the
+        # derivatives with respect to all length scales.
         gap = np.outer(solved, solved) - inverse
         pull = gap * variance * slope
         by_lengths = -2 * ((pull.sum(axis=1)[:, None] * points**2).sum(axis=0) - ((pull @ points) * points).sum(axis=0))

@@ -1,9 +1,9 @@
-"""Muon: momentum steps whose matrices are made orthogonal. Needs torch.
+"""Muon: an optimizer that makes the momentum step of each matrix orthogonal. Needs torch.
 
 Adam scales each weight separately. Muon (Jordan et al., 2024, https://kellerjordan.github.io/posts/muon/) sets all
 singular values of a matrix's step to about 1, so that rare operations move the weights as much as frequent ones. The
-ablation in benchmarks/transformer compares it with AdamW. torch.optim.Muon does the same in bfloat16, one matrix after
-the other. Ours are many and small, so those of one shape are computed together.
+ablation in benchmarks/transformer compares it with AdamW. torch.optim.Muon computes in bfloat16, one matrix after the
+other. The matrices here are many and small, so this implementation computes all matrices of one shape together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 _MOMENTUM = 0.95
 _ITERATIONS = 5
-_QUINTIC = (3.4445, -4.7750, 2.0315)  # Newton-Schulz with the steepest start (the same source).
+_QUINTIC = (3.4445, -4.7750, 2.0315)  # Coefficients of the Newton-Schulz iteration (the same source).
 _LEAST_NORM = 1e-12
 
 
@@ -25,8 +25,8 @@ class Muon(torch.optim.Optimizer):
     """Muon over matrices.
 
     Args:
-        matrices: Parameters of two dimensions, or of three: several matrices.
-        learning_rate: Spectral norm of a step of a square matrix.
+        matrices: Parameters with two dimensions, or with three for several matrices of one shape.
+        learning_rate: Spectral norm of each step of a square matrix.
     """
 
     def __init__(self, matrices: Iterable[Tensor], learning_rate: float) -> None:
@@ -54,7 +54,8 @@ class Muon(torch.optim.Optimizer):
 def orthogonalized(matrices: Tensor) -> Tensor:
     """Matrices with the same singular vectors and singular values between 0.7 and 1.2, shape (matrices, rows, columns).
 
-    By Newton and Schulz: products alone. Values that are below a hundredth of the norm come out lower.
+    Computed by the Newton-Schulz iteration, which needs matrix products only. Singular values that are below a
+    hundredth of the norm come out lower than 0.7.
     """
     wide = matrices.mT if matrices.shape[1] > matrices.shape[2] else matrices
     x = wide / (wide.norm(dim=(1, 2), keepdim=True) + _LEAST_NORM)

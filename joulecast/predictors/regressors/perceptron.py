@@ -1,7 +1,7 @@
-"""A perceptron: a small neural network over features, stored as a few arrays.
+"""A multi-layer perceptron: a small neural network over features, stored as a few arrays and evaluated with numpy.
 
-It extrapolates in another way than trees: trees repeat the nearest value that they saw, a perceptron continues the
-trend within the range of its inputs. The mean of both is closer than either. It is evaluated with numpy alone.
+It differs from trees between and beyond measured sizes: trees repeat the nearest value that they saw, and a perceptron
+continues the trend within the range of its inputs. The mean of both has smaller errors than either.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 Array = NDArray[np.float32]
 
 _KIND = "perceptron"
-_AT_ONCE = 512  # Rows: what lies between two layers stays in the cache.
+_AT_ONCE = 512  # Rows per block, so that the values between two layers stay in the processor's cache.
 _ROOT, _CUBIC, _HALF = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715), np.float32(0.5)
 _MOST = {"columns": 1 << 12, "width": 1 << 12, "layers": 64}
 
 
 @dataclass(frozen=True, eq=False)
 class Perceptron:
-    """Residual pairs of layers with GELU units.
+    """A perceptron of residual pairs of layers with GELU activations.
 
-    GELU, because with ReLU the errors on a left-out GPU were larger (operations on the A100).
+    GELU was chosen because ReLU had larger errors on a left-out GPU (operations on the A100).
 
     Args:
         lowest, highest: Range of each input in training, shape (columns,); inputs are clipped to it.
-        first: Shape (columns, width), and `first_bias` (width,).
-        layers: Shape (layers, 2, width, width), and `layers_bias` (layers, 2, width).
-        head: Shape (width,), and `head_bias` (1,).
+        first, first_bias: Weights and biases of the first layer, shapes (columns, width) and (width,).
+        layers, layers_bias: Weights and biases of the pairs, shapes (layers, 2, width, width) and (layers, 2, width).
+        head, head_bias: Weights and bias of the output, shapes (width,) and (1,).
 
     Raises:
-        ZooError: Shapes that do not fit, no fp32, or numbers that are none.
+        ZooError: Shapes that do not match, another type than fp32, or numbers that are not finite.
     """
 
     lowest: Array
@@ -86,8 +86,8 @@ class Perceptron:
         return np.concatenate(parts or [np.empty(0, dtype=np.float32)]).astype(np.float64)
 
     def _some(self, inputs: Array) -> Array:
-        # In double precision, rounded to single at the end: matrix products add in another order for another number
-        # of rows, and no row's value may depend, to the last bit, on the other rows.
+        # Computed in double precision and rounded to single precision at the end. Matrix products add in another order
+        # for another number of rows, but no bit of a row's value may depend on the other rows.
         first, layers, head = self._doubles
         found = _gelu(np.clip(inputs, self.lowest, self.highest) @ first + self.first_bias)
         for (inner, outer), (inner_bias, outer_bias) in zip(layers, self.layers_bias, strict=True):
@@ -107,7 +107,7 @@ class Perceptron:
 
     @classmethod
     def from_files(cls, files: Mapping[str, bytes], name: str) -> Self | None:
-        """Read what `to_files` wrote; None where it wrote nothing.
+        """Read what `to_files` wrote; None if there is no such file.
 
         Raises:
             ZooError: The file is damaged.

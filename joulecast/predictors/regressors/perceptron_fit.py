@@ -39,8 +39,8 @@ class _Examples(NamedTuple):
 
     Args:
         inputs: Shape (measurements, columns).
-        targets, weights: One per measurement.
-        absent: Values of the hidden columns for a kind that they do not name.
+        targets, weights: Value to predict and weight of each measurement, shape (measurements,).
+        absent: Values of the hidden columns for an operation whose kind none of them names, shape (hidden columns,).
     """
 
     inputs: Tensor
@@ -85,7 +85,7 @@ def fit_perceptron(
         weights: Weight of each measurement, 1 in the mean.
         recipe: Settings of the perceptron.
         columns: The inputs that noise is added to, and those that are hidden.
-        seed: Makes everything that is drawn repeatable.
+        seed: Seed of the random numbers, so that training is repeatable.
     """
     lowest, highest = inputs.min(axis=0), inputs.max(axis=0)
     centre, spread = inputs.mean(axis=0, dtype=np.float64), inputs.std(axis=0, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Regressors of zoo entries: trees through ONNX Runtime, which is small and quick to import. Loading runs no code."""
+"""Regressors of zoo entries: trees that ONNX Runtime evaluates. Loading an entry runs no code from it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _FEW_ROWS = 256
 
 
 class StoredTrees:
-    """Trees of an entry: walked in numpy at first, and evaluated by ONNX Runtime once many rows were asked for.
+    """Trees of an entry, evaluated with numpy at first, and with ONNX Runtime after many rows.
 
-    Starting ONNX Runtime takes longer than a command that predicts a single network takes without it.
+    Starting ONNX Runtime takes longer than a whole command that predicts a single network with numpy.
 
     Args:
-        trees: Trees as they were stored.
-        columns: Number of inputs per operation that they must have.
+        trees: The stored trees.
+        columns: Expected number of inputs per operation.
 
     Raises:
-        ZooError: They want another number.
+        ZooError: The trees have another number of inputs.
     """
 
     def __init__(self, trees: Trees, columns: int = len(INPUT_NAMES)) -> None:
@@ -45,7 +45,7 @@ class StoredTrees:
         """One value per row of inputs.
 
         Raises:
-            ZooError: ONNX Runtime does not take these trees.
+            ZooError: ONNX Runtime cannot load these trees.
         """
         trees = self._trees_for(len(inputs))
         if trees is not None:
@@ -55,7 +55,7 @@ class StoredTrees:
         return column
 
     def to_files(self, name: str) -> dict[str, bytes]:
-        """Refuse: what is stored already is pulled or copied as an entry.
+        """Not supported: to copy stored trees, pull or copy their zoo entry.
 
         Raises:
             ZooError: Always.
@@ -63,7 +63,7 @@ class StoredTrees:
         raise ZooError("only a predictor that was just trained can be stored", given=type(self).__name__)
 
     def _trees_for(self, rows: int) -> Trees | None:
-        """The trees while they are walked in numpy; None once ONNX Runtime has them."""
+        """The trees while numpy evaluates them; None from when ONNX Runtime does."""
         if self._trees is None:
             return None
         with self._lock:
@@ -77,12 +77,12 @@ def _session(trees: Trees) -> Any:
     # Imported here, because measurements are collected on machines without ONNX Runtime.
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
-    # One thread: for the tens of operations of a network, more threads cost more than they gain.
+    # A network has tens of operations, for which starting more threads takes longer than they save.
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     try:
         return onnxruntime.InferenceSession(trees_to_onnx(trees), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
+    except Exception as error:  # The exception classes of onnxruntime have no common base.
         raise ZooError(
             "ONNX Runtime does not take these trees",
             given=f"onnxruntime {onnxruntime.__version__}",
@@ -97,10 +97,10 @@ def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> St
     Args:
         files: Contents of an entry, checked against its manifest.
         name: Name of the regressor, such as "time" or "power".
-        columns: Number of inputs per operation that they must have.
+        columns: Expected number of inputs per operation.
 
     Raises:
-        ZooError: There are none, they are damaged, or they want other inputs.
+        ZooError: The trees are missing or damaged, or have another number of inputs.
     """
     if trees_file(name) not in files:
         raise ZooError("a zoo entry lacks a regressor", given=name, hint="pull the entry again, or train it again")

@@ -81,7 +81,8 @@ class Trees:
         Raises:
             ZooError: The last one does not end.
         """
-        # Every inner node owes one more node, every leaf pays one; a tree ends where more is paid than was owed.
+        # An open branch is a place for a node that is still to come. A tree starts with one; an inner node adds one,
+        # and a leaf closes one. The tree ends where the last branch is closed.
         owed = np.cumsum(self._owes())
         ends = np.flatnonzero(np.diff(np.minimum.accumulate(np.minimum(owed, 0)), prepend=0) < 0)
         if len(ends) == 0 or ends[-1] != len(owed) - 1:
@@ -93,7 +94,8 @@ class Trees:
         """For each inner node, the node to go to if its condition does not hold. If it holds, that is the next node."""
         owes = self._owes()
         before = np.cumsum(owes) - owes
-        # Below the next node more is owed than here; what follows is the next node where it is as much as here.
+        # All nodes below the next node have more open branches than this one. So the node to go to otherwise is the
+        # next one with as many open branches as this one.
         fits = before.min() >= -(1 << 15) and before.max() < 1 << 15
         order = np.argsort(before.astype(np.int16) if fits else before, kind="stable")
         following = np.zeros(len(before), np.int64)
@@ -141,7 +143,7 @@ class Trees:
             node = np.where(holds, node + 1, self.otherwise[inner])
         by_tree = found.reshape(-1, rows)
         total: NDArray[np.float32] = (
-            # Numpy would add the values of a single row in pairs.
+            # For a single row numpy would add pairwise, in another order than for many rows.
             np.add.accumulate(by_tree, axis=0, dtype=np.float32)[-1]
             if rows == 1
             else np.add.reduce(by_tree, axis=0, dtype=np.float32)
@@ -158,7 +160,7 @@ class Trees:
         arrays: dict[str, NDArray[Any]] = {
             "is_leaf": np.packbits(self.is_leaf),
             "inputs": self.inputs.astype(np.uint16),
-            # Bytes of equal significance compress better side by side.
+            # Files compress better if bytes of equal significance are stored side by side.
             "thresholds": _by_significance(self.thresholds),
             "values": _by_significance(self.values),
         }

@@ -1,6 +1,6 @@
-"""Trees that scikit-learn or XGBoost fitted, converted by way of ONNX.
+"""Trees of scikit-learn and XGBoost, converted to arrays through ONNX.
 
-The converters know how 64-bit thresholds become 32-bit ones, and what XGBoost's base value is.
+The ONNX converters round 64-bit thresholds correctly to 32 bits, and know XGBoost's base value.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from .trees import Trees
 from .trees_onnx import INPUT, trees_from_onnx
 
 _OPSET = 17
-_XGBOOST_OPSET = 15  # the newest that onnxmltools writes
+_XGBOOST_OPSET = 15  # The newest one that onnxmltools writes.
 
 
 def trees_of_forest(model: Any) -> Trees:

@@ -23,10 +23,10 @@ INPUT, OUTPUT = "operations", "variable"
 # Fields of onnx.proto.
 _GRAPH, _NODE, _GRAPH_INPUT = 7, 1, 11
 _NODE_OPERATOR, _NODE_ATTRIBUTE = 4, 5
-_BRANCHES = {b"\x0aBRANCH_LEQ": False, b"\x09BRANCH_LT": True}  # as written: length, text
+_BRANCHES = {b"\x0aBRANCH_LEQ": False, b"\x09BRANCH_LT": True}  # As in the file: length, then text.
 _LEAF = b"\x04LEAF"
 _FLOATS, _INTS, _STRINGS = 6, 7, 8  # AttributeProto.type
-_TYPE = b"\xa0\x01"  # the tag of that type, which comes last
+_TYPE = b"\xa0\x01"  # The tag of the field AttributeProto.type, which comes last.
 
 
 def trees_from_onnx(model: bytes) -> Trees:
@@ -78,7 +78,7 @@ def _attributes(node: memoryview) -> dict[str, Any]:
         elif kind == _FLOATS:
             found[name] = repeated_floats(rest)
         elif kind == _STRINGS:
-            # None of the texts that may stand here, nor their lengths, has a byte like the tag.
+            # Neither the allowed texts nor their lengths contain the byte of the tag, so splitting at it is safe.
             found[name] = bytes(rest).split(b"\x4a")[1:]
         else:
             ((_, _, found[name]),) = fields(rest)

@@ -1,4 +1,4 @@
-"""Trees of XGBoost, as they are fitted: on one GPU (boosted.py) or over many (any_gpu/boosting.py)."""
+"""Trees of XGBoost, fitted to one GPU (boosted.py) or to many (any_gpu/boosting.py)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BoostedRegressor:
         return trees_of_boosting(self.model)
 
     def to_files(self, name: str) -> dict[str, bytes]:
-        """See `Regressor.to_files`: the trees as arrays, and XGBoost's own form to explain with and to train on from.
+        """See `Regressor.to_files`: the trees as arrays, and XGBoost's own format, to explain and to train further.
 
         Raises:
             MissingDependencyError: The converter is not installed.
@@ -77,6 +77,6 @@ def unfitted_trees(recipe: XGBoostRecipe | BoostingRecipe | KernelTrees, trees: 
         reg_lambda=recipe.regularization,
         tree_method="hist",
         random_state=recipe.seed,
-        n_jobs=1,  # with more, sums differ in the last bits between runs
+        n_jobs=1,  # With more threads, sums differ in the last bits between runs.
         **more,
     )
