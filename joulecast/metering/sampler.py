@@ -1,6 +1,6 @@
 """Sampler: one process that polls all devices of a machine, so that nothing disturbs what is measured.
 
-What runs in that process stands in polling.py. It is a program of its own rather than a fork of the
+The code of that process is in polling.py. It is a program of its own rather than a fork of the
 measured one, which would share CUDA's state, or a child of multiprocessing, which would import the user's script again.
 Requests and answers are lines of JSON over its standard input and output:
 
@@ -35,7 +35,7 @@ from .recording import Window
 from .samples import Samples
 
 PERIOD_S = 0.01
-"""Between two samples of a campaign: counters update every 10 to 100 ms, and reading faster finds nothing new."""
+"""Seconds between samples of a campaign: counters update every 10 to 100 ms, and reading faster finds nothing new."""
 
 _PACKAGES = str(Path(__file__).resolve().parents[2])  # Where this very package lies.
 _PATIENCE_S = 30.0
@@ -45,11 +45,11 @@ class Sampler:
     """Polls devices in a process of its own while it is entered.
 
     Args:
-        devices: Name of each device, and what reads it.
-        period_s: Between two samples of a device; 0 where the reader itself waits.
-        recording: Where to record; None to keep samples in memory until they are asked for.
-        machine: The recording's first line.
-        process: The process whose share of the machine is followed, with its children; None for none.
+        devices: Name of a device -> its reader.
+        period_s: Seconds between two samples of a device; 0 if the reader itself waits.
+        recording: Path of the recording; None to keep samples in memory until they are requested.
+        machine: First line of the recording.
+        process: Id of the process whose share of the machine is recorded, with its children; None for no process.
 
     Raises:
         SensorError: A device cannot be opened; raised when the sampler is entered.
@@ -92,7 +92,7 @@ class Sampler:
             raise SensorError("a device cannot be read", given=answer["error"], hint=answer.get("hint"))
 
     def stop(self, exit_code: int | None = None) -> None:
-        """End the process; everything that it sampled is in the recording then."""
+        """End the process, after it has written all samples to the recording."""
         with suppress(OSError, ValueError):
             self.tell({"do": "end", "exit_code": exit_code})
         with suppress(OSError):
@@ -118,11 +118,11 @@ class Sampler:
         return Samples(*rows.T) if len(rows) else Samples.of(np.empty(0))
 
     def windows(self, windows: Sequence[Window]) -> None:
-        """Put windows of the program into the recording."""
+        """Add windows of the program to the recording."""
         self.tell({"do": "windows", "windows": windows})
 
     def mark(self) -> None:
-        """Have all devices read now, and the next updates of their counters looked for."""
+        """Read all devices now, and look for the next updates of their counters."""
         self.tell({"do": "mark"})
 
     def totals(self) -> dict[str, dict[str, float | None]]:
@@ -131,7 +131,7 @@ class Sampler:
         return found
 
     def flush(self) -> None:
-        """Come back when everything up to now is on disk."""
+        """Wait until all samples so far are on disk."""
         self.ask({"do": "flush"})
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Samples: what a power sensor said, as arrays over time."""
+"""Samples: readings of a power sensor, as arrays over time."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from ..errors import InputError
 
 @dataclass(frozen=True)
 class Samples:
-    """What a sensor said, oldest first; NaN where a reading is missing, which is never zero.
+    """Readings of a sensor, oldest first, each of shape (samples,). Missing readings are NaN, never zero.
 
     Args:
-        time_s: Monotonic clock.
+        time_s: Monotonic time in seconds.
         power_w: Board power as the sensor reports it, which may be an average over the last second.
         instant_w: Board power over the shortest window that the sensor has.
-        energy_j: Total-energy counter.
-        clock_mhz: Graphics clock.
-        memory_clock_mhz: Memory clock.
+        energy_j: Total-energy counter in joules.
+        clock_mhz: Graphics clock in MHz.
+        memory_clock_mhz: Memory clock in MHz.
         temperature_c: Temperature of the chip in degrees Celsius.
-        throttle_reasons: Bit mask of what holds the clock back; see `THROTTLE_REASONS`.
+        throttle_reasons: Bit mask of the reasons that limit the clock; see `THROTTLE_REASONS`.
         utilization: Share of the time in which a kernel ran, 0 to 1.
-        processes: How many processes compute on the device.
+        processes: Number of processes that compute on the device.
     """
 
     time_s: FloatArray
@@ -45,7 +45,7 @@ class Samples:
 
     @classmethod
     def of(cls, time_s: FloatArray, **known: FloatArray) -> Self:
-        """Samples of which only some readings are known; the others are missing."""
+        """Samples of which only some readings are given; the others are missing."""
         missing = np.full(len(time_s), np.nan)
         return cls(time_s, *(known.get(name, missing) for name in FIELDS[1:]))
 
@@ -53,7 +53,7 @@ class Samples:
         return len(self.time_s)
 
     def between(self, start_s: float, end_s: float) -> Samples:
-        """The samples of a window, with the one before it, which holds until the next."""
+        """The samples of a window, and the last one before it, which is valid until the next."""
         first = max(0, int(np.searchsorted(self.time_s, start_s, side="right")) - 1)
         last = int(np.searchsorted(self.time_s, end_s, side="right"))
         return Samples(*(getattr(self, name)[first:last] for name in FIELDS))
