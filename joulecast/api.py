@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING
 
 from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
-from .generation.choosing import best_generation
-from .generation.generate import predict_generation
-from .generation.images.predict import predict_image
-from .generation.training import predict_parallel_training
 from .hardware import GPU, find_gpu
 from .hardware.host import Host, find_host
 from .operations.network import Network
@@ -34,15 +30,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "best",
-    "best_generation",
     "explain",
     "extract",
     "predict",
-    "predict_generation",
-    "predict_image",
     "predict_many",
     "predict_operations",
-    "predict_parallel_training",
     "prepare",
     "sweep",
 ]

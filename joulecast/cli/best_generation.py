@@ -76,8 +76,8 @@ def best_generation(
 
     Shows the best way of each GPU and number of GPUs; the best comes first.
     """
-    from ..api import best_generation as best_of
     from ..generation.choices import rows_csv
+    from ..generation.choosing import best_generation as best_of
 
     refuse_both(as_json, as_csv)
     known = Path(model)

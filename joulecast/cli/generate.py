@@ -37,7 +37,7 @@ def generate(
     as_json: AsJson = False,
 ) -> None:
     """Predict what text costs that an engine writes with a language model: seconds, watts and joules per token."""
-    from ..api import predict_generation
+    from ..generation.generate import predict_generation
 
     known = Path(model)
     found = predict_generation(

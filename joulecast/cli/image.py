@@ -28,7 +28,7 @@ def image(
     as_json: AsJson = False,
 ) -> None:
     """Predict what images or videos cost that a diffusion pipeline makes: seconds, watts and joules for each."""
-    from ..api import predict_image
+    from ..generation.images.predict import predict_image
 
     found = predict_image(
         model,

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from ..api import explain, predict_generation, predict_operations, prepare
+from ..api import explain, predict_operations, prepare
 from ..errors import InputError, JoulecastError, MissingDependencyError, UnknownNameError, unknown_name
 from ..extraction import named_network, network_of
 from ..extraction.isolation import IsolatedExtraction, Limits
+from ..generation.generate import predict_generation
 from ..generation.known import KNOWN
 from ..generation.parallel import split_count
 from ..generation.prediction import GenerationPrediction
