@@ -1,7 +1,7 @@
 """Time, power and energy of PyTorch models on GPUs, before anything runs."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 from .api import best, explain, extract, predict, predict_many, predict_operations, sweep
 from .errors import JoulecastError
@@ -12,7 +12,7 @@ from .predictors.explanation import Explanation
 from .predictors.networks.prediction import Prediction
 from .queries import Choice, Sweep
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from .accounting.account import account
     from .client import Client
     from .generation.choices import GenerationChoices
@@ -65,10 +65,10 @@ _LOADED_ON_USE = {
 """Name -> module that defines it, for what `joulecast predict` starts quicker without."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     if name not in _LOADED_ON_USE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f".{_LOADED_ON_USE[name]}", __name__), name)
+    value = getattr(_importlib.import_module(f".{_LOADED_ON_USE[name]}", __name__), name)
     globals()[name] = value
     return value
 

@@ -122,7 +122,7 @@ def test_collecting_needs_torch_and_numpy_only():
 
 def test_public_names_exist_and_are_all():
     assert all(hasattr(joulecast, name) for name in joulecast.__all__)
-    code = "import joulecast, json; print(json.dumps(sorted(vars(joulecast))))"
+    code = "import joulecast, json; print(json.dumps(dir(joulecast)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     submodules = {path.stem for path in PACKAGE.iterdir()}
     names = {name for name in json.loads(result.stdout) if not name.startswith("_")}
