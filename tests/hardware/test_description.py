@@ -39,7 +39,7 @@ def test_the_example_of_the_document_is_a_gpu(described):
 
 
 def test_what_is_known_only_of_measured_boards_may_be_missing(described):
-    gpu = find_gpu(described(EXAMPLE.split("# What more is known")[0]))
+    gpu = find_gpu(described(EXAMPLE.split("# Optional")[0]))
     assert gpu.aliases == (gpu.name,)
     assert gpu.slug == "nvidia-rtx-a5000"
     assert gpu.voltage is gpu.idle_curve is gpu.idle_power_w is None
