@@ -56,17 +56,19 @@ def inductor_kernels(model: torch.nn.Module, inputs: torch.Tensor, **options: An
                 schedule.kernels.append({origin.name for origin in origins} | targets)
         raise _Enough
 
-    kept = scheduler.Scheduler._codegen
+    codegen = scheduler.Scheduler._codegen
     scheduler.Scheduler._codegen = read
     torch._dynamo.reset()
     try:
         with torch.no_grad(), config.patch(fx_graph_cache=False, compile_threads=1):
             torch.compile(model)(inputs, **options)
     except Exception:
+        # The compiler wraps _Enough into an error of its own, another in each version. Once the schedule has been read,
+        # that is what ended it; before that, it is a real error.
         if not schedule.kernels:
             raise
     finally:
-        scheduler.Scheduler._codegen = kept
+        scheduler.Scheduler._codegen = codegen
     return sum(
         _begins(names, before) for names, before in zip(schedule.kernels, [None, *schedule.kernels], strict=False)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,11 +26,11 @@ class Table(NamedTuple):
     rows: Iterable[Iterable[Any]]
 
 
-class Tabular:
+class Tabular(ABC):
     """An answer that is a table: it gives its rows in `_table`, and users take them as CSV or as a data frame."""
 
-    def _table(self) -> Table:
-        raise NotImplementedError
+    @abstractmethod
+    def _table(self) -> Table: ...
 
     def to_csv(self) -> str:
         """The table as CSV. A value that is not known is empty."""

@@ -13,9 +13,15 @@ class Decoder(Protocol):
     """A network that makes pixels of latents."""
 
     @property
+    def channels(self) -> tuple[int, ...]:
+        """Channels from the pixels inwards; each but the first halves the sides."""
+        ...
+
+    @property
     def scale(self) -> int:
         """Pixels of a side for each of a latent."""
-        ...
+        scale: int = 2 ** (len(self.channels) - 1)
+        return scale
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """The operations that decode images.
@@ -29,7 +35,7 @@ class Decoder(Protocol):
 
 
 @dataclass(frozen=True)
-class Autoencoder:
+class Autoencoder(Decoder):
     """The autoencoder of Stable Diffusion (Rombach et al., arXiv 2112.10752); here its decoder.
 
     Args:
@@ -43,12 +49,6 @@ class Autoencoder:
     channels: tuple[int, ...] = (128, 256, 512, 512)
     resnets: int = 3
     groups: int = 32
-
-    @property
-    def scale(self) -> int:
-        """Pixels of a side for each of a latent."""
-        scale: int = 2 ** (len(self.channels) - 1)
-        return scale
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...operations.network import Network
+from .autoencoders import Decoder
 from .layers import Layers, Shape
 from .video_decoder import causal_conv
 
 
 @dataclass(frozen=True)
-class ConditionedDecoder:
+class ConditionedDecoder(Decoder):
     """A decoder that takes two latent frames at a time, and the odd one with the first two.
 
     Args:
@@ -26,12 +27,6 @@ class ConditionedDecoder:
     doubling: int = 2
     resnets: int = 4
     groups: int = 32
-
-    @property
-    def scale(self) -> int:
-        """Pixels of a side for each of a latent."""
-        scale: int = 2 ** (len(self.channels) - 1)
-        return scale
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...operations.network import Network
+from .autoencoders import Decoder
 from .layers import Layers, Shape
 from .linear_attention import convolutional_feed_forward, linear_attention
 
 
 @dataclass(frozen=True)
-class DeepCompression:
+class DeepCompression(Decoder):
     """The deep compression autoencoder as SANA has it (dc-ae-f32c32-sana-1.0); here its decoder.
 
     Args:
@@ -26,12 +27,6 @@ class DeepCompression:
     attending: int = 3
     blocks: int = 3
     head_size: int = 32
-
-    @property
-    def scale(self) -> int:
-        """Pixels of a side for each of a latent."""
-        scale: int = 2 ** (len(self.channels) - 1)
-        return scale
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...operations.network import Network
+from .autoencoders import Decoder
 from .layers import Layers, Shape
 
 
 @dataclass(frozen=True)
-class CausalDecoder:
+class CausalDecoder(Decoder):
     """A decoder that makes one frame of the first latent frame, and four of each of the others, one after the other.
 
     Args:
@@ -23,12 +24,6 @@ class CausalDecoder:
     channels: tuple[int, ...] = (96, 192, 384, 384)
     doubling: int = 2
     resnets: int = 3
-
-    @property
-    def scale(self) -> int:
-        """Pixels of a side for each of a latent."""
-        scale: int = 2 ** (len(self.channels) - 1)
-        return scale
 
     def network(self, images: int, size: Shape, precision: str) -> Network:
         """See `Decoder.network`."""

@@ -12,7 +12,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
-from .family import Family
+from .family import Family, of_nvidia
 from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
 
 _VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
@@ -26,11 +26,6 @@ def _variant(operation: Operation) -> str | None:
         return None
     name = _VARIANTS.get(operation.precision)
     return f"{name} in blocks" if name and operation.attributes["block_scaled"] else name
-
-
-def _covers(gpu: GPU) -> bool:
-    """Whether a GPU is NVIDIA's: only these were measured."""
-    return not gpu.compute_capability.startswith("gfx")
 
 
 def _numbers(operations: OperationList) -> FloatArray:
@@ -110,6 +105,6 @@ EXPERTS = Family(
     physics_s=_physics_s,
     features=_features,
     unseen=_layer,
-    covers=_covers,
+    covers=of_nvidia,
 )
 """Layers of experts, measured with SGLang's Triton kernel, which users of PyTorch call, too, and with FlashInfer's."""

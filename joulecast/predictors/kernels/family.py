@@ -18,6 +18,11 @@ Names = tuple[str, str]
 """Name of a family, and of one of its variants."""
 
 
+def of_nvidia(gpu: GPU) -> bool:
+    """Whether a GPU is NVIDIA's. AMD's GPUs run other libraries, and have LLVM targets for compute capabilities."""
+    return not gpu.compute_capability.startswith("gfx")
+
+
 class Constant(NamedTuple):
     """A positive number in the physics of a family, to be fitted to measurements.
 

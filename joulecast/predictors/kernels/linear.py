@@ -12,7 +12,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
-from .family import Family
+from .family import Family, of_nvidia
 from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
 
 # fp16 and bf16 have the same width and the same rate on tensor cores, so measurements of one hold for the other.
@@ -24,11 +24,6 @@ def _variant(operation: Operation) -> str | None:
         return None
     name = _VARIANTS.get(operation.precision)
     return f"{name} in blocks" if name and operation.attributes["block_scaled"] else name
-
-
-def _covers(gpu: GPU) -> bool:
-    """Whether a GPU is NVIDIA's: only these were measured, and AMD's GPUs have other libraries."""
-    return not gpu.compute_capability.startswith("gfx")
 
 
 def _is_trusted(operation: Operation) -> bool:
@@ -81,7 +76,7 @@ LINEAR = Family(
     features=_features,
     unseen=_weights_of,
     learns_from=_is_trusted,
-    covers=_covers,
+    covers=of_nvidia,
 )
 """Linear layers. They were measured in bf16 with the kernels that PyTorch calls, and in fp8 and nvfp4 with those of
 engines for language models."""

@@ -15,7 +15,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from .family import Constant, Family
+from .family import Constant, Family, of_nvidia
 
 _CACHE_STEEPNESS = 4  # How sharply the share of hits falls where the working set outgrows the L2.
 
@@ -23,11 +23,6 @@ _CACHE_STEEPNESS = 4  # How sharply the share of hits falls where the working se
 def _variant(operation: Operation) -> str | None:
     is_one = operation.row.family == "elementwise" and not operation.is_identity
     return "half" if is_one and operation.mode == "inference" and operation.precision in ("fp16", "bf16") else None
-
-
-def _covers(gpu: GPU) -> bool:
-    """Whether a GPU is NVIDIA's: only these were measured."""
-    return not gpu.compute_capability.startswith("gfx")
 
 
 def _bytes(operations: OperationList) -> FloatArray:
@@ -71,5 +66,5 @@ POINTWISE = Family(
     physics_s=_physics_s,
     features=_features,
     unseen=_size,
-    covers=_covers,
+    covers=of_nvidia,
 )
