@@ -20,7 +20,7 @@ from ..generation.known import KNOWN
 from ..generation.parallel import split_count
 from ..generation.prediction import GenerationPrediction
 from ..hardware import GPU, gpus
-from ..hardware.host import find_host, hosts
+from ..hardware.host import USUAL, find_host, hosts
 from ..operations.dropped import Dropped
 from ..operations.inputs import Inputs, InputShape, shape_from_json, shape_to_json
 from ..operations.network import Entry, Network
@@ -310,7 +310,7 @@ def _execution(question: Run) -> Execution:
         UnknownNameError, InputError: There is no such execution or host.
     """
     wanted = question.host
-    if isinstance(wanted, str) and wanted not in hosts():
+    if isinstance(wanted, str) and wanted != USUAL.name and wanted not in hosts():
         raise unknown_name("host", wanted, hosts(), hint="or a factor such as 0.5")
     return Execution.of(question.execution, find_host(wanted))
 
