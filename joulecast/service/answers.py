@@ -264,7 +264,7 @@ class Answers:
             tracer = self._tracer
             if tracer is None:
                 raise TracingNeededError
-            question = {"name": model, "inputs": Inputs.of(input_shape).to_json(), "whitelist": None, **options}
+            question = {"name": model, "inputs": Inputs.of(input_shape).to_list(), "whitelist": None, **options}
             limits = Limits(_TRACING_BYTES, self._settings.max_seconds)
             return _refusing_overflow(lambda: tracer.network(question, limits))
         except UnknownNameError as error:
@@ -288,7 +288,7 @@ class Answers:
             name=subject.name or "network",
             input_shape=shape_from_json(subject.input_shape),
             mode=items[0].mode,
-            dropped=tuple(Dropped.from_json(item.model_dump()) for item in subject.dropped or ()),
+            dropped=tuple(Dropped.from_dict(item.model_dump()) for item in subject.dropped or ()),
             assumptions=tuple(subject.assumptions),
         )
         return network_of(network, None, mode=subject.mode, precision=precision)
@@ -316,7 +316,7 @@ def _execution(question: Run) -> Execution:
 
 
 def _entry(item: OperationItem) -> Entry:
-    return _refusing_overflow(lambda: Entry.from_json(item.model_dump()))
+    return _refusing_overflow(lambda: Entry.from_dict(item.model_dump()))
 
 
 def _refusing_overflow(function: Callable[[], Found]) -> Found:
@@ -346,7 +346,7 @@ def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
 
 
 def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
-    prediction = None if item.prediction is None else item.prediction.to_json(details=details)
+    prediction = None if item.prediction is None else item.prediction.to_dict(details=details)
     return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
 
 

@@ -43,10 +43,8 @@ from .reload import damage
 from .rendering import (
     CSV,
     JSON,
-    choices_json,
     json_bytes,
     media_type_of,
-    operations_json,
     rendered,
 )
 from .validation import checked_gpu
@@ -97,8 +95,8 @@ class _PredictRoute(CachedRoute):
         if found is None:
             return await handler(request)
         media_type = media_type_of(request.headers.get("accept", ""))
-        to_json = functools.partial(Prediction.to_json, tree=question.tree)
-        content = rendered(found, media_type, to_json, Prediction.to_csv)
+        to_dict = functools.partial(Prediction.to_dict, tree=question.tree)
+        content = rendered(found, media_type, to_dict, Prediction.to_csv)
         return Response(content, media_type=media_type)
 
 
@@ -111,7 +109,7 @@ async def _ask(
     request: Request,
     form: str | None,
     answer: Callable[[Answers], Any],
-    to_json: Callable[[Any], Any],
+    to_dict: Callable[[Any], Any],
     to_csv: Callable[[Any], str] | None = None,
     *,
     as_value: bool = True,
@@ -122,7 +120,7 @@ async def _ask(
         media_type = JSON
 
     def body(answers: Answers) -> bytes:
-        return rendered(answer(answers), media_type, to_json, to_csv)
+        return rendered(answer(answers), media_type, to_dict, to_csv)
 
     return Response(await _computed(request, body), media_type=media_type)
 
@@ -160,21 +158,21 @@ async def _disconnection(request: Request) -> None:
 async def predict_by_name(request: Request, query: Annotated[PredictQuery, Query()]) -> Response:
     """Predict time, power and energy of one iteration of a model, given by name."""
     question = query.question(PredictQuestion)
-    return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_json, Prediction.to_csv)
+    return await _ask(request, query.format, lambda a: a.predict(question), Prediction.to_dict, Prediction.to_csv)
 
 
 @predictions.post("/predict", **_answering(schemas.PredictionAnswer, as_csv=True), tags=["predict"])
 async def predict(request: Request, question: PredictQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict time, power and energy of one iteration of a model, or of a list of operations."""
-    to_json = functools.partial(Prediction.to_json, tree=question.tree)
-    return await _ask(request, format, lambda a: a.predict(question), to_json, Prediction.to_csv)
+    to_dict = functools.partial(Prediction.to_dict, tree=question.tree)
+    return await _ask(request, format, lambda a: a.predict(question), to_dict, Prediction.to_csv)
 
 
 @questions.post("/predict/batch", **_answering(schemas.BatchAnswer, as_csv=True), tags=["predict"])
 async def predict_batch(request: Request, question: BatchQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict up to thousands of candidates. One that is refused has a problem in its place; others are answered."""
-    to_json = functools.partial(batch_json, details=question.details)
-    return await _ask(request, format, lambda a: a.predict_batch(question), to_json, batch_csv, as_value=False)
+    to_dict = functools.partial(batch_json, details=question.details)
+    return await _ask(request, format, lambda a: a.predict_batch(question), to_dict, batch_csv, as_value=False)
 
 
 @questions.post("/predict_operations", **_answering(schemas.OperationsAnswer, as_csv=True), tags=["predict"])
@@ -185,58 +183,58 @@ async def predict_operations(
 ) -> Response:
     """Predict single operations, each running alone in a loop."""
     to_csv = OperationPredictions.to_csv
-    return await _ask(request, format, lambda a: a.predict_operations(question), operations_json, to_csv)
+    return await _ask(request, format, lambda a: a.predict_operations(question), OperationPredictions.to_dict, to_csv)
 
 
 @questions.post("/generate", **_answering(schemas.GenerationAnswer), tags=["predict"])
 async def generate(request: Request, question: GenerateQuestion) -> Response:
     """Predict seconds, watts and joules per token of a language model that an engine serves."""
-    return await _ask(request, None, lambda a: a.generate(question), GenerationPrediction.to_json)
+    return await _ask(request, None, lambda a: a.generate(question), GenerationPrediction.to_dict)
 
 
 @questions.post("/explain", **_answering(schemas.ExplainAnswer), tags=["predict"])
 async def explain(request: Request, question: ExplainQuestion) -> Response:
     """Explain what bounds an operation, which measured operations are nearest, and the effect of each input."""
-    return await _ask(request, None, lambda a: a.explain(question), Explanation.to_json)
+    return await _ask(request, None, lambda a: a.explain(question), Explanation.to_dict)
 
 
 @questions.get("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
 async def sweep_by_name(request: Request, query: Annotated[SweepQuery, Query()]) -> Response:
     """Predict a model, given by name, on several GPUs and clocks."""
     question = query.question(SweepQuestion)
-    return await _ask(request, query.format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
+    return await _ask(request, query.format, lambda a: a.sweep(question), Sweep.to_dict, Sweep.to_csv)
 
 
 @questions.post("/sweep", **_answering(schemas.SweepAnswer, as_csv=True), tags=["choose"])
 async def sweep(request: Request, question: SweepQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Predict a job on several GPUs and clocks, in one or several precisions."""
-    return await _ask(request, format, lambda a: a.sweep(question), Sweep.to_json, Sweep.to_csv)
+    return await _ask(request, format, lambda a: a.sweep(question), Sweep.to_dict, Sweep.to_csv)
 
 
 @questions.get("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
 async def best_by_name(request: Request, query: Annotated[BestQuery, Query()]) -> Response:
     """Choose the GPU and the clock for a model, given by name."""
     question = query.question(BestQuestion)
-    return await _ask(request, query.format, lambda a: a.best(question), choices_json, Choices.to_csv)
+    return await _ask(request, query.format, lambda a: a.best(question), Choices.to_dict, Choices.to_csv)
 
 
 @questions.post("/best", **_answering(schemas.BestAnswer, as_csv=True), tags=["choose"])
 async def best(request: Request, question: BestQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """Choose the GPU and the clock for a job: the best clock of each GPU, best first."""
-    return await _ask(request, format, lambda a: a.best(question), choices_json, Choices.to_csv)
+    return await _ask(request, format, lambda a: a.best(question), Choices.to_dict, Choices.to_csv)
 
 
 @questions.get("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
 async def extract_by_name(request: Request, query: Annotated[ExtractQuery, Query()]) -> Response:
     """List the operations of a model, given by name."""
     question = query.question(ExtractQuestion)
-    return await _ask(request, query.format, lambda a: a.extract(question), Network.to_json, Network.to_csv)
+    return await _ask(request, query.format, lambda a: a.extract(question), Network.to_dict, Network.to_csv)
 
 
 @questions.post("/extract", **_answering(schemas.NetworkAnswer, as_csv=True), tags=["models"])
 async def extract(request: Request, question: ExtractQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
     """List the operations of a model; or check a list of operations and merge equal ones."""
-    return await _ask(request, format, lambda a: a.extract(question), Network.to_json, Network.to_csv)
+    return await _ask(request, format, lambda a: a.extract(question), Network.to_dict, Network.to_csv)
 
 
 @questions.get("/gpus", **_answering(schemas.GpusAnswer), tags=["catalogue"])
@@ -277,8 +275,8 @@ def _named(model: type[Any]) -> dict[str, Any]:
 @questions.get("/gpus/{name}", **_named(schemas.GpuAnswer), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
-    to_json = listings.one_gpu
-    return await _found(_ask(request, None, lambda _: checked_gpu(name), to_json))
+    to_dict = listings.one_gpu
+    return await _found(_ask(request, None, lambda _: checked_gpu(name), to_dict))
 
 
 @questions.get("/zoo/{gpu}/{entry}", **_named(schemas.CardAnswer), tags=["catalogue"])
