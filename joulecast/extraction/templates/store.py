@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ...operations.precisions import HALF_PRECISIONS
 from ..cache import library_version
 from ..digests import digest
-from .template import HALVES, Template
+from .template import Template
 
 FORMAT_VERSION = 2
 FOLDER = Path(__file__).with_name("data")
@@ -102,9 +103,9 @@ class ModelTemplates:
     def setting(self, mode: str, precision: str, *, cached: bool) -> Setting | None:
         """What holds for a mode and precision, or None."""
         key = f"{mode} cached" if cached else mode
-        if precision not in HALVES:
+        if precision not in HALF_PRECISIONS:
             return self.settings.get(key)
-        known = (self.settings.get(name) for name in (key, *(f"{key} {half}" for half in HALVES)))
+        known = (self.settings.get(name) for name in (key, *(f"{key} {half}" for half in HALF_PRECISIONS)))
         return next((setting for setting in known if setting is not None and precision in setting.halves), None)
 
     @property

@@ -14,12 +14,11 @@ from typing import Any, Self
 from ...errors import InputError
 from ...operations.dropped import Dropped
 from ...operations.operation import Operation, real_precision
+from ...operations.precisions import HALF_PRECISIONS
 from ...operations.rules import size
 
 Dimension = int
 """A constant where it is positive; else -1 - i, for symbol i."""
-
-HALVES = ("fp16", "bf16")
 
 
 def symbol(index: int) -> Dimension:
@@ -126,9 +125,9 @@ class Template:
             return values[dimension]
 
         # The rest of a half model stays in the default: so does what it computes in fp32 itself.
-        full = "default" if precision in HALVES else precision
+        full = "default" if precision in HALF_PRECISIONS else precision
         for step in self.steps:
-            real = precision if precision in HALVES and step.is_half else real_precision(step.kind, full)
+            real = precision if precision in HALF_PRECISIONS and step.is_half else real_precision(step.kind, full)
             shapes = [tuple(map(value, shape)) for shape in step.shapes]
             _refuse_one_value(step.kind, shapes[0], mode)
             done.append(Operation(step.kind, shapes, step.attributes, precision=real, mode=mode))
