@@ -17,9 +17,9 @@ _LISTED = "`joulecast gpus` lists them"
 USUAL_BOARDS: Mapping[str, str] = {"H100": "H100 SXM"}
 """Name of several boards -> the one that is meant when nothing else is said.
 
-Only where nearly everybody means the same board: clouds and servers for language models have the H100 SXM, and the PCIe and
-NVL boards are always called so. A100, V100 and GH200 are sold with different memories under the same name, so that they have
-to be named in full.
+Only where nearly everybody means the same board: clouds and servers for language models have the H100 SXM, and the PCIe
+and NVL boards are always called so. A100, V100 and GH200 are sold with different memories under the same name, so that
+they have to be named in full.
 """
 _GENERATIONS = ("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "amd")
 
@@ -61,8 +61,8 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
 
     Args:
         name: A name or alias from the catalogue, or words of it that only one GPU has; case, spaces and hyphens do not
-            matter. A name of `USUAL_BOARDS` means the usual board of a family. Or the path of a TOML file that describes
-            a GPU (docs/gpus.md).
+            matter. A name of `USUAL_BOARDS` means the usual board of a family. Or the path of a TOML file that
+            describes a GPU (docs/gpus.md).
 
     Raises:
         UnknownNameError: No GPU has that name, or several have.

@@ -163,6 +163,6 @@ def test_encoders_are_refused():
 
 def test_a_family_of_boards_stands_for_its_usual_one_and_the_answer_says_so():
     found = llama(gpu="2x H100", tensor_parallel=2)
-    assert found.gpu == H100.name and found.gpus == 2
+    assert (found.gpu, found.gpus) == (H100.name, 2)
     assert "H100 was taken for H100 SXM" in found.notes[0]
     assert not any("was taken for" in note for note in llama().notes)
