@@ -159,3 +159,10 @@ def test_encoders_are_refused():
         predict_generation("bert_base", "H100 SXM", batch=1, prompt_tokens=10, output_tokens=10)
     with pytest.raises(UnknownNameError, match="engine"):
         llama(engine="vlm")
+
+
+def test_a_family_of_boards_stands_for_its_usual_one_and_the_answer_says_so():
+    found = llama(gpu="2x H100", tensor_parallel=2)
+    assert (found.gpu, found.gpus) == (H100.name, 2)
+    assert "H100 was taken for H100 SXM" in found.notes[0]
+    assert not any("was taken for" in note for note in llama().notes)
