@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 
 from .. import wire
+from ..generation.choices import GenerationChoices
+from ..predictors.networks.many import NetworkPredictions
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices
 
@@ -73,6 +75,38 @@ def operations_json(predictions: OperationPredictions) -> dict[str, Any]:
         ],
         "static_power_w": predictions.static_power_w,
     }
+
+
+_TOTALS = (
+    "time_s",
+    "power_w",
+    "energy_j",
+    "edp_js",
+    "device_time_s",
+    "host_time_s",
+    "held_clock_mhz",
+    "uncovered_share",
+)
+
+
+def network_totals_json(predictions: NetworkPredictions) -> dict[str, Any]:
+    """Totals of many networks, one object each; values of a network without a total are null."""
+    columns = {name: getattr(predictions, name).tolist() for name in _TOTALS}
+    return {
+        "gpu": predictions.gpu,
+        "clock_mhz": predictions.clock_mhz,
+        "power_limit_w": predictions.power_limit_w,
+        "predictor": predictions.predictor,
+        "networks": [
+            {"network": name, **{column: values[i] for column, values in columns.items()}, "problem": problem or None}
+            for i, (name, problem) in enumerate(zip(predictions.names, predictions.problems, strict=True))
+        ],
+    }
+
+
+def generation_choices_json(choices: GenerationChoices) -> dict[str, Any]:
+    """Ways to serve a model: the best of each GPU, the Pareto front, all ways, and the GPUs that were left out."""
+    return {**choices.to_json(), "rows": [row.to_json() for row in choices.rows]}
 
 
 def choices_json(choices: Choices) -> dict[str, Any]:
