@@ -77,7 +77,7 @@ def subject(
             "assume": dict(assume) if assume else None,
             "model_options": dict(model_options) if model_options else None,
         }
-    content = _network(model).to_json()
+    content = _network(model).to_dict()
     described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
     return {**described, "mode": mode}
 
@@ -90,7 +90,7 @@ def one_of_many(model: Any) -> dict[str, Any]:
     """
     if isinstance(model, str):
         return {"model": model}
-    content = _network(model).to_json()
+    content = _network(model).to_dict()
     return {name: content[name] for name in ("operations", "name", "dropped")}
 
 

@@ -146,7 +146,7 @@ class Client(GenerationClient):
         Raises:
             JoulecastError: The error that `joulecast.predict_operations` would raise, or a ServiceError.
         """
-        listed = [operation.to_json() for operation in checked_operations(operations)]
+        listed = [operation.to_dict() for operation in checked_operations(operations)]
         if not listed:
             raise InputError("operations to predict share one mode", given="no operations")
         question = {
@@ -167,7 +167,7 @@ class Client(GenerationClient):
             JoulecastError: The error that `joulecast.explain` would raise, or a ServiceError.
         """
         question = {
-            "operation": checked_operations([operation])[0].to_json(),
+            "operation": checked_operations([operation])[0].to_dict(),
             "gpu": gpu_name(gpu),
             "clock_mhz": clock,
             "predictor": predictor,

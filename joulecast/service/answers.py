@@ -6,11 +6,12 @@ import copy
 import hashlib
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..api import explain, predict_operations, prepare
 from ..errors import JoulecastError
 from ..extraction.isolation import IsolatedExtraction
-from ..hardware import GPU, gpus
+from ..hardware import GPU, gpus, usual_board_notes
 from ..operations.inputs import shape_from_json
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
@@ -98,7 +99,10 @@ class Answers(GenerationAnswers):
         return self._of_known(known, question)
 
     def _of_known(self, known: PreparedNetwork, question: PredictQuestion) -> Prediction:
-        return known.at(plain_clock(question.clock_mhz), composition=question.composition, strict=question.strict)
+        clock = plain_clock(question.clock_mhz)
+        prediction = known.at(clock, composition=question.composition, strict=question.strict)
+        warnings = usual_board_notes(question.gpu)
+        return replace(prediction, notes=(*warnings, *prediction.notes)) if warnings else prediction
 
     def _key(self, question: PredictQuestion) -> bytes:
         # Stored only if the predictors are still those of the start: others must not be mixed in.

@@ -137,7 +137,7 @@ class NetworkTotalsAnswer(Open):
     host_time_s: float | None
     held_clock_mhz: float | None
     uncovered_share: float | None
-    problem: str | None = Field(description="Why there is no total.")
+    problem: str = Field(description="Why there is no total; empty where there is one.")
 
 
 class ManyAnswer(Open):

@@ -34,6 +34,7 @@ QUESTIONS = {
     "options": (("resnet18", (2, 3, 64, 64), "A30"), {"model_options": {"num_classes": 10}}),
     "an assumption": (("ssdlite320_mobilenet_v3_large", (1, 3, 320, 320), "T4"), {"assume": {"boxes": 50}}),
     "torch.compile": (("resnet18", (8, 3, 64, 64), "A30"), {"execution": "compiled"}),
+    "the usual board": (("resnet18", (8, 3, 64, 64), "H100"), {}),
     "plain sum": (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "sum"}),
 }
 
@@ -102,7 +103,7 @@ def test_an_unknown_gpu_has_another_next_step_only(client):
 @pytest.mark.parametrize("gpu", ["A30", "H100 SXM"])
 def test_explanations_are_equal(client, gpu):
     here, there = joulecast.explain(RELU, gpu, 900), client.explain(RELU, gpu, 900)
-    assert there.to_json() == here.to_json()
+    assert there.to_dict() == here.to_dict()
     assert there.nearest == here.nearest
 
 

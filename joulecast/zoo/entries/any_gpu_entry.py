@@ -108,7 +108,7 @@ def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> di
     for gpu, operations in golden.items():
         predictions = AnyGpuPredictor(find_gpu(gpu), operations[0].mode, learned).predict(operations)
         found[gpu] = {
-            "operations": [operation.to_json() for operation in operations],
+            "operations": [operation.to_dict() for operation in operations],
             "device_time_s": predictions.device_time_s.tolist(),
             "power_w": predictions.power_w.tolist(),
         }
