@@ -52,7 +52,7 @@ def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray)
     return inputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OperationPredictor:
     """Physics with constants per group, corrected by two regressors.
 

@@ -69,7 +69,7 @@ class AnyGpuCard:
     provenance: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnyGpuEntry:
     """A loaded entry, to be used on any GPU."""
 
