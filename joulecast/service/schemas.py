@@ -74,6 +74,10 @@ class SummaryAnswer(Open):
     edp_js: float
     device_time_s: float
     host_time_s: float
+    batch_size: int | None
+    samples_per_s: float | None
+    energy_per_sample_j: float | None
+    memory_bytes: int | None
     interval: IntervalAnswer | None
     uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
     uncovered_share: float | None = Field(
