@@ -95,8 +95,9 @@ class NetworkError:
 
 
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
-    """Counts and predictions of a network's operations, as its parts."""
-    return counts_of(network), as_parts(network, predictor.predict(network.operations), predictor.gpu)
+    """Counts and predictions of a network's operations, as its parts, without what was found on this very network."""
+    found = predictor.predict(network.operations)
+    return counts_of(network), as_parts(network, found, predictor.gpu, layouts=False)
 
 
 def fit_host(
