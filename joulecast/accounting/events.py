@@ -49,7 +49,7 @@ class Events:
         devices: Names of the devices, such as "cpu" and "gpu0".
         origin_ns: Wall-clock time of second 0, in nanoseconds since 1970.
         windows: Start and end of each iteration in seconds, in their order; empty if iterations were not marked.
-        notes: Remarks about the origin of the events.
+        notes: Notes on the origin of the events.
     """
 
     start_s: FloatArray
@@ -122,7 +122,7 @@ class Events:
             rows: Start and end in seconds, place and device of each event.
             origin_ns: Wall-clock time of second 0.
             windows: Start and end of each iteration in seconds.
-            notes: What to keep in mind.
+            notes: Notes on the origin of the events.
         """
         places: dict[Place, int] = {}
         devices: dict[str, int] = {}
