@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
-from .hardware import GPU, find_gpu
+from .hardware import GPU, find_gpu, usual_board_notes
 from .hardware.host import Host, find_host
 from .operations.network import Network
 from .predictors import operation_html
@@ -176,7 +176,10 @@ def predict(
         assume=assume,
         model_options=model_options,
     )
-    return prepare(network, found, power_limit_w, predictor, run).at(clock, composition=composition, strict=strict)
+    prediction = prepare(network, found, power_limit_w, predictor, run).at(
+        clock, composition=composition, strict=strict
+    )
+    return replace(prediction, notes=(*usual_board_notes(gpu), *prediction.notes))
 
 
 def predict_many(

@@ -76,6 +76,6 @@ def subject(
                 hint="joulecast.extract(model, input_shape) makes a Network of it",
             )
         model = Network.of(model)
-    content = model.to_json()
+    content = model.to_dict()
     described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
     return {**described, "mode": mode}

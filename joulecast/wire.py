@@ -79,7 +79,7 @@ def pack(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
         case Operation():
-            return {_TAG: "Operation", **value.to_json()}
+            return {_TAG: "Operation", **value.to_dict()}
         case Choices():
             return {_TAG: "Choices", "choices": [*map(pack, value)], "left_out": pack(value.left_out)}
         case Mapping():
@@ -133,7 +133,7 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
         case "Choices":
             return Choices(unpack(content["choices"]), unpack(content["left_out"]))
         case "Operation":
-            return Operation.from_json(content)
+            return Operation.from_dict(content)
     if tag not in _CLASSES:
         raise _other_version(repr(tag))
     return _CLASSES[tag](**{name: unpack(item) for name, item in content.items()})

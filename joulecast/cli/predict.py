@@ -105,14 +105,14 @@ def predict(
     if by_memory_level or ncu is not None:
         levels = prediction.by_memory_level(gpu)
         typer.echo(
-            json.dumps(levels.to_json(), indent=1)
+            json.dumps(levels.to_dict(), indent=1)
             if as_json
             else levels.to_csv()
             if as_csv
             else _levels_text(levels, ncu)
         )
     elif as_json:
-        typer.echo(json.dumps(prediction.to_json(), indent=1))
+        typer.echo(json.dumps(prediction.to_dict(), indent=1))
     elif as_csv:
         typer.echo(prediction.to_csv(), nl=False)
     elif tree:

@@ -46,7 +46,7 @@ class GenerationMemory:
         """Whether the board has as much."""
         return self.total_bytes <= self.usable_bytes
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The figures as a dictionary."""
         return {
             "weights_bytes": self.weights_bytes,

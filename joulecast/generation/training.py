@@ -30,6 +30,7 @@ from ..operations.rules import size
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
+from ..rendering.answers import Plain
 from ..single_operations import refuse_precisions
 from ..units import si
 from ..zoo import find_predictor
@@ -47,7 +48,7 @@ _SEND_S = 10e-6  # To the next stage: starting a message, about what NCCL's shor
 
 
 @dataclass(frozen=True)
-class ParallelTraining:
+class ParallelTraining(Plain):
     """Time and energy of an iteration over several GPUs.
 
     Args:
@@ -92,10 +93,10 @@ class ParallelTraining:
             f"{si(self.energy_j, 'J')}, {si(self.power_w, 'W')}"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("micro", "notes")}
-        return {**plain, "power_w": self.power_w, "micro": self.micro.to_json(details=False), "notes": list(self.notes)}
+        return {**plain, "power_w": self.power_w, "micro": self.micro.to_dict(details=False), "notes": list(self.notes)}
 
 
 def predict_parallel_training(

@@ -51,7 +51,7 @@ class Machine:
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "wall_offset_s": time.time() - time.monotonic(),
             "program": list(program),
-            "devices": [device.to_json() for device in self.devices],
+            "devices": [device.to_dict() for device in self.devices],
             "absent": list(self.absent),
         }
 

@@ -52,11 +52,11 @@ class ReaderSpec:
         """Whether a reading waits for the sensor, and cannot be had at a moment of our choice."""
         return self.reader in _WAITING
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The spec as a dictionary."""
         return {"reader": self.reader, "settings": dict(self.settings)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(str(value["reader"]), dict(value["settings"]))

@@ -59,7 +59,7 @@ class DeviceInfo:
     idle_w: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The device as a dictionary."""
         return {
             "name": self.name,
@@ -71,8 +71,8 @@ class DeviceInfo:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
 
         Raises:
             KeyError, TypeError, ValueError: It is something else.
@@ -246,7 +246,7 @@ def read_recording(path: str | Path) -> Recording:
 
 def _recording(records: list[dict[str, Any]]) -> Recording:
     machine, rest = records[0], records[1:]
-    devices = tuple(DeviceInfo.from_json(value) for value in machine["devices"])
+    devices = tuple(DeviceInfo.from_dict(value) for value in machine["devices"])
     blocks: dict[str, list[Mapping[str, Any]]] = {device.name: [] for device in devices}
     windows: list[Window] = []
     end_s, exit_code, complete = float(machine["start_s"]), None, False

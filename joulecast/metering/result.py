@@ -12,6 +12,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
 from ..errors import InputError
+from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Line, Picture, lines_over
 from ..units import si
 from .energy_curve import EnergyCurve
@@ -61,7 +62,7 @@ class DeviceEnergy:
 
 
 @dataclass(frozen=True)
-class Metering:
+class Metering(Plain, Drawn):
     """What a program used on one machine or several.
 
     Args:
@@ -178,7 +179,7 @@ class Metering:
             allowed=", ".join(found.name for found in self.devices) or "none",
         )
 
-    def plot(self) -> Picture:
+    def _picture(self) -> Picture:
         """Power over time, a line for each device.
 
         Raises:
@@ -194,7 +195,7 @@ class Metering:
             raise InputError("there is no power to draw", given="no device was measured")
         return Picture(lines_over(lines, "s", "W", f"Power of {self.title}"))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Totals, devices and the tree as plain lists and dictionaries; quantities in SI units."""
         return {
             "title": self.title,
@@ -208,7 +209,7 @@ class Metering:
             "devices": [
                 {
                     "host": found.host,
-                    **found.device.to_json(),
+                    **found.device.to_dict(),
                     "energy_j": found.energy_j,
                     "complete": found.complete,
                     "mean_w": found.mean_w,
@@ -217,7 +218,7 @@ class Metering:
                 }
                 for found in self.devices
             ],
-            "tree": self.tree().to_json(),
+            "tree": self.tree().to_dict(),
             "notes": list(self.notes),
         }
 

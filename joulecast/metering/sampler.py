@@ -64,7 +64,7 @@ class Sampler:
         process: int | None = None,
     ) -> None:
         self._settings = {
-            "devices": {name: spec.to_json() for name, spec in devices.items()},
+            "devices": {name: spec.to_dict() for name, spec in devices.items()},
             "period_s": period_s,
             "recording": None if recording is None else str(recording),
             "machine": dict(machine or {}),

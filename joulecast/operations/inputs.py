@@ -88,7 +88,7 @@ class Inputs:
             return self.positional[0].shape
         return tuple(item.shape for item in self.positional)
 
-    def to_json(self) -> list[Any]:
+    def to_list(self) -> list[Any]:
         """The inputs as plain lists and dictionaries; two different inputs never have the same JSON."""
         return [
             [[list(item.shape), item.dtype] for item in self.positional],

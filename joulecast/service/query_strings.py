@@ -9,7 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
 
 from ..operations.inputs import parse_shapes
-from .questions import (
+from .subjects import (
     LARGEST,
     Clock,
     Composition,

@@ -102,7 +102,7 @@ def test_an_unknown_gpu_has_another_next_step_only(client):
 @pytest.mark.parametrize("gpu", ["A30", "H100 SXM"])
 def test_explanations_are_equal(client, gpu):
     here, there = joulecast.explain(RELU, gpu, 900), client.explain(RELU, gpu, 900)
-    assert there.to_json() == here.to_json()
+    assert there.to_dict() == here.to_dict()
     assert there.nearest == here.nearest
 
 

@@ -11,6 +11,7 @@ from ...errors import InputError
 from ...hardware import GPU, find_gpu
 from ...operations.inputs import InputShape, shape_to_json, titled
 from ...operations.tables import IDENTITY, identity
+from ...rendering.answers import Drawn, Plain
 from ...rendering.notebook import Picture, as_html, as_picture
 from ...rendering.tables import Table, Tabular
 from ...units import si
@@ -36,7 +37,7 @@ class Interval:
     energy_j: tuple[float, float]
     edp_js: tuple[float, float]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The interval as plain lists; quantities in SI units."""
         return {
             "level": self.level,
@@ -79,7 +80,7 @@ def interval_around(
 
 
 @dataclass(frozen=True)
-class Prediction(Tabular):
+class Prediction(Tabular, Plain, Drawn):
     """Time, power and energy of one iteration of a network.
 
     Args:
@@ -219,7 +220,7 @@ class Prediction(Tabular):
         """Whether much of the device time is in operations that are far from all that were measured."""
         return self.spread is not None and self.spread.far_outside
 
-    def to_json(self, *, details: bool = True, tree: bool = False) -> dict[str, Any]:
+    def to_dict(self, *, details: bool = True, tree: bool = False) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units.
 
         Args:
@@ -245,14 +246,14 @@ class Prediction(Tabular):
             "edp_js": self.edp_js,
             "device_time_s": self.device_time_s,
             "host_time_s": self.host_time_s,
-            "interval": None if interval is None else {**interval.to_json(), "basis": self.interval_basis},
+            "interval": None if interval is None else {**interval.to_dict(), "basis": self.interval_basis},
             "far_outside": self.far_outside,
             "uncovered": [*map(str, self.uncovered)],
             "uncovered_share": self.uncovered_share,
             "notes": list(self.notes),
         }
         if details:
-            value["operations"] = [cost.to_json() for cost in self.operations]
+            value["operations"] = [cost.to_dict() for cost in self.operations]
         if tree:
             value["tree"] = self.tree().to_nested()
         return value
@@ -264,8 +265,8 @@ class Prediction(Tabular):
     def _repr_html_(self) -> str:
         return as_html(self)
 
-    def plot(self) -> Picture:
-        """The operations that cost most energy, as a picture that Jupyter shows and `save` writes."""
+    def _picture(self) -> Picture:
+        """The operations that cost most energy."""
         return as_picture(self)
 
     def _table(self) -> Table:

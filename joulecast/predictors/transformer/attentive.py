@@ -181,20 +181,20 @@ class Attentive:
         launches_s = launch_s(some, some[0].mode, self.host_s)
         return self.reader.vector(some, tuple(compress(counts.tolist(), kept)), tuple(launches_s.tolist()), gpu)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything but the transformer."""
         return {
             "tokens": [list(ROLES), list(PHYSICS_NAMES)],
             "vocabulary": list(self.reader.vocabulary),
             "ranges": {name: list(values) for name, values in self.reader.ranges.items()},
-            "energy": self.energy.to_json(),
+            "energy": self.energy.to_dict(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
-            "head": None if self.head is None else self.head.to_json(),
+            "head": None if self.head is None else self.head.to_dict(),
         }
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`."""
-        return {"predictor": "transformer", **self.to_json()}, {_WEIGHTS: self.reader.encoder.to_bytes()}
+        return {"predictor": "transformer", **self.to_dict()}, {_WEIGHTS: self.reader.encoder.to_bytes()}
 
     @classmethod
     def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
@@ -210,7 +210,7 @@ class Attentive:
             raise ZooError(
                 "a stored transformer tells other kinds apart than it has vectors for", given=len(vocabulary)
             )
-        learned = cls.from_json(facts, OnnxEncoder(weights))
+        learned = cls.from_dict(facts, OnnxEncoder(weights))
         if learned.head is not None and learned.head.weights.shape[1] != weights.width + IN_NETWORK:
             raise ZooError("a stored transformer has a head for other vectors", given=str(learned.head.weights.shape))
         return learned
@@ -221,8 +221,8 @@ class Attentive:
         return {"transformer": self.reader.encoder}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], encoder: Encoder) -> Self:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any], encoder: Encoder) -> Self:
+        """Read what `to_dict` wrote.
 
         Raises:
             InputError: The transformer reads other tokens than these.
@@ -232,14 +232,14 @@ class Attentive:
         ranges = {name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()}
         return cls(
             reader=Reader(encoder, tuple(value["vocabulary"]), ranges),
-            energy=EnergyConstants.from_json(value["energy"]),
+            energy=EnergyConstants.from_dict(value["energy"]),
             host_s=host_times(value["host_s"]),
-            head=None if value["head"] is None else NetworkHead.from_json(value["head"]),
+            head=None if value["head"] is None else NetworkHead.from_dict(value["head"]),
         )
 
 
 def require_same_tokens(value: Mapping[str, Any]) -> None:
-    """Refuse what `to_json` wrote of a transformer that reads other tokens than are made here.
+    """Refuse what `to_dict` wrote of a transformer that reads other tokens than are made here.
 
     Raises:
         InputError: They are others.

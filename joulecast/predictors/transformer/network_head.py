@@ -74,13 +74,13 @@ class NetworkHead:
         weights = found[:, :-1] / spread
         return cls(weights, found[:, -1] - weights @ centre, logs.min(1), logs.max(1))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The head as lists."""
         return {name: getattr(self, name).tolist() for name in ("weights", "bias", "lowest", "highest")}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
 
         Raises:
             KeyError, TypeError, ValueError: It is something else.

@@ -118,7 +118,7 @@ def test_stored_predictor(quick, served):
     whole = [on(A30, each).predict(network).time_s for each in (quick, served)]
     assert whole[0] == pytest.approx(whole[1], rel=1e-4)
     with pytest.raises(InputError, match="other tokens"):
-        Attentive.from_json({**quick.to_json(), "tokens": [1, 1]}, served.reader.encoder)
+        Attentive.from_dict({**quick.to_dict(), "tokens": [1, 1]}, served.reader.encoder)
 
 
 def test_predicting_needs_no_torch(quick, tmp_path):
@@ -131,7 +131,7 @@ def test_predicting_needs_no_torch(quick, tmp_path):
         "from joulecast.hardware import find_gpu\n"
         "from joulecast.predictors.transformer.weights import TransformerWeights\n"
         "weights = TransformerWeights.from_bytes(open(sys.argv[1], 'rb').read())\n"
-        f"learned = Attentive.from_json({quick.to_json()!r}, OnnxEncoder(weights))\n"
+        f"learned = Attentive.from_dict({quick.to_dict()!r}, OnnxEncoder(weights))\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
         "assert AnyGpuPredictor(find_gpu('A30'), 'inference', learned).predict([o]).time_s[0] > 0\n"
         "assert not {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors'} & set(sys.modules)\n"
@@ -193,7 +193,7 @@ def test_without_measured_networks_a_network_is_its_parts(dataset):
     network = made_networks()[0][2]
     operations = [entry.operation for entry in network]
     assert learned.in_network(operations, np.full(len(operations), 4.0), A30) == (1.0, 1.0)
-    assert learned.to_json()["head"] is None
+    assert learned.to_dict()["head"] is None
 
 
 def test_what_cannot_be_predicted(served):

@@ -1,0 +1,60 @@
+"""All answers have one interface: dictionaries, JSON, CSV, data frames, and pictures."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import joulecast
+from joulecast.errors import InputError
+from joulecast.operations.network import Network
+from joulecast.operations.operation import Operation
+
+NETWORK = Network.of(
+    [(Operation("linear", [(32, 512)], {"out_features": 512}), 2), (Operation("relu", [(32, 512)]), 1)]
+)
+
+
+def answers() -> dict[str, object]:
+    """One answer of each kind, for a small network on an A30."""
+    prediction = joulecast.predict(NETWORK, gpu="A30")
+    return {
+        "prediction": prediction,
+        "tree": prediction.tree(),
+        "memory levels": prediction.by_memory_level(),
+        "choices": joulecast.best(NETWORK, gpus=["A30", "T4"], clocks=[900]),
+        "sweep": joulecast.sweep(NETWORK, gpus=["A30"], clocks=[600, 900]),
+        "operations": joulecast.predict_operations([entry.operation for entry in NETWORK], gpu="A30"),
+        "networks": joulecast.predict_many([NETWORK], "A30"),
+        "network": NETWORK,
+    }
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, object]:
+    return answers()
+
+
+NAMES = ("prediction", "tree", "memory levels", "choices", "sweep", "operations", "networks", "network")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_text_reads_back_as_the_dictionary(found: dict[str, object], name: str) -> None:
+    answer = found[name]
+    assert json.loads(answer.to_json(indent=2)) == json.loads(json.dumps(answer.to_dict()))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("networks", "network")])
+@pytest.mark.parametrize("ending", ["svg", "html"])
+def test_every_plot_takes_a_path(found: dict[str, object], name: str, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"plot.{ending}"
+    assert found[name].plot(path) == path  # type: ignore[attr-defined]
+    assert "<svg" in path.read_text(encoding="utf-8")
+
+
+def test_a_plot_into_another_ending_is_refused_and_writes_nothing(found: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="SVG or HTML"):
+        found["prediction"].plot(tmp_path / "plot.gif")  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="folder"):
+        found["prediction"].plot(tmp_path / "none" / "plot.svg")  # type: ignore[attr-defined]
+    assert not list(tmp_path.iterdir())
