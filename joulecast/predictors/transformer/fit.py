@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -64,7 +64,12 @@ class TorchEncoder:
         return operations.double().numpy(), networks.double().numpy()
 
 
-def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: TransformerRecipe) -> Attentive:
+def fit_transformer(
+    datasets: Sequence[Dataset],
+    rows: Sequence[DeviceRow],
+    recipe: TransformerRecipe,
+    new_model: Callable[[TransformerRecipe, int], OperationTransformer] = OperationTransformer,
+) -> Attentive:
     """Fit time and power of operations over the measurements of many GPUs.
 
     The same recipe and measurements give the same weights, to the last bit, on one kind of processor.
@@ -73,6 +78,8 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
         datasets: Measurements of several GPUs, for the launch times in them.
         rows: Device times.
         recipe: Settings.
+        new_model: Makes the model from the recipe and the length of its vocabulary, with random weights; a model of
+            another form can be compared, but not stored.
 
     Returns:
         With a `TorchEncoder`, and without a head for networks.
@@ -91,7 +98,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
     with one_thread():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
-            model = OperationTransformer(recipe, len(vocabulary))
+            model = new_model(recipe, len(vocabulary))
         model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
         model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
         curves = _fit(model, examples, recipe)

@@ -2,10 +2,11 @@
 
 DeepPM reads a basic block of x86 code: tokens make instructions, instructions make the block. Here tokens make
 operations and operations make the network. Three encoder stacks follow one another: over all tokens of the network,
-over the tokens of one operation, and over one vector per operation, the sum of its tokens. Attention scores shrink
-with the distance of two tokens, and residuals are added without layer norm. A linear head reads time and energy off
-each operation's vector. What the network adds to the sum of its parts is read off the sum of the vectors by a head of
-its own (network_head.py), because few networks were measured and many operations.
+over the tokens of one operation, and over one vector per operation, the sum of its tokens (or, as DeepPM has it, the
+vector of the token that names its kind). Attention scores shrink with the distance of two tokens, and residuals are
+added without layer norm. A linear head reads time and energy off each operation's vector. What the network adds to the
+sum of its parts is read off the sum of the vectors by a head of its own (network_head.py), because few networks were
+measured and many operations.
 
 What ONNX Runtime computes in its place is written in onnx.py: change both.
 """
@@ -22,6 +23,7 @@ from torch.nn import functional
 from ..physics.operation_numbers import FAMILIES
 from ..recipes.transformer import TransformerRecipe
 from .onnx import UNIT
+from .positions import frequencies
 from .tokens import IN_NETWORK, ROLES, WIDTH
 
 _SPREAD = 0.2  # Of the weights that read a token.
@@ -75,6 +77,7 @@ class OperationTransformer(nn.Module):
     def __init__(self, recipe: TransformerRecipe, kinds: int) -> None:
         super().__init__()
         self._three = recipe.stacks == "three"
+        self._of_kind, self._positions = recipe.operation_vector == "kind", recipe.positional_encoding
         width = recipe.width
 
         def stack(layers: int, feed_forward: int) -> nn.Sequential:
@@ -82,6 +85,8 @@ class OperationTransformer(nn.Module):
 
         self.read = nn.Parameter(torch.randn(len(ROLES), WIDTH, width) * _SPREAD)
         self.roles = nn.Parameter(torch.randn(len(ROLES), width) * _SPREAD)
+        if self._positions:
+            self.roles.data.copy_(_sinusoids(len(ROLES), width))
         self.family = nn.Embedding(len(FAMILIES), width)
         self.kind = nn.Embedding(kinds, width)
         # What training saw of each input. What lies beyond is taken for the edge, as trees do; what never varied says
@@ -136,18 +141,31 @@ class OperationTransformer(nn.Module):
     def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
         """A vector for each operation, shape (sequences, operations, width)."""
         sequences, operations = families.shape
-        flat = values.clamp(self.lowest, self.highest).reshape(sequences * operations, len(ROLES), WIDTH)
-        read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
-        named = (self.family(families) + self.kind(kinds)).reshape(sequences * operations, 1, -1)
-        vectors = torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)
+        vectors = self._of_tokens(values, families, kinds)
         vectors = self.over_network(vectors.reshape(sequences, operations * len(ROLES), -1))
         vectors = vectors.reshape(sequences * operations, len(ROLES), -1)
         if not self._three:
-            return _sum_of_tokens(vectors, sequences)
-        summed: Tensor = self.over_kinds(_sum_of_tokens(self.over_operation(vectors), sequences))
-        return summed
+            return self._by_operation(vectors, sequences)
+        operation_vectors = self._by_operation(self.over_operation(vectors), sequences)
+        if self._positions:
+            operation_vectors = operation_vectors + _sinusoids(operations, operation_vectors.shape[-1])
+        through: Tensor = self.over_kinds(operation_vectors)
+        return through
+
+    def _of_tokens(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
+        """A vector for each token, shape (sequences x operations, len(ROLES), width)."""
+        flat = values.clamp(self.lowest, self.highest).reshape(families.numel(), len(ROLES), WIDTH)
+        read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
+        named = (self.family(families) + self.kind(kinds)).reshape(families.numel(), 1, -1)
+        return torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)
+
+    def _by_operation(self, vectors: Tensor, sequences: int) -> Tensor:
+        """One vector per operation, shape (sequences, operations, width), from those of its tokens."""
+        one = vectors[:, 0] if self._of_kind else vectors.sum(1) / math.sqrt(len(ROLES))
+        return one.reshape(sequences, -1, vectors.shape[-1])
 
 
-def _sum_of_tokens(vectors: Tensor, sequences: int) -> Tensor:
-    """One vector per operation, shape (sequences, operations, width)."""
-    return vectors.sum(1).reshape(sequences, -1, vectors.shape[-1]) / math.sqrt(len(ROLES))
+def _sinusoids(places: int, width: int) -> Tensor:
+    """Sines, then cosines, of the places from 0 on; shape (places, width)."""
+    angles = torch.arange(places, dtype=torch.float32)[:, None] * torch.from_numpy(frequencies(width))
+    return torch.cat([angles.sin(), angles.cos()], dim=1)

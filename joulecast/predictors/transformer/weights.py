@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...errors import ZooError
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 from ..physics.operation_numbers import FAMILIES
+from ..recipes.transformer import OPERATION_VECTORS
 from .tokens import ROLES, WIDTH
 
 STACKS = ("over_network", "over_operation", "over_kinds")
@@ -22,8 +23,8 @@ _MOST_NUMBERS = 4096  # Along any side of an array.
 _MOST_WIDTH = 1024
 _MOST_HEADS = 32  # Scores are as many times the length of a network, squared.
 _MOST_LAYERS = 64
-# Entries that say neither were made with these.
-_HEADS, _WEIGHTED = "2", "True"
+# Entries that do not say otherwise were made with these.
+_FACTS = {"heads": "2", "distance_weighting": "True", "operation_vector": "sum", "positional_encoding": "False"}
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ class TransformerWeights:
         arrays: Weights by the names that `OperationTransformer` gives them, in fp32.
         heads: Attention heads of a layer.
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
+        operation_vector: What stands for an operation: "sum" of its tokens, or the token of its "kind".
+        positional_encoding: Whether sinusoids of its place are added to an operation's vector.
 
     Raises:
         ZooError: An array is missing, too many or of another shape than the others ask for, or the whole is larger than
@@ -43,6 +46,8 @@ class TransformerWeights:
     arrays: Mapping[str, NDArray[np.float32]]
     heads: int
     distance_weighting: bool
+    operation_vector: str = "sum"
+    positional_encoding: bool = False
 
     def __post_init__(self) -> None:
         given = {name: array.shape for name, array in self.arrays.items()}
@@ -57,6 +62,8 @@ class TransformerWeights:
             raise _no_transformer(f"another shape at {off[0][:60]!r}", given.get(off[0]), expected.get(off[0]))
         if not 0 < self.heads <= _MOST_HEADS or self.width % self.heads:
             raise _no_transformer("an impossible number of heads", self.heads, f"a divisor of {self.width}")
+        if self.positional_encoding and self.width % 2:
+            raise _no_transformer("an odd width with positional encoding", self.width, "an even one")
 
     @property
     def width(self) -> int:
@@ -116,7 +123,7 @@ class TransformerWeights:
 
     def to_bytes(self) -> bytes:
         """As safetensors; the same weights give the same bytes."""
-        facts = {"heads": str(self.heads), "distance_weighting": str(self.distance_weighting)}
+        facts = {name: str(getattr(self, name)) for name in _FACTS}
         return arrays_to_bytes(self.arrays, facts)
 
     @classmethod
@@ -127,10 +134,15 @@ class TransformerWeights:
             ZooError: The bytes are no weights, or not those of a transformer.
         """
         arrays, facts = arrays_from_bytes(stored)
-        heads, weighted = facts.get("heads", _HEADS), facts.get("distance_weighting", _WEIGHTED)
-        if not (heads.isascii() and heads.isdecimal() and len(heads) < 4) or weighted not in ("True", "False"):
-            raise _no_transformer("facts that are none", str(facts)[:100], "heads and distance_weighting")
-        return cls(arrays, int(heads), weighted == "True")
+        told = {name: facts.get(name, default) for name, default in _FACTS.items()}
+        heads, weighted, vector, positions = told.values()
+        if (
+            not (heads.isascii() and heads.isdecimal() and len(heads) < 4)
+            or not {weighted, positions} <= {"True", "False"}
+            or vector not in OPERATION_VECTORS
+        ):
+            raise _no_transformer("facts that are none", str(facts)[:100], ", ".join(_FACTS))
+        return cls(arrays, int(heads), weighted == "True", vector, positions == "True")
 
 
 def _no_transformer(what: str, given: object, allowed: object) -> ZooError:
