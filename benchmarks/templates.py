@@ -15,9 +15,9 @@ from joulecast.errors import JoulecastError
 from joulecast.extraction.models.named_models import build
 from joulecast.extraction.sources import WHITELIST, traced
 from joulecast.extraction.templates import Request, answer, store
-from joulecast.extraction.templates.template import HALVES
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.network import Network
+from joulecast.operations.precisions import HALF_PRECISIONS
 
 SHAPES, DRAWN = 6, 60
 OUT = Path(__file__).with_name("TEMPLATES.md")
@@ -56,7 +56,7 @@ def compare(name: str) -> list[tuple[str, int, int, list[str]]]:
     module, model, dice = build(name), store.load(name), random.Random(f"benchmark {name}")
     rows = []
     for key, setting in model.settings.items():
-        if key.split()[-1] in HALVES:
+        if key.split()[-1] in HALF_PRECISIONS:
             continue  # asked for below
         mode, cached = key.split()[0], key.endswith("cached")
         equal, refused, different = 0, 0, []

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
-from .hardware import GPU, find_gpu
+from .hardware import GPU, find_gpu, usual_board_notes
 from .hardware.host import Host, find_host
 from .operations.network import Network
 from .predictors import operation_html
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
 from .predictors.networks.many import NetworkPredictions, predict_networks
+from .predictors.networks.memory import memory_need, shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .queries import choice_html, sweep_plots
-from .queries.memory import memory_need, shortage
 from .single_operations import explain, predict_operations, refuse_precisions
 from .zoo import find_predictor
 
@@ -176,7 +176,10 @@ def predict(
         assume=assume,
         model_options=model_options,
     )
-    return prepare(network, found, power_limit_w, predictor, run).at(clock, composition=composition, strict=strict)
+    prediction = prepare(network, found, power_limit_w, predictor, run).at(
+        clock, composition=composition, strict=strict
+    )
+    return replace(prediction, notes=(*usual_board_notes(gpu), *prediction.notes))
 
 
 def predict_many(

@@ -100,7 +100,7 @@ def run(
     if save is not None:
         found.save(save)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=1))
+        typer.echo(json.dumps(found.to_dict(), indent=1))
         return
     typer.echo(_text(found, depth, summarized, top))
     if prediction is not None:

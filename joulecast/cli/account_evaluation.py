@@ -47,7 +47,7 @@ def evaluate(
         )
     if save is not None:
         found.save(save)
-    typer.echo(json.dumps(found.to_json(), indent=1) if as_json else _evaluation_text(found))
+    typer.echo(json.dumps(found.to_dict(), indent=1) if as_json else _evaluation_text(found))
 
 
 def _evaluation_text(found: Evaluation) -> str:

@@ -105,7 +105,7 @@ def best(
         carbon=carbon,
     )
     if as_json:
-        typer.echo(json.dumps([choice.to_json() for choice in choices], indent=1))
+        typer.echo(json.dumps([choice.to_dict() for choice in choices], indent=1))
         return
     if as_csv:
         typer.echo(choices.to_csv(), nl=False)

@@ -51,7 +51,7 @@ def explain(
         mode="training" if training else "inference",
     )
     explanation = explain_operation(operation, gpu, clock, predictor)
-    typer.echo(json.dumps(explanation.to_json(), indent=1) if as_json else _text(explanation))
+    typer.echo(json.dumps(explanation.to_dict(), indent=1) if as_json else _text(explanation))
 
 
 def _attribute(text: str) -> tuple[str, Any]:

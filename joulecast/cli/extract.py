@@ -74,9 +74,9 @@ def extract(
     network = networks[0]
     if diff is not None:
         difference = network.diff(networks[1])
-        typer.echo(json.dumps(difference.to_json(), indent=1) if as_json else str(difference))
+        typer.echo(json.dumps(difference.to_dict(), indent=1) if as_json else str(difference))
     elif as_json:
-        typer.echo(json.dumps(network.to_json(), indent=1))
+        typer.echo(json.dumps(network.to_dict(), indent=1))
     elif as_csv:
         typer.echo(network.to_csv(), nl=False)
     else:

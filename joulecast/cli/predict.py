@@ -105,14 +105,14 @@ def predict(
     if by_memory_level or ncu is not None:
         levels = prediction.by_memory_level(gpu)
         typer.echo(
-            json.dumps(levels.to_json(), indent=1)
+            json.dumps(levels.to_dict(), indent=1)
             if as_json
             else levels.to_csv()
             if as_csv
             else _levels_text(levels, ncu)
         )
     elif as_json:
-        typer.echo(json.dumps(prediction.to_json(), indent=1))
+        typer.echo(json.dumps(prediction.to_dict(), indent=1))
     elif as_csv:
         typer.echo(prediction.to_csv(), nl=False)
     elif tree:
@@ -146,6 +146,10 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         ["energy", si(prediction.energy_j, "J"), _range_text(interval.energy_j if interval else None, "J")],
         ["energy-delay product", si(prediction.edp_js, "Js"), _range_text(interval.edp_js if interval else None, "Js")],
     ]
+    if prediction.samples_per_s is not None:
+        totals.append(["throughput", f"{prediction.samples_per_s:,.4g} samples/s", ""])
+    if prediction.memory_bytes is not None:
+        totals.append(["memory needed", f"{prediction.memory_bytes / 2**30:.1f} GiB", ""])
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
     parts = [

@@ -99,7 +99,7 @@ def sweep(
     for path in plot or []:
         found.plot(path)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=1))
+        typer.echo(json.dumps(found.to_dict(), indent=1))
     elif as_csv:
         typer.echo(found.to_csv(), nl=False)
     else:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..hardware import GPU
+from ..hardware import GPU, usual_board_notes
 from ..units import si
 from .deployment import Deployment, checked_batching, checked_precisions
 from .engines import Engine, find_engine
 from .figures import figures_of
 from .models import find_decoder
-from .parallel import find_gpus, find_parallel
+from .parallel import find_gpus, find_parallel, split_count
 from .prediction import GenerationPrediction
 from .server import Server
 from .serving import Load
@@ -115,8 +115,16 @@ def predict_generation(
         idle_power_w=decode.idle_power_w,
         sigmas=server.sigmas(deployment.decoding, decode),
         # (what is said about intervals of networks is not about these)
-        notes=(*_notes(found), *(note for note in decode.notes if not note.startswith("no interval"))),
+        notes=(
+            *_board_notes(gpu),
+            *_notes(found),
+            *(note for note in decode.notes if not note.startswith("no interval")),
+        ),
     )
+
+
+def _board_notes(gpu: object) -> tuple[str, ...]:
+    return usual_board_notes(split_count(gpu)[1] if isinstance(gpu, str) else gpu)
 
 
 def _notes(engine: Engine) -> tuple[str, ...]:

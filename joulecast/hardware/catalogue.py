@@ -14,6 +14,13 @@ from .description import described_gpu, read_gpu
 from .gpu import GPU
 
 _LISTED = "`joulecast gpus` lists them"
+USUAL_BOARDS: Mapping[str, str] = {"H100": "H100 SXM"}
+"""Name of several boards -> the one that is meant when nothing else is said.
+
+Only where nearly everybody means the same board: clouds and servers for language models have the H100 SXM, and the PCIe
+and NVL boards are always called so. A100, V100 and GH200 are sold with different memories under the same name, so that
+they have to be named in full.
+"""
 _GENERATIONS = ("pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "amd")
 
 
@@ -35,7 +42,8 @@ def _folded(name: str) -> str:
 
 @cache
 def _by_folded_name() -> Mapping[str, GPU]:
-    return {_folded(name): gpu for gpu in gpus().values() for name in (gpu.name, *gpu.aliases)}
+    named = {_folded(name): gpu for gpu in gpus().values() for name in (gpu.name, *gpu.aliases)}
+    return {**named, **{_folded(family): named[_folded(board)] for family, board in USUAL_BOARDS.items()}}
 
 
 def _words(name: str) -> frozenset[str]:
@@ -53,7 +61,8 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
 
     Args:
         name: A name or alias from the catalogue, or words of it that only one GPU has; case, spaces and hyphens do not
-            matter. Or the path of a TOML file that describes a GPU (docs/gpus.md).
+            matter. A name of `USUAL_BOARDS` means the usual board of a family. Or the path of a TOML file that
+            describes a GPU (docs/gpus.md).
 
     Raises:
         UnknownNameError: No GPU has that name, or several have.
@@ -85,3 +94,19 @@ def find_gpu(name: str | Path | GPU | None) -> GPU:
     raise unknown_name(
         "GPU", name, known, hint="`joulecast gpus` lists the catalogue; the path of a .toml file adds one"
     )
+
+
+def usual_board_notes(name: object) -> tuple[str, ...]:
+    """A warning for an answer whose GPU was named by its family: which board it is for, and what the others are called.
+
+    Args:
+        name: The GPU as the user named it.
+
+    Returns:
+        One sentence, or nothing where the name means a single board.
+    """
+    for family, board in USUAL_BOARDS.items():
+        if isinstance(name, str) and _folded(name) == _folded(family):
+            others = [gpu.aliases[0] for gpu in _versions(family) if gpu.aliases[0] != board]
+            return (f"{family} was taken for {board}, the usual board; the others are called {' and '.join(others)}",)
+    return ()

@@ -13,6 +13,9 @@ PRECISIONS: tuple[str, ...] = get_args(Precision)
 QUANTIZED: tuple[str, ...] = ("fp8", "nvfp4", "int8")
 """Precisions of less than 16 bits. Only some kinds have kernels for them, and the outputs of these are bf16."""
 
+HALF_PRECISIONS: tuple[str, ...] = ("fp16", "bf16")
+"""Precisions of 16 bits, which the field calls half precision."""
+
 ELEMENT_BYTES: Mapping[str, float] = {
     "fp32": 4,
     "tf32": 4,
@@ -25,3 +28,6 @@ ELEMENT_BYTES: Mapping[str, float] = {
     "fp64": 8,
 }
 """Precision -> bytes of one element, including its share of the scales that belong to the format."""
+
+HALF_BYTES = ELEMENT_BYTES["fp16"]
+"""Bytes of one element in half precision."""

@@ -99,7 +99,7 @@ class Campaign:
                     f"{name} of a campaign is out of range", given=repr(value), allowed=f"an integer from {least}"
                 )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The campaign as plain lists and dictionaries, by which its journal is recognized."""
         value = asdict(self)
         value["subjects"] = [

@@ -8,6 +8,7 @@ import gc
 import logging
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -24,7 +25,7 @@ from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
-from . import page, routes
+from . import generation_routes, listing_routes, page, routes
 from .answers import Answers
 from .caching import AnswerCache
 from .logs import log
@@ -36,6 +37,14 @@ from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
 
+_ROUTERS = (
+    routes.predictions,
+    routes.questions,
+    generation_routes.generation,
+    listing_routes.listed,
+    listing_routes.system,
+    page.router,
+)
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (
     "Predicts time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, "
@@ -89,8 +98,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             "joulecast_answer_hits_total": ("Answers taken from the cache", lambda: state.cache.finished.hits),
             "joulecast_answer_misses_total": ("Answers that were computed", lambda: state.cache.finished.misses),
             "joulecast_answer_bytes": ("Memory of cached answers", lambda: state.cache.finished.size),
-            "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks)),
-            "joulecast_network_bytes": ("Memory of cached networks, estimated", lambda: state.answers.networks.size),
+            "joulecast_cached_networks": ("Cached networks", lambda: len(state.answers.networks.known)),
+            "joulecast_network_bytes": (
+                "Memory of cached networks, estimated",
+                lambda: state.answers.networks.known.size,
+            ),
             "joulecast_known_networks": (
                 "Networks prepared for a GPU, which answer other clocks quickly",
                 lambda: len(state.answers.known),
@@ -102,10 +114,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         },
         __version__,
     )
-    app.include_router(routes.predictions)
-    app.include_router(routes.questions)
-    app.include_router(routes.system)
-    app.include_router(page.router)
+    for router in _ROUTERS:
+        app.include_router(router)
     app.add_exception_handler(JoulecastError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _no_route)
@@ -162,7 +172,7 @@ async def _no_route(request: Request, error: Exception) -> Response:
         refused = not_found(request.url.path)
     elif error.status_code == 405:
         # Starlette lists the methods of only the first route with this path.
-        known = [*routes.predictions.routes, *routes.questions.routes, *routes.system.routes, *page.router.routes]
+        known = chain.from_iterable(router.routes for router in _ROUTERS)
         here = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
         allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
         refused = RefusalError(

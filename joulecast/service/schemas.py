@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class _Open(BaseModel):
+class Open(BaseModel):
+    """An object that may have further fields."""
+
     model_config = ConfigDict(extra="allow")
 
 
-class Problem(_Open):
+class Problem(Open):
     """An error (RFC 9457), with the parts of the library's errors."""
 
     type: str = Field(examples=["urn:joulecast:problem:unknown-name"])
@@ -24,7 +26,7 @@ class Problem(_Open):
     instance: str | None = Field(None, description="Id of the request, as in the log of the service.")
 
 
-class IntervalAnswer(_Open):
+class IntervalAnswer(Open):
     """Low and high of each quantity."""
 
     level: float
@@ -34,7 +36,7 @@ class IntervalAnswer(_Open):
     edp_js: list[float]
 
 
-class OperationAnswer(_Open):
+class OperationAnswer(Open):
     """One operation of a network, with all its calls together. Values that are missing are null."""
 
     kind: str
@@ -52,7 +54,7 @@ class OperationAnswer(_Open):
     bound_by: str = Field(examples=["compute", "memory", "launch"])
 
 
-class SummaryAnswer(_Open):
+class SummaryAnswer(Open):
     """The cost of one iteration."""
 
     network: str
@@ -72,6 +74,10 @@ class SummaryAnswer(_Open):
     edp_js: float
     device_time_s: float
     host_time_s: float
+    batch_size: int | None
+    samples_per_s: float | None
+    energy_per_sample_j: float | None
+    memory_bytes: int | None
     interval: IntervalAnswer | None
     uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
     uncovered_share: float | None = Field(
@@ -80,7 +86,7 @@ class SummaryAnswer(_Open):
     notes: list[str]
 
 
-class NodeAnswer(_Open):
+class NodeAnswer(Open):
     """A phase, module or operation with everything below it."""
 
     name: str
@@ -96,7 +102,7 @@ class NodeAnswer(_Open):
     children: list[NodeAnswer]
 
 
-class TreeAnswer(_Open):
+class TreeAnswer(Open):
     """Where seconds and joules go. The children of a node and its own share add up to its energy."""
 
     title: str
@@ -110,67 +116,45 @@ class PredictionAnswer(SummaryAnswer):
     tree: TreeAnswer | None = Field(None, description="Left out unless the question asks for it.")
 
 
-class GenerationMemoryAnswer(_Open):
-    """Bytes of one GPU, by what they hold."""
-
-    weights_bytes: int
-    cache_bytes: int
-    activations_bytes: int
-    usable_bytes: int
-
-
-class GenerationIntervalAnswer(_Open):
-    """Low and high of each quantity."""
-
-    level: float
-    time_to_first_token_s: list[float]
-    time_per_output_token_s: list[float]
-    power_w: list[float]
-    energy_per_token_j: list[float]
-    basis: str
-
-
-class GenerationAnswer(_Open):
-    """Time, power and energy of a model that writes text for a batch of requests."""
-
-    model: str
-    gpu: str
-    gpus: int
-    engine: str
-    batching: str
-    batch: int
-    prompt_tokens: int
-    output_tokens: int
-    precision: str
-    time_to_first_token_s: float
-    time_per_output_token_s: float
-    tokens_per_s: float
-    power_w: float = Field(description="Mean power of all boards together.")
-    energy_per_token_j: float
-    energy_per_request_j: float
-    overhead_s: float = Field(description="Mean seconds of a step in which the GPU waits for the engine.")
-    largest_batch: int = Field(description="Sequences of these lengths that would fit.")
-    memory: GenerationMemoryAnswer
-    interval: GenerationIntervalAnswer | None
-    prefill: PredictionAnswer = Field(description="On one GPU, a step that reads prompts and nothing else.")
-    decode: PredictionAnswer = Field(description="On one GPU, a step in which the batch decodes and nothing else.")
-    notes: list[str]
-
-
-class BatchItemAnswer(_Open):
+class BatchItemAnswer(Open):
     """A prediction, or the problem why there is none."""
 
     prediction: SummaryAnswer | None
     problem: Problem | None
 
 
-class BatchAnswer(_Open):
+class BatchAnswer(Open):
     """One result for each request, in their order."""
 
     results: list[BatchItemAnswer]
 
 
-class ChoiceAnswer(_Open):
+class NetworkTotalsAnswer(Open):
+    """The totals of one of many networks. Values are null where too much of it is not covered."""
+
+    network: str
+    time_s: float | None
+    power_w: float | None
+    energy_j: float | None
+    edp_js: float | None
+    device_time_s: float | None
+    host_time_s: float | None
+    held_clock_mhz: float | None
+    uncovered_share: float | None
+    problem: str = Field(description="Why there is no total; empty where there is one.")
+
+
+class ManyAnswer(Open):
+    """The totals of each network, in the order of the request."""
+
+    gpu: str
+    clock_mhz: float
+    power_limit_w: float
+    predictor: str
+    networks: list[NetworkTotalsAnswer]
+
+
+class ChoiceAnswer(Open):
     """One GPU at one clock in one precision."""
 
     gpu: str
@@ -200,14 +184,14 @@ class ChoiceAnswer(_Open):
     )
 
 
-class BestAnswer(_Open):
+class BestAnswer(Open):
     """The best clock of each GPU, precision and batch size, best first."""
 
     choices: list[ChoiceAnswer]
     left_out: list[dict[str, Any]]
 
 
-class SweepAnswer(_Open):
+class SweepAnswer(Open):
     """All clocks of each GPU, precision and batch size."""
 
     network: str
@@ -218,7 +202,7 @@ class SweepAnswer(_Open):
     left_out: list[dict[str, Any]]
 
 
-class SingleOperationAnswer(_Open):
+class SingleOperationAnswer(Open):
     """One operation alone in a loop. Values are null where it is not covered."""
 
     kind: str
@@ -230,14 +214,14 @@ class SingleOperationAnswer(_Open):
     source: str
 
 
-class OperationsAnswer(_Open):
+class OperationsAnswer(Open):
     """One answer for each operation, in the order of the request."""
 
     operations: list[SingleOperationAnswer]
     static_power_w: float | None
 
 
-class ExplainAnswer(_Open):
+class ExplainAnswer(Open):
     """The explanation of an operation's prediction on a GPU."""
 
     operation: dict[str, Any]
@@ -252,7 +236,7 @@ class ExplainAnswer(_Open):
     host_time_s: float | None
 
 
-class NetworkAnswer(_Open):
+class NetworkAnswer(Open):
     """The operations of a network."""
 
     name: str
@@ -260,90 +244,3 @@ class NetworkAnswer(_Open):
     mode: str
     operations: list[dict[str, Any]]
     dropped: list[dict[str, Any]]
-
-
-class GpuSummary(_Open):
-    """A GPU of the catalogue."""
-
-    name: str
-    short_name: str
-    aliases: list[str]
-    architecture: str
-    memory_bytes: int
-    memory_bandwidth: float
-    min_clock_mhz: float
-    boost_clock_mhz: float
-    max_clock_mhz: float
-    power_limit_w: float
-    precisions: list[str]
-    measured: str | None = Field(description="What was measured on it; null if nothing was.")
-    predictors: list[str] = Field(description="Its own predictors. A GPU without any is predicted from its data sheet.")
-
-
-class HostAnswer(_Open):
-    """A host that is known by name."""
-
-    name: str
-    factor: float = Field(description="Seconds to launch an operation over those of the reference host.")
-    source: str
-
-
-class ExecutionAnswer(_Open):
-    """How a network can be run, and on which hosts."""
-
-    executions: list[str] = Field(examples=[["eager", "graph"]])
-    hosts: list[HostAnswer]
-
-
-class GpusAnswer(_Open):
-    """The catalogue."""
-
-    gpus: list[GpuSummary]
-
-
-class GpuAnswer(GpuSummary):
-    """All figures of a GPU, with their sources."""
-
-    sources: list[str]
-
-
-class ModelAnswer(_Open):
-    """A model that has a name."""
-
-    name: str
-    family: Literal["image", "tokens", "features"]
-    input_shape: list[int] = Field(description="An input shape that it accepts.")
-    input_names: list[str]
-
-
-class ModelsAnswer(_Open):
-    """Models that need no torch. Other models of torchvision, timm and transformers need it."""
-
-    models: list[ModelAnswer]
-    others: bool = Field(description="Whether this service can extract models without a template.")
-
-
-class ZooAnswer(_Open):
-    """Names of the predictors."""
-
-    entries: list[str]
-
-
-class CardAnswer(_Open):
-    """A model card."""
-
-    name: str
-
-
-class HealthAnswer(_Open):
-    """Alive."""
-
-    status: str
-
-
-class VersionAnswer(_Open):
-    """What runs."""
-
-    joulecast: str
-    python: str
-    generation: str = Field(description="Changes whenever the predictors change.")

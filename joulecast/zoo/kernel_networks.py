@@ -18,12 +18,12 @@ import numpy as np
 from ..arrays import FloatArray
 from ..hardware import GPU
 from ..operations.network import Network
+from ..operations.precisions import HALF_PRECISIONS
 from ..predictors.contract import Networks
 from ..predictors.intervals.network_calibration import NETWORK_QUANTITIES
 from ..predictors.kernels.learned import Kernels, NetworkBasis
 from .entries.any_gpu_entry import AnyGpuEntry
 
-_HALF = ("bf16", "fp16")
 _LEAST_SHARE = 0.3  # Least share of a network's device time in such kernels. Networks with less say little about them.
 _BOUNDS = (0.7, 1.6)
 
@@ -95,7 +95,7 @@ def network_errors(
 
 
 def _in_half(networks: Networks) -> Networks:
-    return [each for each in networks if each[1].precision in _HALF]
+    return [each for each in networks if each[1].precision in HALF_PRECISIONS]
 
 
 def _shown(entry: AnyGpuEntry, kernels: Kernels, networks: Networks) -> list[_Shown]:

@@ -107,7 +107,7 @@ def train_kernels(
     card = KernelsCard(
         name=KERNELS_ENTRY,
         kernels={", ".join(names): tuple(sorted(variant.gpus)) for names, variant in variants.items()},
-        recipe=recipe.to_json(),
+        recipe=recipe.to_dict(),
         data=_united(old.get("data", ()), [described(folder, dataset) for folder, dataset in datasets]),
         splits=SPLITS,
         errors=_with_old(old.get("errors", {}), stays, tables(validation)),

@@ -115,7 +115,7 @@ def test_an_h100_does_not_draw_what_the_bandwidth_of_an_h200_costs():
 
 
 def test_it_travels_as_json():
-    value = json.loads(json.dumps(llama().to_json()))
+    value = json.loads(json.dumps(llama().to_dict()))
     assert value["time_per_output_token_s"] == llama().time_per_output_token_s
     assert value["largest_batch"] > 32
     assert value["interval"]["level"] == 0.9
@@ -159,3 +159,10 @@ def test_encoders_are_refused():
         predict_generation("bert_base", "H100 SXM", batch=1, prompt_tokens=10, output_tokens=10)
     with pytest.raises(UnknownNameError, match="engine"):
         llama(engine="vlm")
+
+
+def test_a_family_of_boards_stands_for_its_usual_one_and_the_answer_says_so():
+    found = llama(gpu="2x H100", tensor_parallel=2)
+    assert (found.gpu, found.gpus) == (H100.name, 2)
+    assert "H100 was taken for H100 SXM" in found.notes[0]
+    assert not any("was taken for" in note for note in llama().notes)

@@ -39,7 +39,7 @@ def test_a_graph_has_one_launch_and_gaps_between_kernels(mode, kernels):
     assert graph.device_time_s - eager.device_time_s == pytest.approx(kernels * calls * GAP_S, rel=0.05)
     assert graph.time_s < eager.time_s
     assert graph.execution == "graph"
-    assert graph.to_json()["execution"] == "graph"
+    assert graph.to_dict()["execution"] == "graph"
 
 
 def test_intervals_of_eager_runs_are_not_claimed_for_other_hosts_where_they_decide():

@@ -226,7 +226,7 @@ def test_killed_under_load_it_starts_again(tmp_path, stopped):
     files = list(folder.glob("[!.]*.json"))
     assert len(files) >= 6
     for file in files:
-        Network.from_json(json.loads(file.read_text())["network"])
+        Network.from_dict(json.loads(file.read_text())["network"])
     again = stopped(start(tmp_path))
     assert again.ask("/v1/predict", {**QUESTION, "model": "plain_bert_base", "input_shape": [1, 8]}).status == 200
     assert again.stop() in (0, -signal.SIGTERM)

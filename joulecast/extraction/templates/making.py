@@ -12,6 +12,7 @@ import torch
 
 from ...errors import ExtractionError, InputError, JoulecastError
 from ...operations.inputs import Inputs
+from ...operations.precisions import HALF_PRECISIONS
 from ..cache import library_version
 from ..digests import digest
 from ..models.named_models import build
@@ -21,7 +22,7 @@ from .answering import ANY_OPTIMIZER
 from .fitting import Sample, fit
 from .plans import Ranges, plan_of, sizes_in
 from .store import ModelTemplates, Regime, Setting
-from .template import HALVES, Template
+from .template import Template
 
 _FITTED, _CHECKED = 4, 2
 """Traces per regime."""
@@ -64,7 +65,7 @@ class Maker:
             if full is not None:
                 settings[key] = full
             done = set(full.halves) if full is not None else set()
-            for precision in HALVES:
+            for precision in HALF_PRECISIONS:
                 if precision not in done and (half := self._setting(f"{key} {precision}", mode, precision, cached)):
                     settings[f"{key} {precision}"] = half
                     done.update(half.halves)
@@ -99,7 +100,7 @@ class Maker:
         regimes = [regime for group in alike.values() for regime in self._fitted(key, group, mode, precision)]
         if not regimes:
             return None
-        holding = [half for half in HALVES if all(self._holds_in_half(r, mode, half, cached) for r in regimes)]
+        holding = [half for half in HALF_PRECISIONS if all(self._holds_in_half(r, mode, half, cached) for r in regimes)]
         return Setting(tuple(regimes), tuple(holding))
 
     def _fitted(self, key: str, group: Sequence[_Cell], mode: str, precision: str) -> Iterator[Regime]:
@@ -164,7 +165,7 @@ class Maker:
         self._operators |= recorder.operators_run
         # How large dropped work is depends on the sizes, and no template says it.
         dropped = tuple(replace(each, work=None) for each in network.dropped)
-        half = tuple(operation.precision in HALVES for operation, _ in recorder.calls)
+        half = tuple(operation.precision in HALF_PRECISIONS for operation, _ in recorder.calls)
         return Sample(sizes, tuple(recorder.calls), dropped, half)
 
     def _leave_out(self, key: str, cell: _Cell, reason: str) -> None:

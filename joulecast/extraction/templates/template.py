@@ -14,12 +14,11 @@ from typing import Any, Self
 from ...errors import InputError
 from ...operations.dropped import Dropped
 from ...operations.operation import Operation, real_precision
+from ...operations.precisions import HALF_PRECISIONS
 from ...operations.rules import size
 
 Dimension = int
 """A constant where it is positive; else -1 - i, for symbol i."""
-
-HALVES = ("fp16", "bf16")
 
 
 def symbol(index: int) -> Dimension:
@@ -126,15 +125,15 @@ class Template:
             return values[dimension]
 
         # The rest of a half model stays in the default: so does what it computes in fp32 itself.
-        full = "default" if precision in HALVES else precision
+        full = "default" if precision in HALF_PRECISIONS else precision
         for step in self.steps:
-            real = precision if precision in HALVES and step.is_half else real_precision(step.kind, full)
+            real = precision if precision in HALF_PRECISIONS and step.is_half else real_precision(step.kind, full)
             shapes = [tuple(map(value, shape)) for shape in step.shapes]
             _refuse_one_value(step.kind, shapes[0], mode)
             done.append(Operation(step.kind, shapes, step.attributes, precision=real, mode=mode))
         return [(done[position], path) for position, path in self.calls]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain lists, short: a template is read each time that a process asks for a model."""
         return {
             "sizes": self.sizes,
@@ -145,8 +144,8 @@ class Template:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(
             value["sizes"],
             tuple(map(_symbol_from_json, value["symbols"])),

@@ -17,6 +17,7 @@ from ...datasets import NetworkMeasurement
 from ...errors import MissingDependencyError
 from ...hardware import GPU
 from ...operations.network import Network
+from ...operations.precisions import HALF_PRECISIONS
 from ..contract import Networks, launch_s
 from ..measured.device_rows import AT_CAP, DeviceRow
 from ..networks.composition import LEAST_HOST_S, counts_of
@@ -42,7 +43,7 @@ def learn_from_networks(learned: BoostedResidual, rows: Sequence[DeviceRow], net
         rows: The measurements that it was fitted to.
         networks: Measured networks with power.
     """
-    if any(row.operation.precision in ("fp16", "bf16") for row in rows):
+    if any(row.operation.precision in HALF_PRECISIONS for row in rows):
         timed = replace(learned, half=None)
     else:
         timed = replace(learned, half=fit_half_precision(learned, networks))

@@ -23,15 +23,15 @@ from .attention_physics import (
 )
 from .family import Family
 from .products import Machine
+from .widths import WIDTHS
 
-# fp16 and bf16 have the same width and the same rate on tensor cores, so measurements of one hold for the other.
+# Widths of queries and of cached keys -> variant.
 _VARIANTS: Mapping[tuple[str, str], str] = {
     ("half", "half"): "half",
     ("half", "fp8"): "half with fp8 cache",
     ("fp8", "fp8"): "fp8",
 }
 _NEEDED: Mapping[str, str] = {"half": "bf16", "half with fp8 cache": "bf16", "fp8": "fp8"}
-_WIDTHS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8"}
 # Engines with kernels of their own. SGLang calls the kernels that PyTorch uses at best, so it needs no feature.
 _ENGINES: tuple[str, ...] = ("tensorrt_llm", "vllm")
 _TILES = (64, 128)
@@ -41,19 +41,19 @@ _TILES = (64, 128)
 _SHRINKAGE = 0.4
 
 
-def _width(operation: Operation) -> str | None:
+def _variant(operation: Operation) -> str | None:
     if operation.kind != "attention" or operation.mode != "inference":
         return None
     cache = operation.attributes["cache_precision"] or operation.precision
-    return _VARIANTS.get((_WIDTHS.get(operation.precision, ""), _WIDTHS.get(cache, "")))
+    return _VARIANTS.get((WIDTHS.get(operation.precision, ""), WIDTHS.get(cache, "")))
 
 
 def _context(operation: Operation) -> str | None:
-    return None if _decodes(operation) else _width(operation)
+    return None if _decodes(operation) else _variant(operation)
 
 
 def _decoding(operation: Operation) -> str | None:
-    return _width(operation) if _decodes(operation) else None
+    return _variant(operation) if _decodes(operation) else None
 
 
 def _decodes(operation: Operation) -> bool:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Literal, get_args
 
 from ...hardware import GPU
+from ...operations.precisions import HALF_PRECISIONS
 
 Basis = Literal["measured", "same generation", "other generations"]
 """Measurements of this GPU, of GPUs of its compute capability, or only of other GPUs."""
@@ -64,4 +65,4 @@ def is_like_measured(gpu: GPU, family: str, precision: str) -> bool:
     if precision not in gpu.peak_flops or (precision != "fp32" and not gpu.on_tensor_cores(precision)):
         return False
     per_cycle = gpu.peak_flops[precision] / (gpu.sms * gpu.boost_clock_mhz * 1e6)
-    return family not in _BY_RATE or precision not in ("bf16", "fp16") or per_cycle >= _LEAST_RATE
+    return family not in _BY_RATE or precision not in HALF_PRECISIONS or per_cycle >= _LEAST_RATE

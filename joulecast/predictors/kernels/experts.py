@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +14,15 @@ from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
 from .family import Family, of_nvidia
 from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
+from .widths import WEIGHT_VARIANTS, weight_variant
 
-_VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
 _SIZES = ("intermediate", "top_k", "experts", "tensor_parallel", "expert_parallel")
 _DISTRIBUTIONS = ("power_law_1.01", "power_law_1.2")
 _GATE_AND_UP = 2  # The gate and the up projection are computed by one product of twice the columns.
 
 
 def _variant(operation: Operation) -> str | None:
-    if operation.kind != "experts" or operation.mode != "inference":
-        return None
-    name = _VARIANTS.get(operation.precision)
-    return f"{name} in blocks" if name and operation.attributes["block_scaled"] else name
+    return weight_variant(operation) if operation.kind == "experts" and operation.mode == "inference" else None
 
 
 def _numbers(operations: OperationList) -> FloatArray:
@@ -100,7 +97,7 @@ EXPERTS = Family(
         *(f"distribution_{name}" for name in _DISTRIBUTIONS),
         "by_flashinfer",
     ),
-    variant_precisions={"half": "bf16", "fp8": "fp8", "fp8 in blocks": "fp8", "nvfp4": "nvfp4"},
+    variant_precisions=WEIGHT_VARIANTS,
     variant=_variant,
     physics_s=_physics_s,
     features=_features,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,16 +12,11 @@ from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
 from .family import Family, of_nvidia
 from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
-
-# fp16 and bf16 have the same width and the same rate on tensor cores, so measurements of one hold for the other.
-_VARIANTS: Mapping[str, str] = {"fp16": "half", "bf16": "half", "fp8": "fp8", "nvfp4": "nvfp4"}
+from .widths import WEIGHT_VARIANTS, WIDTHS, weight_variant
 
 
 def _variant(operation: Operation) -> str | None:
-    if operation.kind != "linear" or operation.mode != "inference":
-        return None
-    name = _VARIANTS.get(operation.precision)
-    return f"{name} in blocks" if name and operation.attributes["block_scaled"] else name
+    return weight_variant(operation) if operation.kind == "linear" and operation.mode == "inference" else None
 
 
 def _is_trusted(operation: Operation) -> bool:
@@ -32,7 +25,7 @@ def _is_trusted(operation: Operation) -> bool:
     Measurements of vLLM in half precision are not. They leave the weights uninitialized, and if these are zero, a GPU
     draws less power and holds a higher clock.
     """
-    return _VARIANTS[operation.precision] != "half" or operation.attributes["implementation"] != "vllm"
+    return WIDTHS[operation.precision] != "half" or operation.attributes["implementation"] != "vllm"
 
 
 def _sizes(operations: OperationList) -> FloatArray:
@@ -70,7 +63,7 @@ LINEAR = Family(
     name="linear",
     constants=CONSTANTS,
     feature_names=(*FEATURE_NAMES, "by_tensorrt_llm", "fp16"),
-    variant_precisions={"half": "bf16", "fp8": "fp8", "fp8 in blocks": "fp8", "nvfp4": "nvfp4"},
+    variant_precisions=WEIGHT_VARIANTS,
     variant=_variant,
     physics_s=_physics_s,
     features=_features,

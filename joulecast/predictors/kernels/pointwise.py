@@ -15,6 +15,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.precisions import HALF_PRECISIONS
 from .family import Constant, Family, of_nvidia
 
 _CACHE_STEEPNESS = 4  # How sharply the share of hits falls where the working set outgrows the L2.
@@ -22,7 +23,7 @@ _CACHE_STEEPNESS = 4  # How sharply the share of hits falls where the working se
 
 def _variant(operation: Operation) -> str | None:
     is_one = operation.row.family == "elementwise" and not operation.is_identity
-    return "half" if is_one and operation.mode == "inference" and operation.precision in ("fp16", "bf16") else None
+    return "half" if is_one and operation.mode == "inference" and operation.precision in HALF_PRECISIONS else None
 
 
 def _bytes(operations: OperationList) -> FloatArray:

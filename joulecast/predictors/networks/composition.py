@@ -107,13 +107,13 @@ class HostModel:
         mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
         return float(np.nansum(counts * predictions.device_time_s)) + self.gaps_s(counts, mode)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The model as a dictionary."""
         return {"offset_s": self.offset_s, "learned": self.learned}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(number(value["offset_s"]), bool(value["learned"]))
 
 

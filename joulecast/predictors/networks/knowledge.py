@@ -14,10 +14,10 @@ from ..operation_predictions import OperationPredictions
 from .composition import HostModel
 from .prediction import Composition
 
-_HALF = 0.5  # Share of the device time from which a network counts as one in half precision.
+_MAJORITY = 0.5  # Share of the device time from which a network counts as one in half precision.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkKnowledge:
     """A predictor of single operations, and everything else that is needed to compose networks from them.
 
@@ -60,7 +60,7 @@ class NetworkKnowledge:
             # A GPU's own errors come from networks whose operations were all measured there.
             fallback = self.find_fallback()
             return None if fallback is None else fallback.errors_on(counts, predictions)
-        if self.half_errors is not None and _half_share(counts, predictions) > _HALF:
+        if self.half_errors is not None and _half_share(counts, predictions) > _MAJORITY:
             return self.half_errors
         return self.network_errors
 

@@ -12,7 +12,7 @@ from .prediction import Prediction
 from .prepared import PreparedNetwork
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkPredictor(NetworkKnowledge):
     """Predicts networks by what is known of their operations; see `NetworkKnowledge` for the arguments."""
 

@@ -21,12 +21,11 @@ import numpy as np
 from ...arrays import FloatArray
 from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
-from ...operations.precisions import ELEMENT_BYTES
+from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES
 from ..formats.numbers import numbers
 from .operation_numbers import by_precision, numbers_of
 from .roofline import on_tensor_cores
 
-_HALF = 2.0  # Bytes of an element.
 # Process in nm -> energy of logic relative to TSMC 7 nm, each at its highest voltage. 12 nm and Samsung's 8 nm were
 # chosen with the measured powers of the RTX 2080 Ti and the A10 in view. The others are priors, not measurements.
 _PROCESS = {"16": 2.2, "14": 2.2, "12": 1.8, "8": 1.5, "7": 1.0, "6": 0.95, "5": 0.8, "4": 0.75, "3": 0.65}
@@ -169,7 +168,7 @@ class EnergyConstants:
         tensor = on_tensor_cores(n, gpu)
         # Tiles of tensor cores are padded with zeros (a step of decoding has one row in a tile of 64). Multiplying
         # zeros switches next to nothing, so the padding takes time but no energy.
-        done = np.where(tensor & (n.element_bytes == _HALF), n.flops, n.computed_flops)
+        done = np.where(tensor & (n.element_bytes == HALF_BYTES), n.flops, n.computed_flops)
         # TF32 multiplies numbers of twice the width of half precision, and fp64 of twice the width of fp32. On tensor
         # cores fp64 is taken to draw what fp32 does: an A100 has 19.5 TFLOP/s of either under the same cap.
         double = n.element_bytes == ELEMENT_BYTES["fp64"]
@@ -189,13 +188,13 @@ class EnergyConstants:
         """The five constants in the order of the fields, shape (5,)."""
         return np.array([getattr(self, field.name) for field in fields(self)])
 
-    def to_json(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """The constants as a dictionary."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(**numbers(value))
 
 

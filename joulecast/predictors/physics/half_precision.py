@@ -26,12 +26,12 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
+from ...operations.precisions import HALF_BYTES
 from ..formats.numbers import numbers
 from .operation_numbers import FAMILIES, numbers_of
 from .precisions import in_fp32
 from .roofline import on_tensor_cores
 
-_HALF = 2.0  # Bytes of an element.
 _MOVEMENT = FAMILIES.index("movement")
 _DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
 
@@ -71,13 +71,13 @@ class HalfPrecision:
         applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
         return applied
 
-    def to_json(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """The logarithms as a dictionary."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(**numbers(value))
 
 
@@ -110,7 +110,7 @@ def seen_as(operations: OperationList, gpu: GPU) -> OperationList:
     """
     operations = operations.derived(_without_modes)
     n = numbers_of(operations)
-    half = n.element_bytes == _HALF
+    half = n.element_bytes == HALF_BYTES
     if not half.any():
         return operations
     return operations.derived(_others_in_fp32 if on_tensor_cores(n, gpu)[half].all() else in_fp32)
@@ -150,7 +150,7 @@ def half_groups(operations: Sequence[Operation]) -> FloatArray:
 
 def _half_groups(operations: OperationList) -> FloatArray:
     n = numbers_of(operations)
-    half, depthwise = n.element_bytes == _HALF, _is_depthwise(n)
+    half, depthwise = n.element_bytes == HALF_BYTES, _is_depthwise(n)
     convolution = (n.family == FAMILIES.index("convolution")) & ~depthwise
     product = (n.is_product > 0) & ~convolution & ~depthwise
     groups = np.array([half & product, half & convolution, half & ~product & ~convolution], dtype=float)
@@ -162,7 +162,7 @@ def _half_depthwise(operations: OperationList) -> FloatArray:
     """Device time over least time of depthwise convolutions in half precision; 0 for other operations."""
     n = numbers_of(operations)
     ratio = np.where(n.is_training > 0, _DEPTHWISE_TRAINING, 1.0)
-    put: FloatArray = np.where(_is_depthwise(n) & (n.element_bytes == _HALF), ratio, 0.0)
+    put: FloatArray = np.where(_is_depthwise(n) & (n.element_bytes == HALF_BYTES), ratio, 0.0)
     put.flags.writeable = False
     return put
 

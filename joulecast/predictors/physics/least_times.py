@@ -19,7 +19,7 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import ELEMENT_BYTES
+from ...operations.precisions import ELEMENT_BYTES, HALF_BYTES
 from .bandwidth import reached_bandwidth
 from .cached import ON_EACH_GPU, cached
 from .features import dense_convolutions
@@ -33,7 +33,6 @@ _LEAST_S = 1e-9
 # 510 MHz.
 _SM_BYTES = 36.0
 _CONVOLUTION = FAMILIES.index("convolution")
-_HALF = 2.0  # Bytes of an element.
 
 
 @dataclass(frozen=True)
@@ -98,10 +97,10 @@ class LeastTimes:
 def _least_times(operations: OperationList, gpu: GPU, clock_mhz: float) -> LeastTimes:
     line = roofline(operations, gpu, clock_mhz)
     n = numbers_of(operations)
-    is_half = n.element_bytes == _HALF
+    is_half = n.element_bytes == HALF_BYTES
     moved = n.bytes_read + n.bytes_written
     # Other kernels than products move one element per instruction, so narrower elements need as many instructions.
-    passed = moved * np.where(is_half & (n.is_product == 0), 4 / _HALF, 1.0)
+    passed = moved * np.where(is_half & (n.is_product == 0), 4 / HALF_BYTES, 1.0)
     # Each tile of a product loads its own rows and columns from the cache, also those that other tiles load, too.
     in_half_tiles = is_half & on_tensor_cores(n, gpu)
     loaded = np.where(in_half_tiles, loaded_tile(n.rows, gpu), LOADED_TILE)

@@ -76,7 +76,7 @@ class KernelRecipe:
             if not isinstance(getattr(self, name), KernelTrees):
                 raise InputError(f"{name} is not a table of settings of trees", given=repr(getattr(self, name))[:100])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)
 

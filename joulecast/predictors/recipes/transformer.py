@@ -106,6 +106,6 @@ class TransformerRecipe:
                 "width of a recipe is not a multiple of heads", given=self.width, allowed=f"k x {self.heads}"
             )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)

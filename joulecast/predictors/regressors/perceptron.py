@@ -22,7 +22,7 @@ Array = NDArray[np.float32]
 
 _KIND = "perceptron"
 _AT_ONCE = 512  # Rows per block, so that the values between two layers stay in the processor's cache.
-_ROOT, _CUBIC, _HALF = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715), np.float32(0.5)
+_ROOT, _CUBIC, _ONE_HALF = np.float32((2 / np.pi) ** 0.5), np.float32(0.044715), np.float32(0.5)
 _MOST = {"columns": 1 << 12, "width": 1 << 12, "layers": 64}
 
 
@@ -138,7 +138,7 @@ def _gelu(values: FloatArray) -> FloatArray:
     bent: FloatArray = np.tanh(_ROOT * values * (1 + _CUBIC * values * values))
     bent += 1
     bent *= values
-    bent *= _HALF
+    bent *= _ONE_HALF
     return bent
 
 

@@ -69,7 +69,7 @@ class AnyGpuCard:
     provenance: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnyGpuEntry:
     """A loaded entry, to be used on any GPU."""
 
@@ -108,7 +108,7 @@ def _golden(learned: ResidualModel, golden: Mapping[str, list[Operation]]) -> di
     for gpu, operations in golden.items():
         predictions = AnyGpuPredictor(find_gpu(gpu), operations[0].mode, learned).predict(operations)
         found[gpu] = {
-            "operations": [operation.to_json() for operation in operations],
+            "operations": [operation.to_dict() for operation in operations],
             "device_time_s": predictions.device_time_s.tolist(),
             "power_w": predictions.power_w.tolist(),
         }

@@ -80,7 +80,7 @@ def quick():
 @cache
 def served():
     """The same through ONNX Runtime."""
-    return Attentive.from_json(quick().to_json(), OnnxEncoder(weights_of(quick().reader.encoder.model, QUICK)))
+    return Attentive.from_dict(quick().to_dict(), OnnxEncoder(weights_of(quick().reader.encoder.model, QUICK)))
 
 
 def torch_encoder(model):

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from .asking import choices, gpu_name, run, subject
-from .errors import ERRORS_BY_PROBLEM, PROBLEM_PREFIX, InputError, JoulecastError, ServiceError
-from .generation.prediction import GenerationPrediction
-from .hardware import GPU, find_gpu
-from .hardware.host import Host
-from .operations.inputs import InputShape
-from .operations.network import Network
-from .operations.operation import Operation, checked_operations
-from .predictors.explanation import Explanation
-from .predictors.networks.prediction import Prediction
-from .predictors.operation_predictions import OperationPredictions
-from .queries import Choices, Sweep
-
-_MOST_BYTES = 256 << 20  # of an answer; that of a batch with all its operations is ten times smaller
-_LOCAL = "http://127.0.0.1:8000"
-
-Answer = TypeVar("Answer")
+from ..asking import choices, gpu_name, one_of_many, prices, run, subject
+from ..errors import InputError
+from ..hardware import GPU, find_gpu
+from ..hardware.host import Host
+from ..operations.inputs import Inputs, InputShape, shape_to_json
+from ..operations.network import Network
+from ..operations.operation import Operation, checked_operations
+from ..predictors.explanation import Explanation
+from ..predictors.networks.many import NetworkPredictions
+from ..predictors.networks.prediction import Prediction
+from ..predictors.operation_predictions import OperationPredictions
+from ..queries import Choices, Sweep
+from .connection import LOCAL, Connection
+from .generation import GenerationClient
+from .pieces import joined, pieces
 
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """Models that a service accepts: a name, a Network, or operations with their counts."""
@@ -33,7 +30,7 @@ Assume = Mapping[str, str | int]
 """Assumptions about unknown values of the input: {"experts": "uniform"}, {"boxes": 100, "box_side": 200}."""
 
 
-class Client:
+class Client(GenerationClient):
     """Calls a service. Its methods have the arguments, results and errors of the library's functions.
 
     It can be used from several threads. Each request opens a connection of its own.
@@ -52,15 +49,13 @@ class Client:
         3.6
     """
 
-    def __init__(self, url: str = _LOCAL, *, token: str | None = None, timeout_s: float = 60.0) -> None:
-        from urllib.parse import urlsplit
+    def __init__(self, url: str = LOCAL, *, token: str | None = None, timeout_s: float = 60.0) -> None:
+        self._connection = Connection(url, token, timeout_s)
 
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
-            raise InputError("this is not the URL of a service", given=url, allowed=f"such as {_LOCAL}")
-        self.url = url.rstrip("/")
-        self._token = token
-        self._timeout_s = timeout_s
+    @property
+    def url(self) -> str:
+        """URL of the service."""
+        return self._connection.url
 
     def predict(
         self,
@@ -97,48 +92,45 @@ class Client:
             "strict": strict,
             **run(execution, host),
         }
-        return self._ask("predict", question, Prediction)
+        return self._connection.ask("predict", question, Prediction)
 
-    def predict_generation(
+    def predict_many(
         self,
-        model: str,
+        networks: Iterable[ServiceModel],
         gpu: str | GPU,
-        *,
-        batch: int,
-        prompt_tokens: int,
-        output_tokens: int,
-        precision: str = "bf16",
-        engine: str = "vllm",
-        tensor_parallel: int = 1,
-        expert_parallel: int = 1,
-        batching: str | None = None,
         clock: float | None = None,
+        *,
+        input_shape: InputShape | None = None,
         power_limit_w: float | None = None,
-        cache_precision: str | None = None,
+        mode: str = "inference",
+        precision: str = "default",
         predictor: str | None = None,
-    ) -> GenerationPrediction:
-        """See `joulecast.predict_generation`, for models that are known by name.
+        composition: str | None = None,
+        execution: str = "eager",
+        host: str | float | Path | Host | None = None,
+    ) -> NetworkPredictions:
+        """See `joulecast.predict_many`. Networks are sent in as many requests as they need.
 
         Raises:
-            JoulecastError: The error that `joulecast.predict_generation` would raise, or a ServiceError.
+            JoulecastError: The error that `joulecast.predict_many` would raise, or a ServiceError.
         """
         question = {
-            "model": model,
+            "input_shape": None if input_shape is None else shape_to_json(Inputs.of(input_shape).shape),
             "gpu": gpu_name(gpu),
-            "batch": batch,
-            "prompt_tokens": prompt_tokens,
-            "output_tokens": output_tokens,
-            "precision": precision,
-            "engine": engine,
-            "tensor_parallel": tensor_parallel,
-            "expert_parallel": expert_parallel,
-            "batching": batching,
             "clock_mhz": clock,
             "power_limit_w": power_limit_w,
-            "cache_precision": cache_precision,
+            "mode": mode,
+            "precision": precision,
             "predictor": predictor,
+            "composition": composition,
+            **run(execution, host),
         }
-        return self._ask("generate", question, GenerationPrediction)
+        return joined(
+            [
+                self._connection.ask("predict_many", {**question, "networks": piece}, NetworkPredictions)
+                for piece in pieces(map(one_of_many, networks))
+            ]
+        )
 
     def predict_operations(
         self,
@@ -154,7 +146,7 @@ class Client:
         Raises:
             JoulecastError: The error that `joulecast.predict_operations` would raise, or a ServiceError.
         """
-        listed = [operation.to_json() for operation in checked_operations(operations)]
+        listed = [operation.to_dict() for operation in checked_operations(operations)]
         if not listed:
             raise InputError("operations to predict share one mode", given="no operations")
         question = {
@@ -164,7 +156,7 @@ class Client:
             "power_limit_w": power_limit_w,
             "predictor": predictor,
         }
-        return self._ask("predict_operations", question, OperationPredictions)
+        return self._connection.ask("predict_operations", question, OperationPredictions)
 
     def explain(
         self, operation: Operation, gpu: str | GPU, clock: float | None = None, predictor: str | None = None
@@ -175,12 +167,12 @@ class Client:
             JoulecastError: The error that `joulecast.explain` would raise, or a ServiceError.
         """
         question = {
-            "operation": checked_operations([operation])[0].to_json(),
+            "operation": checked_operations([operation])[0].to_dict(),
             "gpu": gpu_name(gpu),
             "clock_mhz": clock,
             "predictor": predictor,
         }
-        return self._ask("explain", question, Explanation)
+        return self._connection.ask("explain", question, Explanation)
 
     def extract(
         self,
@@ -200,7 +192,7 @@ class Client:
             JoulecastError: The error that `joulecast.extract` would raise, or a ServiceError.
         """
         about = subject(model, input_shape, mode, cache_length, assume, model_options)
-        return self._ask("extract", {**about, "precision": precision, "optimizer": optimizer}, Network)
+        return self._connection.ask("extract", {**about, "precision": precision, "optimizer": optimizer}, Network)
 
     def best(
         self,
@@ -240,11 +232,11 @@ class Client:
             **run(execution, host),
             "max_time_s": max_time_s,
             "max_power_w": max_power_w,
-            "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+            "price_per_hour": prices(price_per_hour),
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }
-        return self._ask("best", question, Choices)
+        return self._connection.ask("best", question, Choices)
 
     def sweep(
         self,
@@ -280,11 +272,11 @@ class Client:
             "power_limit_w": power_limit_w,
             "predictor": predictor,
             **run(execution, host),
-            "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+            "price_per_hour": prices(price_per_hour),
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }
-        return self._ask("sweep", question, Sweep)
+        return self._connection.ask("sweep", question, Sweep)
 
     def gpus(self) -> list[dict[str, Any]]:
         """The catalogue of the service: one dictionary per GPU, as GET /v1/gpus lists it.
@@ -292,7 +284,7 @@ class Client:
         Raises:
             ServiceError: The service does not answer, or refuses the request.
         """
-        rows: list[dict[str, Any]] = self._request("gpus", None, "application/json")["gpus"]
+        rows: list[dict[str, Any]] = self._connection.request("gpus", None, "application/json")["gpus"]
         return rows
 
     def version(self) -> dict[str, str]:
@@ -301,66 +293,5 @@ class Client:
         Raises:
             ServiceError: The service does not answer, or refuses the request.
         """
-        found: dict[str, str] = self._request("version", None, "application/json")
+        found: dict[str, str] = self._connection.request("version", None, "application/json")
         return found
-
-    def _ask(self, path: str, question: Mapping[str, Any], kind: type[Answer]) -> Answer:
-        from . import wire
-
-        given = {name: value for name, value in question.items() if value is not None}
-        answer = self._request(path, given, wire.MEDIA_TYPE)
-        try:
-            found = wire.unpack(answer)
-            if not isinstance(found, kind):
-                raise TypeError(f"{type(found).__name__}, where {kind.__name__} was asked for")
-        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-            hint = f"{type(error).__name__}: {error}"[:200]
-            raise ServiceError("this is not an answer of a joulecast service", given=self.url, hint=hint) from error
-        return found
-
-    def _request(self, path: str, question: Mapping[str, Any] | None, accept: str) -> Any:
-        # These modules are slow to import, and local predictions do not need them.
-        from http.client import HTTPException
-        from urllib.request import Request
-
-        from .fetching import fetch
-
-        headers = {"Accept": accept}
-        if self._token is not None:
-            headers["Authorization"] = f"Bearer {self._token}"
-        body = None
-        if question is not None:
-            headers["Content-Type"] = "application/json"
-            body = json.dumps(question).encode()
-        # The scheme was checked when the client was made.
-        request = Request(f"{self.url}/v1/{path}", body, headers)  # noqa: S310
-        try:
-            # Redirects are not followed: a service never redirects, and the token must not reach another host.
-            status, answer = fetch(request, seconds=self._timeout_s, most_bytes=_MOST_BYTES)
-            if status == 200:
-                return json.loads(answer)
-        except (OSError, HTTPException) as error:
-            reason = getattr(error, "reason", None) or error
-            raise ServiceError(
-                "the service does not answer",
-                given=f"{self.url}: {reason}",
-                hint="is `joulecast serve` running there? GET /v1/ready says",
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise ServiceError(
-                "this is not an answer of a joulecast service", given=self.url, hint=str(error)
-            ) from error
-        raise _refusal(status, answer)
-
-
-def _refusal(status: int, body: bytes) -> JoulecastError:
-    """The error that the library would raise, made from the answer of the service."""
-    try:
-        problem = json.loads(body)
-        kind = problem["type"].removeprefix(PROBLEM_PREFIX)
-        parts = {name: problem.get(name) for name in ("given", "allowed", "hint")}
-        what = problem["title"]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return ServiceError("the service refuses", status=status, given=f"{status}: {body[:200]!r}")
-    known = ERRORS_BY_PROBLEM.get(kind)
-    return ServiceError(what, status=status, **parts) if known is None else known(what, **parts)

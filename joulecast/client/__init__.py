@@ -1,0 +1,5 @@
+"""The client of a service."""
+
+from .client import Client
+
+__all__ = ["Client"]

@@ -1,0 +1,114 @@
+"""How a path answers: what the document says of it, computing in a thread, and encoding as JSON or CSV."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Query, Request
+from starlette.responses import Response
+
+from .. import wire
+from ..errors import RefusalError, UnknownNameError
+from .answers import Answers
+from .networks import TracingNeededError
+from .problems import MEDIA_TYPE
+from .query_strings import Format
+from .rendering import CSV, JSON, media_type_of, rendered
+
+_PROBLEM = {"content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
+_CODES = {
+    400: "The request is not valid HTTP or JSON",
+    401: "The token is missing or unknown",
+    408: "The body arrives too slowly, or the answer takes too long",
+    413: "The body, the batch or the network is too large",
+    422: "A value is not valid; the problem states what was given and what is allowed",
+    429: "Too many requests are waiting",
+    503: "The zoo is damaged",
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {code: {"description": text, **_PROBLEM} for code, text in _CODES.items()}
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "The client has this answer already (If-None-Match)"}
+}
+_MISSING: dict[int | str, dict[str, Any]] = {404: {"description": "There is no such name", **_PROBLEM}}
+_CSV = {"text/csv": {"schema": {"type": "string"}}}
+
+FormatQuery = Annotated[Format | None, Query(description="json or csv; or ask by the header Accept.")]
+Answered = Coroutine[Any, Any, Response]
+Answer = TypeVar("Answer")
+
+
+def answering(model: type[Any], *, as_csv: bool = False) -> dict[str, Any]:
+    """Arguments for a route whose answers are cached."""
+    ok: dict[str, Any] = {"model": model, "description": "The answer"}
+    if as_csv:
+        ok["content"] = _CSV
+    return {"responses": {**PROBLEMS, **_NOT_MODIFIED, 200: ok}, "response_class": Response, "response_model": None}
+
+
+def naming(model: type[Any]) -> dict[str, Any]:
+    """The same for a route whose path holds a name, which may not exist."""
+    arguments = answering(model)
+    arguments["responses"] |= _MISSING
+    return arguments
+
+
+async def ask(
+    request: Request,
+    form: str | None,
+    answer: Callable[[Answers], Any],
+    to_dict: Callable[[Any], Any],
+    to_csv: Callable[[Any], str] | None = None,
+    *,
+    as_value: bool = True,
+) -> Response:
+    """Compute and encode an answer in a thread. `as_value` says whether `joulecast.Client` may request exact values."""
+    media_type = media_type_of(request.headers.get("accept", ""), form)
+    if (to_csv is None and media_type == CSV) or (not as_value and media_type == wire.MEDIA_TYPE):
+        media_type = JSON
+
+    def body(answers: Answers) -> bytes:
+        return rendered(answer(answers), media_type, to_dict, to_csv)
+
+    return Response(await computed(request, body), media_type=media_type)
+
+
+async def computed(request: Request, compute: Callable[[Answers], Answer]) -> Answer:
+    """Compute in a thread; if the model must be traced, in the process for that."""
+    state = request.app.state
+    client = request.scope["state"]["client"]
+    until_s = time.monotonic() + state.settings.max_seconds
+    try:
+        found: Answer = await state.workers.run(
+            functools.partial(compute, state.answers),
+            seconds=state.settings.max_seconds,
+            client=client,
+            left=_disconnection(request),
+        )
+    except TracingNeededError:
+        found = await state.tracers.run(
+            functools.partial(compute, state.answers.tracing(state.tracer)),
+            seconds=max(0.0, until_s - time.monotonic()),
+            client=client,
+            left=_disconnection(request),
+            stop=state.tracer.stop,
+        )
+    return found
+
+
+async def _disconnection(request: Request) -> None:
+    """Wait until the client disconnects. Its request has been read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def found(answer: Answered) -> Response:
+    """Call a function, and answer 404 if the name in the path does not exist."""
+    try:
+        return await answer
+    except UnknownNameError as error:
+        raise RefusalError(
+            404, "unknown-name", error.what, given=error.given, allowed=error.allowed, hint=error.hint
+        ) from error

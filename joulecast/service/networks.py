@@ -1,0 +1,176 @@
+"""Networks that questions are about: models by name, and lists of operations."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+from ..errors import InputError, MissingDependencyError, UnknownNameError
+from ..extraction import named_network, network_of
+from ..extraction.isolation import IsolatedExtraction, Limits
+from ..operations.dropped import Dropped
+from ..operations.inputs import Inputs, InputShape, shape_from_json, shape_to_json
+from ..operations.network import Entry, Network
+from .caches import BoundedCache, network_bytes
+from .problems import too_large
+from .settings import Settings
+from .subjects import OperationItem, Subject
+from .validation import checked_model, with_next_step
+
+Found = TypeVar("Found", Network, Entry)
+
+_TRACING_BYTES = 4 << 30  # several times what building the largest models of the libraries takes
+# An operation of this many FLOPs or bytes would take a GPU weeks, and its figures are too large to add up precisely.
+_LARGEST_WORK = 1e21
+_MODELS = "/v1/models lists them; for any other model send its operations, as `joulecast extract --json` lists them"
+
+
+class TracingNeededError(Exception):
+    """The model has no template, so the question must be answered in the process that traces models."""
+
+
+class Networks:
+    """Finds the networks of questions, and caches those of models by name.
+
+    Args:
+        settings: Limits and options of the service.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._tracer: IsolatedExtraction | None = None
+        self.known: BoundedCache[str, Network] = BoundedCache(settings.cached_networks_bytes, network_bytes)
+
+    def tracing(self, tracer: IsolatedExtraction) -> Networks:
+        """A copy that shares the cache and traces models in another process, instead of raising TracingNeededError."""
+        other = copy.copy(self)
+        other._tracer = tracer
+        return other
+
+    def of(self, subject: Subject, precision: str, optimizer: str | None = None) -> Network:
+        """The network that a question is about.
+
+        Args:
+            subject: The question.
+            precision: What the network runs in.
+            optimizer: Optimizer whose step ends a training iteration; None for none.
+
+        Raises:
+            JoulecastError: There is no such model, or its operations are not valid.
+            TracingNeededError: The model must be traced, and this is not the process for that.
+        """
+        if subject.operations is not None:
+            return self.listed(subject, subject.operations, precision)
+        return self.extract(
+            str(subject.model),  # A question has either operations or a model, never both
+            shape_from_json(subject.input_shape),
+            mode=subject.mode,
+            precision=precision,
+            cache_length=subject.cache_length,
+            optimizer=optimizer,
+            assume=subject.assume,
+            model_options=subject.model_options,
+        )
+
+    def extract(self, model: str | Network, input_shape: InputShape | None, **options: Any) -> Network:
+        """The operations of a model by name, from the cache where they were requested before."""
+        if isinstance(model, Network):
+            return network_of(model, None, mode=options["mode"], precision=options["precision"])
+        key = json.dumps([model, shape_to_json(input_shape), options], sort_keys=True)
+        known = self.known.get(key)
+        if known is None:
+            known = self._named(checked_model(model), input_shape, options)
+            self.refuse_many(len(known))
+            self.known.put(key, known)
+        return known
+
+    def _named(self, model: str, input_shape: InputShape | None, options: dict[str, Any]) -> Network:
+        try:
+            try:
+                return _refusing_overflow(lambda: named_network(model, input_shape, **options, may_trace=False))
+            except MissingDependencyError:
+                if not self._settings.extraction or find_spec("torch") is None:
+                    raise
+            tracer = self._tracer
+            if tracer is None:
+                raise TracingNeededError
+            question = {"name": model, "inputs": Inputs.of(input_shape).to_list(), "whitelist": None, **options}
+            limits = Limits(_TRACING_BYTES, self._settings.max_seconds)
+            return _refusing_overflow(lambda: tracer.network(question, limits))
+        except UnknownNameError as error:
+            if error.what != "unknown model":
+                raise
+            raise with_next_step(error, _MODELS) from error
+
+    def listed(self, subject: Subject, items: list[OperationItem], precision: str) -> Network:
+        """The network of a list of operations.
+
+        Args:
+            subject: The question that the list came with.
+            items: The operations.
+            precision: What the network runs in.
+
+        Raises:
+            JoulecastError: The operations are not valid, or too many.
+        """
+        for name in ("cache_length", "assume", "model_options"):
+            if getattr(subject, name) is not None:
+                raise InputError(
+                    "operations have shapes of their own", given=f"{name} together with operations", hint="omit it"
+                )
+        self.refuse_many(len(items))
+        merged: dict[Any, Entry] = {}
+        for item in items:
+            entry = entry_of(item)
+            merged[entry.operation] = merged[entry.operation].plus(entry) if entry.operation in merged else entry
+        network = Network(
+            tuple(merged.values()),
+            name=subject.name or "network",
+            input_shape=shape_from_json(subject.input_shape),
+            mode=items[0].mode,
+            dropped=tuple(Dropped.from_dict(item.model_dump()) for item in subject.dropped or ()),
+            assumptions=tuple(subject.assumptions),
+        )
+        return network_of(network, None, mode=subject.mode, precision=precision)
+
+    def refuse_many(self, operations: int) -> None:
+        """Refuse a network with more operations than the service takes.
+
+        Raises:
+            RefusalError: There are more.
+        """
+        if operations > self._settings.max_operations:
+            raise too_large("there are too many operations", operations, self._settings.max_operations)
+
+
+def entry_of(item: OperationItem) -> Entry:
+    """An operation with its count, as a client sent it.
+
+    Raises:
+        InputError: There is no such operation.
+    """
+    return _refusing_overflow(lambda: Entry.from_dict(item.model_dump()))
+
+
+def _refusing_overflow(function: Callable[[], Found]) -> Found:
+    """Call a function, and turn overflows into an InputError: sizes may be valid singly but impossible together."""
+    try:
+        found = function()
+        for entry in found if isinstance(found, Network) else (found,):
+            _refuse_impossible(entry)
+    except (OverflowError, ZeroDivisionError) as error:
+        raise InputError("these sizes are impossible together", given=str(error)) from error
+    return found
+
+
+def _refuse_impossible(entry: Entry) -> None:
+    operation = entry.operation
+    if max(operation.flops, operation.bytes_read, operation.bytes_written) * entry.count > _LARGEST_WORK:
+        raise InputError(
+            "an operation is impossibly large",
+            given=repr(operation)[:200],
+            allowed=f"up to {_LARGEST_WORK:.0e} FLOPs and bytes",
+        )
