@@ -18,10 +18,10 @@ from .predictors import operation_html
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
 from .predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
+from .predictors.networks.memory import memory_need, shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .queries import choice_html, sweep_plots
-from .queries.memory import memory_need, shortage
 from .single_operations import explain, predict_operations, refuse_precisions
 from .zoo import find_predictor
 

@@ -1,6 +1,7 @@
 """All answers have one interface: dictionaries, JSON, CSV, data frames, and pictures."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,23 @@ def test_a_plot_into_another_ending_is_refused_and_writes_nothing(found: dict[st
     with pytest.raises(InputError, match="folder"):
         found["prediction"].plot(tmp_path / "none" / "plot.svg")  # type: ignore[attr-defined]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_prediction_says_throughput_and_memory() -> None:
+    prediction = joulecast.predict("resnet18", (8, 3, 224, 224), "A30")
+    assert prediction.batch_size == 8
+    assert prediction.samples_per_s == pytest.approx(8 / prediction.time_s)
+    assert prediction.energy_per_sample_j == pytest.approx(prediction.energy_j / 8)
+    # 11.69 million weights of 4 bytes, 64 x 112 x 112 outputs of the first layer, and 768 MiB of CUDA's own.
+    assert prediction.memory_bytes is not None
+    assert 4 * 11.69e6 + 4 * 8 * 64 * 112**2 + 768 * 2**20 < prediction.memory_bytes < 1.1e9
+    assert joulecast.predict(NETWORK, gpu="A30").samples_per_s is None
+
+
+def test_a_pickled_prediction_is_small_and_keeps_its_interval() -> None:
+    prediction = joulecast.predict("resnet18", (8, 3, 224, 224), "A30")
+    stored = pickle.dumps(prediction)
+    assert len(stored) < 40_000
+    again = pickle.loads(stored)  # noqa: S301 the bytes are from two lines above
+    assert again.interval(0.9) == prediction.interval(0.9)
+    assert again == prediction

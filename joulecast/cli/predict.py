@@ -146,6 +146,10 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         ["energy", si(prediction.energy_j, "J"), _range_text(interval.energy_j if interval else None, "J")],
         ["energy-delay product", si(prediction.edp_js, "Js"), _range_text(interval.edp_js if interval else None, "Js")],
     ]
+    if prediction.samples_per_s is not None:
+        totals.append(["throughput", f"{prediction.samples_per_s:,.4g} samples/s", ""])
+    if prediction.memory_bytes is not None:
+        totals.append(["memory needed", f"{prediction.memory_bytes / 2**30:.1f} GiB", ""])
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
     parts = [

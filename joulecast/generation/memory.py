@@ -8,7 +8,7 @@ from typing import Any
 
 from ..hardware import GPU
 from ..operations.precisions import ELEMENT_BYTES
-from ..queries.memory import usable_bytes
+from ..predictors.networks.memory import usable_bytes
 from .decoder import Activation, Decoder, Logits, Part, Projection
 from .engines import Engine
 from .serving import Batching, Load, cycle_of

@@ -145,6 +145,14 @@ def shape_from_json(value: Any) -> InputShape | None:
     return None if value is None else Inputs.of(value).shape
 
 
+def batch_size_of(input_shape: InputShape | None) -> int | None:
+    """Batch size: the first dimension of the first input; None where there is none."""
+    if input_shape is None:
+        return None
+    first = Inputs.of(input_shape).all[0].shape
+    return first[0] if first else None
+
+
 def shape_text(shape: InputShape | None) -> str:
     """Shapes as a text such as "32 x 3 x 224 x 224" or "input_ids 8 x 128, attention_mask 8 x 128"."""
     if shape is None:

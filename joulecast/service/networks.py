@@ -65,7 +65,7 @@ class Networks:
         if subject.operations is not None:
             return self.listed(subject, subject.operations, precision)
         return self.extract(
-            str(subject.model),  # a question has either operations or a model, never both
+            str(subject.model),  # A question has either operations or a model, never both
             shape_from_json(subject.input_shape),
             mode=subject.mode,
             precision=precision,

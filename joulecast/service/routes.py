@@ -9,24 +9,24 @@ from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 from starlette.responses import Response
 
-from ..generation.prediction import GenerationPrediction
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
+from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
-from . import generation_schemas, schemas
+from . import schemas
 from .answering import FormatQuery, answering, ask
 from .batches import batch_csv, batch_json
 from .bodies import LARGE_BYTES
 from .caching import CachedRoute, Handler
-from .generation_questions import GenerateQuestion
 from .query_strings import BestQuery, ExtractQuery, PredictQuery, SweepQuery
 from .questions import (
     BatchQuestion,
     BestQuestion,
     ExplainQuestion,
     ExtractQuestion,
+    ManyQuestion,
     OperationsQuestion,
     PredictQuestion,
     SweepQuestion,
@@ -80,6 +80,13 @@ async def predict_batch(request: Request, question: BatchQuestion, format: Forma
     return await ask(request, format, lambda a: a.predict_batch(question), to_dict, batch_csv, as_value=False)
 
 
+@questions.post("/predict_many", **answering(schemas.ManyAnswer, as_csv=True), tags=["predict"])
+async def predict_many(request: Request, question: ManyQuestion, format: FormatQuery = None) -> Response:  # noqa: A002
+    """Predict the totals of up to thousands of networks on one GPU, such as those of an architecture search."""
+    to_csv = NetworkPredictions.to_csv
+    return await ask(request, format, lambda a: a.predict_many(question), NetworkPredictions.to_dict, to_csv)
+
+
 @questions.post("/predict_operations", **answering(schemas.OperationsAnswer, as_csv=True), tags=["predict"])
 async def predict_operations(
     request: Request,
@@ -89,12 +96,6 @@ async def predict_operations(
     """Predict single operations, each running alone in a loop."""
     to_csv = OperationPredictions.to_csv
     return await ask(request, format, lambda a: a.predict_operations(question), OperationPredictions.to_dict, to_csv)
-
-
-@questions.post("/generate", **answering(generation_schemas.GenerationAnswer), tags=["predict"])
-async def generate(request: Request, question: GenerateQuestion) -> Response:
-    """Predict seconds, watts and joules per token of a language model that an engine serves."""
-    return await ask(request, None, lambda a: a.generate(question), GenerationPrediction.to_dict)
 
 
 @questions.post("/explain", **answering(schemas.ExplainAnswer), tags=["predict"])

@@ -13,8 +13,8 @@ from ...hardware.host import Host, find_host
 from ...operations.network import Network
 from ...operations.precisions import ELEMENT_BYTES
 from ...predictors.networks.execution import Execution
+from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
-from ...queries.memory import MemoryNeed, memory_need, shortage
 from ...rendering.answers import Plain
 from ...single_operations import refuse_precisions
 from ...units import si

@@ -19,6 +19,7 @@ from ..physics.roofline import roofline
 from .composition import Totals, counts_of
 from .execution import COMPILED_LAUNCH_S, EAGER, GAP_S
 from .knowledge import NetworkKnowledge
+from .memory import memory_need
 from .operation_cost import Bound, OperationCost
 from .prediction import Composition, Prediction
 from .uncovered import Coverage
@@ -93,6 +94,7 @@ def build_prediction(
         execution=knowledge.host.execution.name,
         host=knowledge.host.execution.host.name,
         idle_power_w=power_range_w(gpu, cap_w)[0],
+        memory_bytes=None if network.input_shape is None else memory_need(network).total_bytes,
     )
 
 

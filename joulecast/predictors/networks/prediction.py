@@ -9,7 +9,7 @@ from typing import Any, Literal
 from ...energy import EnergyTree, Row
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
-from ...operations.inputs import InputShape, shape_to_json, titled
+from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
 from ...operations.tables import IDENTITY, identity
 from ...rendering.answers import Drawn, Plain
 from ...rendering.notebook import Picture, as_html, as_picture
@@ -104,6 +104,7 @@ class Prediction(Tabular, Plain, Drawn):
         idle_power_w: Watts that the board draws without any work; 0 where that is not known.
         execution: How the network is run: "eager", "graph" or "compiled".
         host: Name of the host that launches it.
+        memory_bytes: Estimated device memory that the network needs; None for a list of operations.
     """
 
     network: str
@@ -126,6 +127,7 @@ class Prediction(Tabular, Plain, Drawn):
     idle_power_w: float = 0.0
     execution: str = "eager"
     host: str = "reference"
+    memory_bytes: int | None = None
 
     def __str__(self) -> str:
         interval = self.interval() if self.supports(0.9) else None
@@ -149,6 +151,21 @@ class Prediction(Tabular, Plain, Drawn):
     def edp_js(self) -> float:
         """Energy-delay product."""
         return self.energy_j * self.time_s
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples of an iteration: the first dimension of the first input; None where there is none."""
+        return batch_size_of(self.input_shape)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Throughput in samples per second; None without a batch size."""
+        return None if self.batch_size is None else self.batch_size / self.time_s
+
+    @property
+    def energy_per_sample_j(self) -> float | None:
+        """Joules for each sample; None without a batch size."""
+        return None if self.batch_size is None else self.energy_j / self.batch_size
 
     @property
     def uncovered(self) -> tuple[Uncovered, ...]:
@@ -246,6 +263,10 @@ class Prediction(Tabular, Plain, Drawn):
             "edp_js": self.edp_js,
             "device_time_s": self.device_time_s,
             "host_time_s": self.host_time_s,
+            "batch_size": self.batch_size,
+            "samples_per_s": self.samples_per_s,
+            "energy_per_sample_j": self.energy_per_sample_j,
+            "memory_bytes": self.memory_bytes,
             "interval": None if interval is None else {**interval.to_dict(), "basis": self.interval_basis},
             "far_outside": self.far_outside,
             "uncovered": [*map(str, self.uncovered)],

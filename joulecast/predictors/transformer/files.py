@@ -1,4 +1,4 @@
-"""From a transformer in torch to the weights that are stored. Needs torch."""
+"""Takes the weights that are stored from a transformer in torch. Needs torch."""
 
 from __future__ import annotations
 

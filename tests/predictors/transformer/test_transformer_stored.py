@@ -89,23 +89,23 @@ HOSTILE = {
     "fp64": lambda arrays, facts: arrays.update(roles=arrays["roles"].astype(float)),
     "heads that do not divide": lambda arrays, facts: facts.update(heads="3"),
     "heads by the thousand": lambda arrays, facts: facts.update(heads="1" * 5000),
-    "heads that are none": lambda arrays, facts: facts.update(heads="0"),
-    "heads that are no number": lambda arrays, facts: facts.update(heads="\u00b2"),
-    "a truth value that is none": lambda arrays, facts: facts.update(distance_weighting="1"),
+    "no heads": lambda arrays, facts: facts.update(heads="0"),
+    "heads in digits other than ASCII": lambda arrays, facts: facts.update(heads="\u00b2"),
+    "a truth value other than True and False": lambda arrays, facts: facts.update(distance_weighting="1"),
 }
 
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-def test_weights_that_make_no_transformer_are_refused(quick, change):
+def test_damaged_weights_are_refused(quick, change):
     arrays, facts = arrays_from_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
     change(arrays, facts)
-    with pytest.raises(ZooError, match="not the weights of a transformer"):
+    with pytest.raises(ZooError, match="weights of a transformer are refused"):
         TransformerWeights.from_bytes(arrays_to_bytes(arrays, facts))
 
 
 def test_what_onnx_runtime_cannot_compute_is_one_error(served):
     values, families, kinds, shares = arrays(1, 3)
-    with pytest.raises(ZooError, match="does not compute") as caught:
+    with pytest.raises(ZooError, match="cannot compute") as caught:
         served.reader.encoder(values, families, kinds + 10_000, shares)
     assert "out of data bounds" in str(caught.value.hint)
 
@@ -117,7 +117,7 @@ def test_stored_predictor(quick, served):
     assert np.allclose(one.energy_j, other.energy_j, rtol=1e-4)
     whole = [on(A30, each).predict(network).time_s for each in (quick, served)]
     assert whole[0] == pytest.approx(whole[1], rel=1e-4)
-    with pytest.raises(InputError, match="other tokens"):
+    with pytest.raises(InputError, match="another layout"):
         Attentive.from_dict({**quick.to_dict(), "tokens": [1, 1]}, served.reader.encoder)
 
 
