@@ -161,7 +161,7 @@ def _totals(
     """
     found = predictor.operations.predict_for_network(calls.operations, cap_w)
     problems = [""] * len(calls.names)
-    if composition == "overlap" and can_be_summed(predictor, found):
+    if composition == "overlap" and can_be_summed(predictor, calls, found):
         values = totals_of(predictor, calls, found, clock_mhz, cap_w)
         missing = np.array([source == "missing" for source in found.source], dtype=bool)
         alone = calls.sums(missing[calls.places].astype(float)) > 0

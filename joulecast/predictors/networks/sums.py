@@ -12,19 +12,24 @@ from ..physics.clock import ROUNDS, TRIED, Work
 from ..physics.energy import static_power_w
 from ..physics.norms import smooth_max
 from .composition import overlap
-from .gradients import gradient_fractions
 from .knowledge import NetworkKnowledge
+from .parts import part_factors
 
 
-def can_be_summed(knowledge: NetworkKnowledge, predictions: OperationPredictions) -> bool:
-    """Whether operations cost the same in every network, so that totals are sums over them.
+def can_be_summed(knowledge: NetworkKnowledge, calls: Calls, predictions: OperationPredictions) -> bool:
+    """Whether each operation costs what it costs in any network, so that totals are sums over operations.
 
     Args:
         knowledge: The predictor, and what it knows about networks.
-        predictions: What it predicts of the operations.
+        calls: The networks.
+        predictions: What is predicted of their operations.
     """
-    alike = knowledge.operations.same_in_all_networks and knowledge.host.execution.name != "compiled"
-    return alike and predictions.work is not None
+    if knowledge.host.execution.name == "compiled" or predictions.work is None:
+        return False
+    if knowledge.operations.mode == "training" and not calls.listed:
+        # What a depthwise convolution costs depends on its network (parts.py), which a table does not give as such.
+        return not any(operation.is_depthwise for operation in calls.operations)
+    return knowledge.operations.same_in_all_networks
 
 
 def totals_of(
@@ -64,14 +69,14 @@ def totals_of(
 
 
 def _work(calls: Calls, found: OperationPredictions) -> Work:
-    """The work of each row: that of its operation, without the gradient that the first layer of a network omits."""
+    """The work of each row: that of its operation, as a part of its network."""
     if found.work is None:
         raise ValueError("a predictor without the clock law; see can_be_summed")
     work = found.work.take(calls.places)
     if found.operations[0].mode != "training" or not calls.listed:
         return work
-    shares = np.concatenate([gradient_fractions(network) for network in calls.listed])
-    return work.scaled_by(shares, shares)
+    factors = np.concatenate([part_factors(network, work.gpu) for network in calls.listed])
+    return work.scaled_by(factors, factors)
 
 
 def _held_mhz(

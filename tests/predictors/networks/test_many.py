@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from functools import partial
 
+import pandas as pd
 import pytest
 
 import joulecast
@@ -64,6 +65,19 @@ def test_the_first_layer_of_a_model_in_training_has_no_gradient_of_its_input():
     found = joulecast.predict_many(["resnet18", "alexnet"], "A30", input_shape=shape, mode="training")
     alone = [joulecast.predict(name, shape, "A30", mode="training") for name in found.names]
     assert found.energy_j.tolist() == SAME([each.energy_j for each in alone])
+
+
+def test_a_depthwise_convolution_costs_what_it_costs_in_its_network():
+    """In training, a layer norm over the channels says that the image lies with its channels last."""
+    image = (8, 96, 56, 56)
+    depthwise = {"out_channels": 96, "kernel_size": 7, "padding": 3, "groups": 96}
+    conv = Operation("conv2d", [image], depthwise, precision="tf32", mode="training")
+    norm = Operation("layer_norm", [(8, 56, 56, 96)], {"normalized_shape": (96,)}, mode="training")
+    networks = [Network.of([(conv, 3), (norm, 3)]), Network.of([(conv, 3)])]
+    alone = SAME([joulecast.predict(network, None, "A30").time_s for network in networks])
+    assert joulecast.predict_many(networks, "A30", mode="training").time_s.tolist() == alone
+    frames = [network.to_frame().assign(network=name) for name, network in zip("ab", networks, strict=True)]
+    assert joulecast.predict_many(pd.concat(frames), "A30", mode="training").time_s.tolist() == alone
 
 
 def test_pieces_change_nothing(monkeypatch):
