@@ -24,12 +24,12 @@ def can_be_summed(knowledge: NetworkKnowledge, calls: Calls, predictions: Operat
         calls: The networks.
         predictions: What is predicted of their operations.
     """
-    if knowledge.host.execution.name == "compiled" or predictions.work is None:
+    alike = knowledge.operations.same_in_all_networks and knowledge.host.execution.name != "compiled"
+    if not alike or predictions.work is None:
         return False
-    if knowledge.operations.mode == "training" and not calls.listed:
-        # What a depthwise convolution costs depends on its network (parts.py), which a table does not give as such.
-        return not any(operation.is_depthwise for operation in calls.operations)
-    return knowledge.operations.same_in_all_networks
+    # In training, the cost of a depthwise convolution depends on its network (parts.py), which a table does not list.
+    listed = bool(calls.listed) or knowledge.operations.mode == "inference"
+    return listed or not any(operation.is_depthwise for operation in calls.operations)
 
 
 def totals_of(
