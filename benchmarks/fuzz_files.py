@@ -142,7 +142,7 @@ def make_recording(folder: Path) -> Path:
     from joulecast.metering.recording import DeviceInfo, Writer, block_of
     from joulecast.metering.samples import Samples
 
-    devices = [DeviceInfo("gpu0", "board", idle_w=30.0).to_json(), DeviceInfo("cpu0", "package").to_json()]
+    devices = [DeviceInfo("gpu0", "board", idle_w=30.0).to_dict(), DeviceInfo("cpu0", "package").to_dict()]
     machine = {"host": "node1", "started": "2026-11-22T08:00:00+00:00", "start_s": 10.0, "wall_offset_s": 1.8e9}
     times_s = np.arange(10.0, 12.0, 0.1)
     with Writer(folder / "recording.jsonl", {**machine, "program": ["x"], "absent": [], "devices": devices}) as writer:
@@ -214,7 +214,7 @@ def read_recording(path: Path) -> None:
     from joulecast.metering.recording import read_recording
     from joulecast.metering.result import Metering, merged
 
-    merged("fuzz", [Metering(path.stem, (read_recording(path),))]).to_json()
+    merged("fuzz", [Metering(path.stem, (read_recording(path),))]).to_dict()
 
 
 def read_host(path: Path) -> None:

@@ -72,7 +72,7 @@ def main() -> None:
         chosen = least_sure(operations, arguments.gpu, round(shares[mode] * arguments.count))
         network = joulecast.Network.of([(operation, 1) for operation, _, _ in chosen])
         network.save(arguments.out / f"{mode}.json")
-        rows = [{**operation.to_json(), "time_s": seconds, "width": width} for operation, seconds, width in chosen]
+        rows = [{**operation.to_dict(), "time_s": seconds, "width": width} for operation, seconds, width in chosen]
         (arguments.out / f"{mode}-predicted.json").write_text(json.dumps(rows, indent=0), encoding="utf-8")
         kinds = len({operation.kind for operation, _, _ in chosen})
         total_s = sum(seconds for _, seconds, _ in chosen)

@@ -85,7 +85,7 @@ def compared(data: Data, train: Rows, test: Rows) -> tuple[dict[str, Any], dict[
     """Fit all recipes on the same rows; their log ratios of predicted to measured device time on the others."""
     result: dict[str, Any] = {
         "train": len(train),
-        "epochs": data.recipes["transformer"].to_json()["epochs"],
+        "epochs": data.recipes["transformer"].to_dict()["epochs"],
         "rows": [[row.gpu.name, row.operation.kind, row.operation.mode] for row in test],
         "seconds": {},
         "log_ratios": {},

@@ -56,7 +56,7 @@ def main(folder: Path | None = None) -> None:
         (folder / "memory-levels.svg").write_text(
             stacked_bars(bars, COMPONENTS, "", f"Shares of the energy on an {GPU}")
         )
-        found["ResNet-50 AMP"].plot("kind").save(folder / "memory-levels-kinds.svg")
+        found["ResNet-50 AMP"].plot(folder / "memory-levels-kinds.svg")
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from .predictors import operation_html
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
 from .predictors.networks.many import NetworkPredictions, predict_networks
+from .predictors.networks.memory import memory_need, shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
 from .queries import choice_html, sweep_plots
-from .queries.memory import memory_need, shortage
 from .single_operations import explain, predict_operations, refuse_precisions
 from .zoo import find_predictor
 
@@ -144,7 +144,8 @@ def predict(
         execution: "eager", as PyTorch runs by itself; "graph": recorded once and replayed as a CUDA graph; or
             "compiled": by torch.compile in its default mode.
         host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
-            (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote.
+            (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote; None for the host
+            that is usual for the GPU: newer servers for GPUs announced in 2022 or later.
         assume: Stand-ins for values that only the input has, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 

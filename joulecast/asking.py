@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
 from .hardware import GPU
-from .hardware.host import Host, find_host, hosts
+from .hardware.host import USUAL, Host, find_host, hosts
 from .operations.inputs import Inputs, shape_to_json
 from .operations.network import Network
 
@@ -23,10 +23,20 @@ def gpu_name(gpu: str | GPU) -> str:
     return gpu.name
 
 
+def gpu_names(gpus: str | GPU | Iterable[str | GPU] | None) -> list[str] | None:
+    """The names of GPUs that are given by names or as objects; None for the whole catalogue."""
+    return None if gpus is None else [gpu_name(gpu) for gpu in ([gpus] if isinstance(gpus, str | GPU) else gpus)]
+
+
+def prices(price: float | Mapping[str, float] | None) -> float | dict[str, float] | None:
+    """One price for every GPU, or prices by GPU, as JSON holds them."""
+    return dict(price) if isinstance(price, Mapping) else price
+
+
 def run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:
     """Execution and host of a job. A profile of a host is read here, because the service needs only its factor."""
     found = find_host(host)
-    return {"execution": execution, "host": found.name if found.name in hosts() else found.factor}
+    return {"execution": execution, "host": found.name if found is USUAL or found.name in hosts() else found.factor}
 
 
 def choices(
@@ -37,7 +47,7 @@ def choices(
 ) -> dict[str, Any]:
     """The GPUs, clocks, precisions and batch sizes to compare, as lists."""
     return {
-        "gpus": None if gpus is None else [gpu_name(g) for g in ([gpus] if isinstance(gpus, str | GPU) else gpus)],
+        "gpus": gpu_names(gpus),
         "clocks_mhz": None if clocks is None else list(clocks) if isinstance(clocks, Iterable) else [clocks],
         "precision": precision if isinstance(precision, str) else list(precision),
         "batch_sizes": None if batch_sizes is None else list(batch_sizes),
@@ -67,15 +77,31 @@ def subject(
             "assume": dict(assume) if assume else None,
             "model_options": dict(model_options) if model_options else None,
         }
-    if not isinstance(model, Network):
-        if not isinstance(model, Sequence):
-            raise InputError(
-                "a service cannot be sent this model",
-                given=type(model).__name__,
-                allowed="a name, a Network, a list of (Operation, count)",
-                hint="joulecast.extract(model, input_shape) makes a Network of it",
-            )
-        model = Network.of(model)
-    content = model.to_json()
+    content = _network(model).to_dict()
     described = {name: content[name] for name in ("operations", "name", "input_shape", "dropped", "assumptions")}
     return {**described, "mode": mode}
+
+
+def one_of_many(model: Any) -> dict[str, Any]:
+    """One of many networks: a name, or operations.
+
+    Raises:
+        InputError: The model is not a name, a Network or a list of operations.
+    """
+    if isinstance(model, str):
+        return {"model": model}
+    content = _network(model).to_dict()
+    return {name: content[name] for name in ("operations", "name", "dropped")}
+
+
+def _network(model: Any) -> Network:
+    if isinstance(model, Network):
+        return model
+    if not isinstance(model, Sequence):
+        raise InputError(
+            "a service cannot be sent this model",
+            given=type(model).__name__,
+            allowed="a name, a Network, a list of (Operation, count)",
+            hint="joulecast.extract(model, input_shape) makes a Network of it",
+        )
+    return Network.of(model)

@@ -14,8 +14,11 @@ from typing import Any, cast
 import numpy as np
 
 from .errors import InputError, JoulecastError
+from .generation.choices import GenerationChoice, GenerationChoices
+from .generation.images.predict import ImagePrediction
 from .generation.memory import GenerationMemory
 from .generation.prediction import GenerationPrediction
+from .generation.training import ParallelTraining
 from .hardware.gpu import GPU, IdleCurve, VoltageCurve
 from .operations.dropped import Dropped, DroppedWork
 from .operations.network import Entry, Network
@@ -23,6 +26,7 @@ from .operations.operation import Operation
 from .predictors.explanation import Contribution, Explanation, Neighbour
 from .predictors.intervals.network_spread import NetworkSpread, SentNetworkSpread
 from .predictors.intervals.operation_spread import OperationIntervals, OperationSpread, SentOperationSpread
+from .predictors.networks.many import NetworkPredictions
 from .predictors.networks.operation_cost import OperationCost
 from .predictors.networks.prediction import Interval, Prediction
 from .predictors.networks.uncovered import Coverage, Uncovered
@@ -44,16 +48,20 @@ _CLASSES: Mapping[str, type[Any]] = {
         Entry,
         Explanation,
         GPU,
+        GenerationChoice,
         GenerationMemory,
         GenerationPrediction,
         IdleCurve,
+        ImagePrediction,
         Interval,
         LeftOut,
         Neighbour,
         Network,
+        NetworkPredictions,
         OperationCost,
         OperationIntervals,
         OperationPredictions,
+        ParallelTraining,
         Prediction,
         Sweep,
         Tariff,
@@ -79,9 +87,11 @@ def pack(value: Any) -> Any:
         case float():
             return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
         case Operation():
-            return {_TAG: "Operation", **value.to_json()}
+            return {_TAG: "Operation", **value.to_dict()}
         case Choices():
             return {_TAG: "Choices", "choices": [*map(pack, value)], "left_out": pack(value.left_out)}
+        case GenerationChoices():
+            return {_TAG: "GenerationChoices", "rows": [*map(pack, value.rows)], "left_out": pack(value.left_out)}
         case Mapping():
             return {_TAG: "map", "items": [[pack(key), pack(item)] for key, item in value.items()]}
         case list() | tuple():
@@ -132,8 +142,10 @@ def _tagged(tag: Any, value: dict[str, Any]) -> Any:
             return np.array([math.nan if item is None else item for item in content["values"]], dtype=float)
         case "Choices":
             return Choices(unpack(content["choices"]), unpack(content["left_out"]))
+        case "GenerationChoices":
+            return GenerationChoices(unpack(content["rows"]), unpack(content["left_out"]))
         case "Operation":
-            return Operation.from_json(content)
+            return Operation.from_dict(content)
     if tag not in _CLASSES:
         raise _other_version(repr(tag))
     return _CLASSES[tag](**{name: unpack(item) for name, item in content.items()})

@@ -29,7 +29,7 @@ def test_resnet50_on_an_a30_is_what_was_measured():
     assert low < 3.515 < high
     assert not prediction.uncovered
     assert {"measured", "modelled"} == {cost.source for cost in prediction.operations}
-    assert json.loads(json.dumps(prediction.to_json()))["energy_j"] == prediction.energy_j
+    assert json.loads(json.dumps(prediction.to_dict()))["energy_j"] == prediction.energy_j
     assert len(prediction.to_csv().splitlines()) == 1 + len(prediction.operations)
 
 
@@ -81,7 +81,7 @@ def test_a_lower_cap_takes_longer_at_a_lower_clock(gpu):
     default = joulecast.predict(
         "resnet50", (32, 3, 224, 224), gpu, found[0].clock_mhz, power_limit_w=found[0].power_limit_w
     )
-    assert default.to_json() == found[0].to_json()
+    assert default.to_dict() == found[0].to_dict()
 
 
 def test_modules_lists_and_files(tmp_path):
@@ -175,7 +175,7 @@ def test_what_bounds_an_operation_is_told():
 def test_what_is_listed_already_needs_no_shape_and_keeps_its_own(tmp_path):
     network = joulecast.extract("resnet18", (2, 3, 64, 64))
     saved = tmp_path / "resnet18.json"
-    saved.write_text(json.dumps(network.to_json()))
+    saved.write_text(json.dumps(network.to_dict()))
     wanted = joulecast.predict("resnet18", (2, 3, 64, 64), "A30").energy_j
     for model in (network, saved):
         assert joulecast.predict(model, gpu="A30").energy_j == wanted
@@ -188,9 +188,9 @@ def test_what_is_listed_already_needs_no_shape_and_keeps_its_own(tmp_path):
         joulecast.predict(network)
 
 
-@pytest.mark.parametrize("given", [CONV, "relu", [CONV.to_json()], [(CONV, 1)], None], ids=str)
+@pytest.mark.parametrize("given", [CONV, "relu", [CONV.to_dict()], [(CONV, 1)], None], ids=str)
 def test_operations_are_operations(given):
-    with pytest.raises(InputError, match=r"list of joulecast.Operation(.|\n)*from_json"):
+    with pytest.raises(InputError, match=r"list of joulecast.Operation(.|\n)*from_dict"):
         joulecast.predict_operations(given, "A30")
     with pytest.raises(InputError, match=r"list of joulecast.Operation"):
         joulecast.explain([given], "A30")
@@ -231,7 +231,7 @@ def test_numbers_of_numpy_are_numbers():
     relu, counted = Operation("relu", [shape]), np.int64(3)
     assert joulecast.predict([(relu, counted)], None, "A30") == joulecast.predict([(relu, 3)], None, "A30")
     linear = Operation("linear", [(4, 8)], {"out_features": np.int64(2)})
-    assert json.loads(json.dumps(linear.to_json()))["attributes"]["out_features"] == 2
+    assert json.loads(json.dumps(linear.to_dict()))["attributes"]["out_features"] == 2
     asked = {"gpus": "A30", "clocks": np.array([900, 1200]), "batch_sizes": np.array([4, 8])}
     plain = {"gpus": "A30", "clocks": [900, 1200], "batch_sizes": [4, 8]}
     assert joulecast.best("resnet18", shape, **asked) == joulecast.best("resnet18", (8, 3, 64, 64), **plain)

@@ -16,8 +16,8 @@ from joulecast.errors import InputError, UncoveredError
 from joulecast.extraction.operators import OPERATORS
 from joulecast.extraction.tracing import trace
 from joulecast.operations.dropped import BOOKKEEPING, EXEMPT, SHAPE_ARITHMETIC, Dropped, DroppedWork
+from joulecast.predictors.networks.memory import memory_need
 from joulecast.predictors.networks.uncovered import MOST_UNCOVERED_SHARE, percent
-from joulecast.queries.memory import memory_need
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -137,7 +137,7 @@ def test_a_little_is_told_and_widens(mode):
     for text in (str(prediction), prediction.notes[0], prediction._repr_html_()):
         assert "INCOMPLETE" in text
         assert "joulecast_unknown.scale" in text
-    value = prediction.to_json()
+    value = prediction.to_dict()
     assert value["uncovered_share"] == prediction.uncovered_share
     assert "joulecast_unknown.scale" in value["uncovered"][0]
     last = [*csv.DictReader(io.StringIO(prediction.to_csv()))][-1]
@@ -153,7 +153,7 @@ def test_choices_say_it():
     for choice in choices:
         assert "INCOMPLETE" in str(choice)
         assert "joulecast_unknown.scale" in choice.uncovered[0]
-        assert choice.to_json()["uncovered_share"] == choice.uncovered_share > 0.02
+        assert choice.to_dict()["uncovered_share"] == choice.uncovered_share > 0.02
     sweep = joulecast.sweep(network, gpus="A30", clocks=[900])
     assert float(next(csv.DictReader(io.StringIO(sweep.to_csv())))["uncovered_share"]) > 0.02
     for html in (choices._repr_html_(), choices[0]._repr_html_(), sweep._repr_html_()):
@@ -187,11 +187,11 @@ def test_memory_counts_what_is_dropped():
 
 def test_files_keep_it_and_those_of_earlier_versions_load():
     network = joulecast.extract(mostly_known(), SHAPE)
-    assert Network.from_json(network.to_json()) == network
-    value = network.to_json()
+    assert Network.from_dict(network.to_dict()) == network
+    value = network.to_dict()
     for dropped in value["dropped"]:
         del dropped["work"]
-    old = Network.from_json(value)
+    old = Network.from_dict(value)
     assert old.dropped[0].work is None
     prediction = joulecast.predict(old, None, "A30")
     assert prediction.uncovered_share is None
@@ -221,10 +221,10 @@ def test_the_service_says_it():
     from joulecast.service.questions import PredictQuestion
     from joulecast.service.settings import Settings
 
-    content = joulecast.extract(mostly_known(), SHAPE).to_json()
+    content = joulecast.extract(mostly_known(), SHAPE).to_dict()
     asked = {name: content[name] for name in ("operations", "dropped", "name")}
     answers = Answers(Settings())
-    answer = answers.predict(PredictQuestion(**asked, gpu="A30")).to_json()
+    answer = answers.predict(PredictQuestion(**asked, gpu="A30")).to_dict()
     assert "joulecast_unknown.scale" in answer["uncovered"][0]
     assert answer["notes"][0].startswith("INCOMPLETE")
     with pytest.raises(UncoveredError):
@@ -249,9 +249,9 @@ def test_the_service_says_it():
     ],
 )
 def test_damaged_files(damaged, says):
-    value = joulecast.extract(nn.ReLU(), SHAPE).to_json()
+    value = joulecast.extract(nn.ReLU(), SHAPE).to_dict()
     with pytest.raises(InputError, match=says):
-        Network.from_json({**value, "dropped": [damaged]})
+        Network.from_dict({**value, "dropped": [damaged]})
 
 
 @pytest.mark.parametrize(

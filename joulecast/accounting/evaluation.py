@@ -17,6 +17,7 @@ import numpy as np
 
 from ..arrays import FloatArray
 from ..errors import InputError
+from ..rendering.answers import Plain
 from ..rendering.notebook import drawn_into
 from .events import Events
 from .shares import NO_MODULE, Counter, swept
@@ -75,7 +76,7 @@ class Overhead:
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Plain):
     """Reliability of the accounting of a model.
 
     Args:
@@ -114,7 +115,7 @@ class Evaluation:
         """
         return drawn_into(self, Path(path))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and dictionaries; quantities in SI units."""
         overhead = self.overhead
         return {

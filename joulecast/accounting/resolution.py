@@ -37,7 +37,7 @@ class Resolution:
             "it tells no joules of their own"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The figures, in SI units."""
         return {
             "update_s": self.update_s,

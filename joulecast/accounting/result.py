@@ -16,6 +16,7 @@ from ..hardware import GPU, find_gpu
 from ..hardware.ncu import read_counters
 from ..metering.recording import Recording
 from ..predictors.networks.energy_rows import DYNAMIC
+from ..rendering.answers import Plain
 from ..rendering.notebook import document, drawn_into, notes, table
 from ..units import si
 from .events import Events
@@ -32,7 +33,7 @@ _SHOWN = 20  # Rows of a table in Jupyter.
 
 
 @dataclass(frozen=True)
-class Accounting:
+class Accounting(Plain):
     """What ran, and what it cost.
 
     Args:
@@ -248,7 +249,7 @@ class Accounting:
             sentences.append("Dynamic joules are shared by a prediction, static ones by time")
         return ". ".join(sentences) + "."
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything but the events and readings, as plain lists and dictionaries; quantities in SI units."""
         return {
             "title": self.title,
@@ -259,8 +260,8 @@ class Accounting:
             "energy_j": self.energy_j,
             "overhead": self.overhead,
             "module_share": dict(self.module_share),
-            "resolution": None if self.resolution is None else self.resolution.to_json(),
-            "tree": self.tree().to_json(),
+            "resolution": None if self.resolution is None else self.resolution.to_dict(),
+            "tree": self.tree().to_dict(),
         }
 
     def save(self, path: str | Path) -> Path:

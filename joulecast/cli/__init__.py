@@ -33,6 +33,7 @@ from . import (
     train,
     zoo,
 )
+from .option_words import in_option_words
 
 app = typer.Typer(
     name="joulecast",
@@ -103,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(error: JoulecastError) -> NoReturn:
-    sys.stderr.write(f"error: {error}\n")
+    sys.stderr.write(f"error: {in_option_words(str(error))}\n")
     sys.exit(error.exit_code)
 
 

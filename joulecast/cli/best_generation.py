@@ -103,7 +103,7 @@ def best_generation(
         **batch,
     )
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=1))
+        typer.echo(json.dumps(found.to_dict(), indent=1))
         return
     if as_csv:
         typer.echo(rows_csv(found.pareto() if pareto else found.rows), nl=False)

@@ -15,10 +15,12 @@ from .arguments import (
     AsJson,
     CacheLength,
     Model,
+    ModeOption,
     Precision,
     Shapes,
     Top,
     Training,
+    mode_of,
     refuse_both,
     table,
 )
@@ -33,6 +35,7 @@ def extract(
     model: Model,
     input_shape: Shapes = None,
     training: Training = False,
+    mode: ModeOption = None,
     precision: Precision = "default",
     cache_length: CacheLength = None,
     model_option: ModelOptions = None,
@@ -60,7 +63,7 @@ def extract(
         extract_network(
             found,
             parse_shapes(input_shape),
-            mode="training" if training else "inference",
+            mode=mode_of(training, mode),
             precision=precision,
             cache_length=cache_length,
             assume=assumed(assume),
@@ -74,9 +77,9 @@ def extract(
     network = networks[0]
     if diff is not None:
         difference = network.diff(networks[1])
-        typer.echo(json.dumps(difference.to_json(), indent=1) if as_json else str(difference))
+        typer.echo(json.dumps(difference.to_dict(), indent=1) if as_json else str(difference))
     elif as_json:
-        typer.echo(json.dumps(network.to_json(), indent=1))
+        typer.echo(json.dumps(network.to_dict(), indent=1))
     elif as_csv:
         typer.echo(network.to_csv(), nl=False)
     else:

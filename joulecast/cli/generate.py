@@ -57,7 +57,7 @@ def generate(
         predictor=predictor,
     )
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=1))
+        typer.echo(json.dumps(found.to_dict(), indent=1))
     elif tree:
         typer.echo(found.decode.tree().summarized().to_text(depth))
     else:

@@ -46,7 +46,7 @@ def image(
         predictor=predictor,
     )
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=1))
+        typer.echo(json.dumps(found.to_dict(), indent=1))
         return
     parts = [
         *((each.network, 1, each) for each in found.text),

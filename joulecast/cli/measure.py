@@ -74,7 +74,7 @@ def run(
     second = None if check is None else ZeusCheck()
     code, metering = measure_command(command, meter, metrics, second)
     if metering is not None:
-        text = json.dumps(metering.to_json()) if as_json else _text(metering, price_per_kwh, carbon)
+        text = json.dumps(metering.to_dict()) if as_json else _text(metering, price_per_kwh, carbon)
         typer.echo(text, err=True)
         if second is not None:
             typer.echo("\n".join(differences(metering, second.energy_j)), err=True)
@@ -93,7 +93,7 @@ def show(
     metering = _read(recordings)
     if plot is not None:
         metering.plot().save(plot)
-    typer.echo(json.dumps(metering.to_json(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
+    typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, price_per_kwh, carbon))
 
 
 @app.command()
@@ -120,7 +120,7 @@ def compare(
 def merge(recordings: Recordings, as_json: AsJson = False) -> None:
     """Combine recordings of several machines: energies are added, and the longest time counts."""
     metering = _read(recordings)
-    typer.echo(json.dumps(metering.to_json(), indent=1) if as_json else _text(metering, None, None))
+    typer.echo(json.dumps(metering.to_dict(), indent=1) if as_json else _text(metering, None, None))
 
 
 def _read(paths: list[Path]) -> Metering:

@@ -20,11 +20,13 @@ from .arguments import (
     Execution,
     HostOption,
     Model,
+    ModeOption,
     Precision,
     Predictor,
     Shapes,
     Top,
     Training,
+    mode_of,
     refuse_both,
     table,
 )
@@ -49,6 +51,7 @@ def predict(
         float | None, typer.Option(help="Power cap in watts. Default: the board's own default.")
     ] = None,
     training: Training = False,
+    mode: ModeOption = None,
     precision: Precision = "default",
     cache_length: CacheLength = None,
     model_option: ModelOptions = None,
@@ -91,7 +94,7 @@ def predict(
         gpu,
         clock,
         power_limit_w=power_limit,
-        mode="training" if training else "inference",
+        mode=mode_of(training, mode),
         precision=precision,
         cache_length=cache_length,
         assume=assumed(assume),
@@ -105,14 +108,14 @@ def predict(
     if by_memory_level or ncu is not None:
         levels = prediction.by_memory_level(gpu)
         typer.echo(
-            json.dumps(levels.to_json(), indent=1)
+            json.dumps(levels.to_dict(), indent=1)
             if as_json
             else levels.to_csv()
             if as_csv
             else _levels_text(levels, ncu)
         )
     elif as_json:
-        typer.echo(json.dumps(prediction.to_json(), indent=1))
+        typer.echo(json.dumps(prediction.to_dict(), indent=1))
     elif as_csv:
         typer.echo(prediction.to_csv(), nl=False)
     elif tree:
@@ -146,6 +149,10 @@ def _prediction_text(prediction: Prediction, top: int) -> str:
         ["energy", si(prediction.energy_j, "J"), _range_text(interval.energy_j if interval else None, "J")],
         ["energy-delay product", si(prediction.edp_js, "Js"), _range_text(interval.edp_js if interval else None, "Js")],
     ]
+    if prediction.samples_per_s is not None:
+        totals.append(["throughput", f"{prediction.samples_per_s:,.4g} samples/s", ""])
+    if prediction.memory_bytes is not None:
+        totals.append(["memory needed", f"{prediction.memory_bytes / 2**30:.1f} GiB", ""])
     header = ["per iteration", "predicted", f"{100 * _LEVEL:.0f} % interval" if interval else ""]
     bound = "host" if prediction.host_time_s > prediction.device_time_s else "device"
     parts = [

@@ -202,7 +202,7 @@ def _report_any_gpu(
     validations: list[AnyGpuValidation], recipe: Recipe, folder: Path, command: str, remarks: str
 ) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_json().items())
+    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
     lines = ["# How good the predictions for any GPU are", "", f"Made by `{command}`; do not edit. Recipe: {settings}."]
     lines += ["", f"**Splits.** {SPLITS}", "", *([remarks.strip(), ""] if remarks else [])]
     for validation in validations:

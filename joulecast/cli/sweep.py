@@ -16,9 +16,11 @@ from .arguments import (
     Execution,
     HostOption,
     Model,
+    ModeOption,
     Predictor,
     Shapes,
     Training,
+    mode_of,
     refuse_both,
     table,
 )
@@ -53,6 +55,7 @@ def sweep(
     clocks: Clocks = None,
     power_limit: PowerLimit = None,
     training: Training = False,
+    mode: ModeOption = None,
     precision: Precisions = None,
     batches: BatchSizes = None,
     cache_length: CacheLength = None,
@@ -83,7 +86,7 @@ def sweep(
         gpus=names(gpu),
         clocks=clocks_mhz(clocks),
         power_limit_w=power_limit,
-        mode="training" if training else "inference",
+        mode=mode_of(training, mode),
         precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
@@ -99,7 +102,7 @@ def sweep(
     for path in plot or []:
         found.plot(path)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=1))
+        typer.echo(json.dumps(found.to_dict(), indent=1))
     elif as_csv:
         typer.echo(found.to_csv(), nl=False)
     else:

@@ -6,19 +6,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..asking import choices, gpu_name, run, subject
+from ..asking import choices, gpu_name, one_of_many, prices, run, subject
 from ..errors import InputError
 from ..hardware import GPU, find_gpu
 from ..hardware.host import Host
-from ..operations.inputs import InputShape
+from ..operations.inputs import Inputs, InputShape, shape_to_json
 from ..operations.network import Network
 from ..operations.operation import Operation, checked_operations
 from ..predictors.explanation import Explanation
+from ..predictors.networks.many import NetworkPredictions
 from ..predictors.networks.prediction import Prediction
 from ..predictors.operation_predictions import OperationPredictions
 from ..queries import Choices, Sweep
 from .connection import LOCAL, Connection
 from .generation import GenerationClient
+from .pieces import joined, pieces
 
 ServiceModel = str | Network | Sequence[tuple[Operation, int]]
 """Models that a service accepts: a name, a Network, or operations with their counts."""
@@ -92,6 +94,44 @@ class Client(GenerationClient):
         }
         return self._connection.ask("predict", question, Prediction)
 
+    def predict_many(
+        self,
+        networks: Iterable[ServiceModel],
+        gpu: str | GPU,
+        clock: float | None = None,
+        *,
+        input_shape: InputShape | None = None,
+        power_limit_w: float | None = None,
+        mode: str = "inference",
+        precision: str = "default",
+        predictor: str | None = None,
+        composition: str | None = None,
+        execution: str = "eager",
+        host: str | float | Path | Host | None = None,
+    ) -> NetworkPredictions:
+        """See `joulecast.predict_many`. Networks are sent in as many requests as they need.
+
+        Raises:
+            JoulecastError: The error that `joulecast.predict_many` would raise, or a ServiceError.
+        """
+        question = {
+            "input_shape": None if input_shape is None else shape_to_json(Inputs.of(input_shape).shape),
+            "gpu": gpu_name(gpu),
+            "clock_mhz": clock,
+            "power_limit_w": power_limit_w,
+            "mode": mode,
+            "precision": precision,
+            "predictor": predictor,
+            "composition": composition,
+            **run(execution, host),
+        }
+        return joined(
+            [
+                self._connection.ask("predict_many", {**question, "networks": piece}, NetworkPredictions)
+                for piece in pieces(map(one_of_many, networks))
+            ]
+        )
+
     def predict_operations(
         self,
         operations: Iterable[Operation],
@@ -106,7 +146,7 @@ class Client(GenerationClient):
         Raises:
             JoulecastError: The error that `joulecast.predict_operations` would raise, or a ServiceError.
         """
-        listed = [operation.to_json() for operation in checked_operations(operations)]
+        listed = [operation.to_dict() for operation in checked_operations(operations)]
         if not listed:
             raise InputError("operations to predict share one mode", given="no operations")
         question = {
@@ -127,7 +167,7 @@ class Client(GenerationClient):
             JoulecastError: The error that `joulecast.explain` would raise, or a ServiceError.
         """
         question = {
-            "operation": checked_operations([operation])[0].to_json(),
+            "operation": checked_operations([operation])[0].to_dict(),
             "gpu": gpu_name(gpu),
             "clock_mhz": clock,
             "predictor": predictor,
@@ -192,7 +232,7 @@ class Client(GenerationClient):
             **run(execution, host),
             "max_time_s": max_time_s,
             "max_power_w": max_power_w,
-            "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+            "price_per_hour": prices(price_per_hour),
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }
@@ -232,7 +272,7 @@ class Client(GenerationClient):
             "power_limit_w": power_limit_w,
             "predictor": predictor,
             **run(execution, host),
-            "price_per_hour": dict(price_per_hour) if isinstance(price_per_hour, Mapping) else price_per_hour,
+            "price_per_hour": prices(price_per_hour),
             "price_per_kwh": price_per_kwh,
             "carbon": carbon,
         }

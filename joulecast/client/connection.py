@@ -41,7 +41,7 @@ class Connection:
 
         Args:
             path: Path under /v1.
-            question: Fields of the body; those that are None are left out.
+            question: Fields of the body.
             kind: Class of the answer.
 
         Raises:
@@ -49,8 +49,7 @@ class Connection:
         """
         from .. import wire
 
-        given = {name: value for name, value in question.items() if value is not None}
-        answer = self.request(path, given, wire.MEDIA_TYPE)
+        answer = self.request(path, question, wire.MEDIA_TYPE)
         try:
             found = wire.unpack(answer)
             if not isinstance(found, kind):

@@ -136,7 +136,7 @@ class Card:
     idle_power_w: float | None = None
     limits: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The card as plain lists and dictionaries."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {
@@ -145,8 +145,8 @@ class Card:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Card:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any]) -> Card:
+        """Read what `to_dict` wrote.
 
         Raises:
             DatasetError: Keys are missing or unknown.

@@ -36,7 +36,7 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
     real, text, whole, flag = pa.float64(), pa.string(), pa.int64(), pa.bool_()
     operations = pa.schema(
         [
-            pa.field("operation", text, nullable=False),  # Operation.to_json
+            pa.field("operation", text, nullable=False),  # Operation.to_dict
             pa.field("kind", text, nullable=False),
             pa.field("mode", text, nullable=False),
             pa.field("precision", text, nullable=False),
@@ -75,7 +75,7 @@ def _schemas(pa: ModuleType) -> tuple[Any, Any]:
             pa.field("campaign", text, nullable=False),
             pa.field("line", whole),
             pa.field("clock_mhz", real),
-            pa.field("operations", text),  # Network.to_json
+            pa.field("operations", text),  # Network.to_dict
             pa.field("usable", flag),
             pa.field("remark", text),
         ]
@@ -101,7 +101,7 @@ def _columns(rows: Sequence[Measurement | NetworkMeasurement], schema: Any) -> d
 
 
 def _text(value: Operation | Network) -> str:
-    return json.dumps(value.to_json(), sort_keys=True)
+    return json.dumps(value.to_dict(), sort_keys=True)
 
 
 def _digest(path: Path) -> str:
@@ -129,7 +129,7 @@ def save(dataset: Dataset, folder: str | Path) -> Path:
             with whole_file(folder / name) as unfinished:
                 parquet.write_table(table, unfinished, compression="zstd")
             files[name] = {"sha256": _digest(folder / name), "rows": len(rows)}
-        card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_json(), "files": files}
+        card = {"schema_version": SCHEMA_VERSION, **dataset.card.to_dict(), "files": files}
         with whole_file(folder / _CARD) as unfinished:
             unfinished.write_text(json.dumps(card, indent=1) + "\n", encoding="utf-8")
     return folder
@@ -157,7 +157,7 @@ def _read_rows(folder: Path, name: str, facts: dict[str, Any], schema: Any) -> l
 def _operation(value: str, known: dict[str, Operation]) -> Operation:
     # Operations repeat, and building one checks it, which takes time.
     if value not in known:
-        known[value] = Operation.from_json(json.loads(value))
+        known[value] = Operation.from_dict(json.loads(value))
     return known[value]
 
 
@@ -203,7 +203,7 @@ def _loaded(folder: Path) -> Dataset:
     if faults:
         refuse_lines(faults, str(folder))
     return Dataset(
-        Card.from_json(card),
+        Card.from_dict(card),
         tuple(measurements),
         tuple(map(_network, networks)),
     )
@@ -217,7 +217,7 @@ def _measurement(row: dict[str, Any], known: dict[str, Operation]) -> Measuremen
 def _network(row: dict[str, Any]) -> NetworkMeasurement:
     values = {name: value for name, value in row.items() if value is not None}
     if "operations" in values:
-        values["operations"] = Network.from_json(json.loads(values["operations"]))
+        values["operations"] = Network.from_dict(json.loads(values["operations"]))
     return NetworkMeasurement(**{**values, "input_shape": tuple(values["input_shape"])})
 
 

@@ -139,7 +139,7 @@ class Share:
             for wanted in self.components
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Lists of plain objects; quantities in SI units, None if they are missing."""
         return {
             "time_s": [{"device": device, **_plain(figure)} for device, figure in self.time.items()],
@@ -150,11 +150,11 @@ class Share:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Share:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any]) -> Share:
+        """Read what `to_dict` wrote.
 
         Raises:
-            KeyError, TypeError, InputError: The value was not written by `to_json`.
+            KeyError, TypeError, InputError: The value was not written by `to_dict`.
         """
         return cls(
             {str(row["device"]): _figure(row) for row in value["time_s"]},

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, Self
 
 from ..errors import InputError
+from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Picture, document, notes, table
 from ..rendering.tables import table_csv
 from ..units import si
@@ -86,7 +87,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class EnergyTree:
+class EnergyTree(Plain, Drawn):
     """Seconds and joules of a program by phase, module and operation.
 
     The own shares of all nodes and what is unattributed add up to the total.
@@ -260,8 +261,8 @@ class EnergyTree:
         rows = self.to_rows()
         return table_csv(rows[0], (row.values() for row in rows))
 
-    def to_json(self) -> dict[str, Any]:
-        """The tree as plain lists and dictionaries; `from_json` reads it."""
+    def to_dict(self) -> dict[str, Any]:
+        """The tree as plain lists and dictionaries; `from_dict` reads it."""
         return {
             "format": FORMAT,
             "title": self.title,
@@ -271,11 +272,11 @@ class EnergyTree:
                     "operation": node.name if node.level == "operation" else None,
                     "phase": node.phase or "other",
                     "calls": node.calls,
-                    **node.own.to_json(),
+                    **node.own.to_dict(),
                 }
                 for node in self._holders()
             ],
-            "unattributed": self.unattributed.to_json(),
+            "unattributed": self.unattributed.to_dict(),
             "notes": list(self.notes),
         }
 
@@ -288,8 +289,8 @@ class EnergyTree:
         return {"title": self.title, "root": _nested(self.root), "unattributed": _summed(self.unattributed)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
 
         Raises:
             InputError: The value has another format, or is not a tree.
@@ -298,17 +299,17 @@ class EnergyTree:
             if value["format"] != FORMAT:
                 raise InputError("an energy tree of another format", given=repr(value["format"]), allowed=FORMAT)
             rows = [
-                Row(str(row["path"]), Share.from_json(row), row["operation"], row["phase"], float(row["calls"]))
+                Row(str(row["path"]), Share.from_dict(row), row["operation"], row["phase"], float(row["calls"]))
                 for row in value["rows"]
             ]
-            unattributed = Share.from_json(value["unattributed"])
+            unattributed = Share.from_dict(value["unattributed"])
             return cls.of(str(value["title"]), rows, unattributed, [str(note) for note in value["notes"]])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, InputError):
                 raise
             raise InputError("this is not an energy tree", given=repr(error)) from error
 
-    def plot(self) -> Picture:
+    def _picture(self) -> Picture:
         """The tree as an icicle: each box is as wide as its share of the joules."""
         return Picture(icicle(_box(self.root), f"Energy of {self.title}"))
 
@@ -319,7 +320,7 @@ class EnergyTree:
         ]
         headline = f"{self.title}: {_joules(self.total)}"
         listed = table(["module", "part", "phase", "energy", "time"], rows, frozenset({3, 4}))
-        return document(headline, self.plot().svg, listed, notes(self.notes))
+        return document(headline, self._picture().svg, listed, notes(self.notes))
 
 
 def _joules(share: Share) -> str:

@@ -67,7 +67,7 @@ def recall(name: str, key: list[Any]) -> Network | None:
         entry = json.loads(path.read_text(encoding="utf-8"))
         if entry["digest"] != digest(entry["operators"]):
             return None
-        network = Network.from_json(entry["network"], name=name)
+        network = Network.from_dict(entry["network"], name=name)
     except (InputError, KeyError, OSError, TypeError, ValueError):
         return None
     with contextlib.suppress(OSError):
@@ -85,7 +85,7 @@ def remember(network: Network, name: str, key: list[Any], operators: Collection[
         operators: Every operator that the model ran, such as "aten.linear".
     """
     path = _path(name, key)
-    entry = {"operators": sorted(operators), "digest": digest(operators), "network": network.to_json()}
+    entry = {"operators": sorted(operators), "digest": digest(operators), "network": network.to_dict()}
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as unfinished:

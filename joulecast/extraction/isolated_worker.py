@@ -72,7 +72,7 @@ def extracted(question: Mapping[str, Any]) -> Network:
     """Extract the network of a request.
 
     Args:
-        question: "file" or "name"; "inputs" as `Inputs.to_json` gives them, or None; "whitelist", None for all
+        question: "file" or "name"; "inputs" as `Inputs.to_list` gives them, or None; "whitelist", None for all
             kinds; "mode", "precision", "cache_length", "optimizer", "assume" and, with a name, "model_options" as
             `joulecast.extract` takes them.
 
@@ -108,7 +108,7 @@ def _inputs(value: Any) -> Inputs:
 def reply(question: Mapping[str, Any]) -> dict[str, Any]:
     """Reply to a request: the network, an error of joulecast, or the reason why extraction was stopped."""
     try:
-        return {"network": extracted(question).to_json()}
+        return {"network": extracted(question).to_dict()}
     except JoulecastError as error:
         given, allowed = (None if part is None else str(part) for part in (error.given, error.allowed))
         parts = {"what": error.what, "given": given, "allowed": allowed, "hint": error.hint}

@@ -141,7 +141,7 @@ def _asked(process: subprocess.Popen[bytes], question: Mapping[str, Any]) -> byt
 
 def _read(reply: Mapping[str, Any], limits: Limits) -> Network:
     if "network" in reply:
-        return Network.from_json(reply["network"])
+        return Network.from_dict(reply["network"])
     if "stopped" in reply:
         raise _stopped(reply["stopped"], limits)
     error = reply["error"]

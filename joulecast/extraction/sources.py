@@ -237,7 +237,7 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
     if path.suffix not in _READERS:
         content = _content(path)
         if not (isinstance(content, dict) and "model_type" in content and "operations" not in content):
-            network = _unchanged(Network.from_json(content, name=path.stem), input_shape)
+            network = _unchanged(Network.from_dict(content, name=path.stem), input_shape)
             return _as_asked(network, options["mode"], options["precision"])
     if path.suffix != ".onnx":
         _needs_torch(str(path))
@@ -252,7 +252,7 @@ def _from_file(path: Path, input_shape: Any, cache_length: int | None, options: 
     whitelist = options["whitelist"]
     question = {
         "file": str(path.absolute()),
-        "inputs": None if inputs is None else inputs.to_json(),
+        "inputs": None if inputs is None else inputs.to_list(),
         "mode": options["mode"],
         "precision": options["precision"],
         "optimizer": options["optimizer"],
@@ -282,7 +282,7 @@ def _named(
     # Neither the cache nor templates cover the user's own operators, assumptions and model options.
     own = {**(options["operators"] or {}), **(options.get("assume") or {}), **(model_options or {})}
     cached = options["whitelist"] is WHITELIST and not own
-    key = [inputs.to_json(), options["mode"], options["precision"], cache_length, options["optimizer"]]
+    key = [inputs.to_list(), options["mode"], options["precision"], cache_length, options["optimizer"]]
     if cached and (known := recall(name, key)) is not None:
         return known
     request = Request(inputs, options["mode"], options["precision"], cache_length, options["optimizer"])

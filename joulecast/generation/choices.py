@@ -6,12 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
+from ..rendering.answers import Plain
 from ..rendering.tables import Table, Tabular, table_csv
 from ..units import si
 
 
 @dataclass(frozen=True)
-class GenerationChoice:
+class GenerationChoice(Plain):
     """One way to serve a model.
 
     Args:
@@ -55,12 +56,12 @@ class GenerationChoice:
             f"first after {si(self.time_to_first_token_s, 's')}"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The choice as a dictionary; quantities in SI units."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-class GenerationChoices(tuple[GenerationChoice, ...], Tabular):
+class GenerationChoices(tuple[GenerationChoice, ...], Tabular, Plain):
     """The best way of each GPU and number of GPUs, best first.
 
     Attributes:
@@ -99,11 +100,11 @@ class GenerationChoices(tuple[GenerationChoice, ...], Tabular):
     def _table(self) -> Table:
         return _table_of(self.rows)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The choices as plain lists and dictionaries."""
         return {
-            "choices": [choice.to_json() for choice in self],
-            "pareto": [choice.to_json() for choice in self.pareto()],
+            "choices": [choice.to_dict() for choice in self],
+            "pareto": [choice.to_dict() for choice in self.pareto()],
             "left_out": dict(self.left_out),
         }
 

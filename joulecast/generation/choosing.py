@@ -32,7 +32,9 @@ OBJECTIVES = ("energy", "time", "cost", "carbon")
 """Joules per token, seconds per token of a request, price and grams of CO2 per million tokens."""
 
 BATCHES = (1, 4, 16, 32, 64, 128, 256, 512)
-_CLOCKS = 8
+CLOCKS = 8
+"""Clocks of each GPU that are compared unless others are asked for."""
+
 _MILLION = 1e6
 
 
@@ -215,7 +217,7 @@ class _Query:
 
     def _clocks_mhz(self, gpu: GPU) -> list[float]:
         if self.clocks is None:
-            return [float(clock) for clock in clock_grid_mhz(gpu, _CLOCKS)]
+            return [float(clock) for clock in clock_grid_mhz(gpu, CLOCKS)]
         return [gpu.checked_clock_mhz(clock) for clock in self.clocks]
 
 

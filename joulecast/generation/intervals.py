@@ -97,6 +97,6 @@ class GenerationInterval:
     energy_per_token_j: tuple[float, float]
     basis: str = BASIS
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The intervals as plain lists; quantities in SI units."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..hardware import GPU
 from ..operations.precisions import ELEMENT_BYTES
-from ..queries.memory import usable_bytes
+from ..predictors.networks.memory import usable_bytes
 from .decoder import Activation, Decoder, Logits, Part, Projection
 from .engines import Engine
 from .serving import Batching, Load, cycle_of
@@ -44,7 +44,7 @@ class GenerationMemory:
         """Whether the board has as much."""
         return self.total_bytes <= self.usable_bytes
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The figures as a dictionary."""
         return {
             "weights_bytes": self.weights_bytes,

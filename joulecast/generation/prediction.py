@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..predictors.networks.prediction import Prediction
+from ..rendering.answers import Plain
 from ..units import si
 from .intervals import GenerationInterval, normal_quantile
 from .memory import GenerationMemory
 
 
 @dataclass(frozen=True)
-class GenerationPrediction:
+class GenerationPrediction(Plain):
     """Time, power and energy of a model that writes text for a batch of requests.
 
     Args:
@@ -110,7 +111,7 @@ class GenerationPrediction:
             around(self.energy_per_token_j, "energy"),
         )
 
-    def to_json(self, *, details: bool = True) -> dict[str, Any]:
+    def to_dict(self, *, details: bool = True) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units.
 
         Args:
@@ -121,9 +122,9 @@ class GenerationPrediction:
         found = {each.name: getattr(self, each.name) for each in fields(self)}
         return {
             **{name: value for name, value in found.items() if isinstance(value, plain) and name != "sigmas"},
-            "interval": None if interval is None else interval.to_json(),
-            "memory": self.memory.to_json(),
-            "prefill": self.prefill.to_json(details=details),
-            "decode": self.decode.to_json(details=details),
+            "interval": None if interval is None else interval.to_dict(),
+            "memory": self.memory.to_dict(),
+            "prefill": self.prefill.to_dict(details=details),
+            "decode": self.decode.to_dict(details=details),
             "notes": list(self.notes),
         }

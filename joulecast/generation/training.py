@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from ..operations.rules import size
 from ..predictors.networks.execution import Execution
 from ..predictors.networks.prediction import Prediction
 from ..predictors.physics.energy import static_power_w
+from ..rendering.answers import Plain
 from ..single_operations import refuse_precisions
 from ..units import si
 from ..zoo import find_predictor
@@ -47,7 +48,7 @@ _SEND_S = 10e-6  # To the next stage: starting a message, about what NCCL's shor
 
 
 @dataclass(frozen=True)
-class ParallelTraining:
+class ParallelTraining(Plain):
     """Time and energy of an iteration over several GPUs.
 
     Args:
@@ -92,10 +93,10 @@ class ParallelTraining:
             f"{si(self.energy_j, 'J')}, {si(self.power_w, 'W')}"
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units."""
         plain = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("micro", "notes")}
-        return {**plain, "power_w": self.power_w, "micro": self.micro.to_json(details=False), "notes": list(self.notes)}
+        return {**plain, "power_w": self.power_w, "micro": self.micro.to_dict(details=False), "notes": list(self.notes)}
 
 
 def predict_parallel_training(
@@ -143,6 +144,60 @@ def predict_parallel_training(
         >>> four.gpus
         4
     """
+
+    def extract(shape: tuple[int, ...]) -> Network:
+        return network_of(model, shape, mode="training", precision=precision, optimizer=optimizer)
+
+    return training_of(
+        extract,
+        input_shape,
+        gpu,
+        data_parallel=data_parallel,
+        tensor_parallel=tensor_parallel,
+        pipeline_parallel=pipeline_parallel,
+        micro_batches=micro_batches,
+        precision=precision,
+        clock=clock,
+        power_limit_w=power_limit_w,
+        execution=Execution.of(execution, find_host(host)),
+        predictor=predictor,
+    )
+
+
+def training_of(
+    extract: Callable[[tuple[int, ...]], Network],
+    input_shape: Sequence[int],
+    gpu: str | GPU | None,
+    *,
+    data_parallel: int,
+    tensor_parallel: int,
+    pipeline_parallel: int,
+    micro_batches: int | None,
+    precision: str,
+    clock: float | None,
+    power_limit_w: float | None,
+    execution: Execution,
+    predictor: str | Path | None,
+) -> ParallelTraining:
+    """Predict as `predict_parallel_training` does, for whoever finds the network in another way.
+
+    Args:
+        extract: Function that gives the network of a micro-batch for the shape of its input.
+        input_shape: Shape of the input of all replicas together, batch first.
+        gpu: The GPUs, such as "4x H100 SXM".
+        data_parallel: Replicas, which share the batch.
+        tensor_parallel: GPUs that share each layer.
+        pipeline_parallel: Stages that the layers are divided into.
+        micro_batches: Parts of a replica's batch; None for as many as there are stages.
+        precision: What the network was extracted in.
+        clock: Graphics clock in MHz; None for the GPU's default.
+        power_limit_w: Power cap of a board in watts; None for its default.
+        execution: How each GPU runs its part, and on which host.
+        predictor: A zoo name, or the folder of an entry; None for the GPU's default.
+
+    Raises:
+        JoulecastError: See `predict_parallel_training`.
+    """
     count, board = find_gpus(gpu)
     parts = {"data_parallel": data_parallel, "tensor_parallel": tensor_parallel, "pipeline_parallel": pipeline_parallel}
     used = _checked_parts(parts, count)
@@ -154,11 +209,10 @@ def predict_parallel_training(
             given=f"{batch} over {data_parallel} replicas of {pieces} micro-batches",
             allowed=f"a multiple of {data_parallel * max(1, pieces if isinstance(pieces, int) else 1)}",
         )
-    shape = (batch // data_parallel // pieces, *rest)
-    whole = network_of(model, shape, mode="training", precision=precision, optimizer=optimizer)
+    whole = extract((batch // data_parallel // pieces, *rest))
     refuse_precisions(board, whole.operations)
     network = divided(whole, tensor_parallel)
-    run = find_predictor(board, "training", predictor).under(Execution.of(execution, find_host(host)))
+    run = find_predictor(board, "training", predictor).under(execution)
     steps = [entry for entry in network if entry.operation.kind in _OPTIMIZER_STEPS]
     micro = run.predict(_without(network, steps), clock, power_limit_w)
     step = run.predict(_only(network, steps), clock, power_limit_w) if steps else None

@@ -78,7 +78,7 @@ def _number(value: object) -> float | None:
 
 def _library() -> Any:
     try:
-        with contextlib.redirect_stdout(io.StringIO()):  # it prints a message if ROCm's library is missing
+        with contextlib.redirect_stdout(io.StringIO()):  # amdsmi prints a message if ROCm's library is missing
             return import_module("amdsmi")
     except (ImportError, OSError, KeyError) as error:  # the wrapper raises what loading ROCm's library raises
         raise MissingDependencyError(

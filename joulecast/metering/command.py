@@ -70,15 +70,15 @@ def _run(command: Sequence[str], meter: Meter) -> int:
 def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Forward signals that would end this process. Ctrl-C reaches the command anyway, so here it is ignored."""
 
-    def hand_on(number: int, _: FrameType | None) -> None:
+    def forward(number: int, _: FrameType | None) -> None:
         if process.poll() is None:
             process.send_signal(number)
 
-    def survive(_: int, __: FrameType | None) -> None:
+    def ignore(_: int, __: FrameType | None) -> None:
         return
 
-    before = {number: signal.signal(number, hand_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, survive if os.isatty(0) else hand_on)
+    before = {number: signal.signal(number, forward) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, ignore if os.isatty(0) else forward)
     try:
         yield
     finally:

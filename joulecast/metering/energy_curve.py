@@ -4,7 +4,7 @@ If the device has a total-energy counter, its values are used; update_times.py e
 the power changes between two updates, it is assumed to change once, from the power before to the power afterwards, at
 the moment that gives the counted joules. That is exact for loads that are steady for longer than two updates. Without a
 counter, the power readings are integrated, each held until the next one. Intervals without data are reported as unknown
-and never count as zero: a device that was lost, a counter that restarted, a machine that was suspended.
+and never count as zero. They arise when a device is lost, a counter restarts or the machine is suspended.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _with_changes(points: Points) -> Points:
     power_w = np.full(len(steps_s), np.nan)
     np.divide(np.diff(energy), steps_s, out=power_w, where=(steps_s > 0) & (np.diff(unknown) == 0))
     before_w, mean_w, after_w = power_w[:-2], power_w[1:-1], power_w[2:]
-    share = np.full(len(mean_w), np.nan)  # of the step, until the power changes
+    share = np.full(len(mean_w), np.nan)  # Share of the step that passes until the power changes.
     np.divide(after_w - mean_w, after_w - before_w, out=share, where=after_w != before_w)
     changes = np.flatnonzero((share > 0) & (share < 1))
     places = changes + 1

@@ -20,7 +20,7 @@ DISCARDED_S = 1.5
 """Time left out at the start of a loop, while the reading rises; half of the loop if it is shorter than twice this."""
 
 DISAGREEMENT = 0.02
-"""Relative difference of counter and integrated power from which on a measurement is flagged."""
+"""Relative difference between counter and integrated power above which a measurement gets a warning."""
 
 _LEAST_UPDATES = 4  # With fewer updates, the slope of the counter is too uncertain.
 # A clock moves in steps of about 1 %; leakage grows by some tenths of a percent per degree.
@@ -60,7 +60,7 @@ class PowerEstimate:
 
 
 def counter_power_w(samples: Samples, start_s: float, end_s: float) -> float | None:
-    """Slope of the energy counter over its updates in a window; None if there are too few updates.
+    """Slope of the energy counter over its updates in a window, in watts; None if there are too few updates.
 
     The counter changes in steps, so only the moments of its updates are used. A poll notices an update late, by up to
     the time since the previous poll, so the middle between the two polls is taken as the moment. The slope is that
@@ -122,7 +122,12 @@ def estimate(
         InputError: The window is empty.
     """
     if not end_s > start_s:
-        raise InputError("a window ends after it starts", given=f"{start_s} to {end_s}")
+        raise InputError(
+            "the window to estimate the power of is empty",
+            given=f"{start_s} to {end_s} s",
+            allowed="an end after the start",
+            hint="run the loop for longer",
+        )
     begin_s = start_s + min(discard_s, (end_s - start_s) / 2)
     window = samples.between(begin_s, end_s)
     counter_w = counter_power_w(window, begin_s, end_s)

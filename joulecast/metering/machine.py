@@ -36,7 +36,7 @@ class Machine:
     absent: list[str] = field(default_factory=list)
 
     def add(self, device: DeviceInfo, reader: ReaderSpec) -> None:
-        """Have a device read."""
+        """Add a device and its reader."""
         self.devices.append(device)
         self.readers[device.name] = reader
 
@@ -51,7 +51,7 @@ class Machine:
             "started": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
             "wall_offset_s": time.time() - time.monotonic(),
             "program": list(program),
-            "devices": [device.to_json() for device in self.devices],
+            "devices": [device.to_dict() for device in self.devices],
             "absent": list(self.absent),
         }
 
@@ -144,7 +144,7 @@ def _add_amd(machine: Machine) -> None:
     try:
         count = len(amdsmi.handles())
     except JoulecastError:
-        return  # most machines have no AMD GPU, so this is not worth a note
+        return  # Most machines have no AMD GPU, so there is no note about it.
     first = len([device for device in machine.devices if device.component == "board"])
     for index in range(count):
         spec = ReaderSpec("amdsmi", {"index": index})
@@ -172,7 +172,7 @@ def _add_memory_model(machine: Machine) -> None:
 
 
 def chosen_devices(text: str) -> Iterator[str]:
-    """Read "cpu,ram,gpu0".
+    """The names in a list such as "cpu,ram,gpu0".
 
     Raises:
         InputError: The text contains no name.

@@ -1,8 +1,8 @@
 """A model of the power of memory, for machines without an energy counter for memory. Results are marked as modelled.
 
 The power of a module depends on its capacity and is multiplied by the number of modules and the share of memory in use.
-The values are those of EA2P
-(github.com/HPC-CRI/EA2P, ea2p/src/ram.py: DDR4 and DDR5 of 16 GB 3 W, 32 GB 3.5 W, 64 GB 6 W, 128 GB 8 W, else 10 W).
+The values are those of EA2P (github.com/HPC-CRI/EA2P, ea2p/src/ram.py): modules of DDR4 and DDR5 take 3 W for 16 GB,
+3.5 W for 32 GB, 6 W for 64 GB, 8 W for 128 GB, and 10 W above that.
 Real modules are refreshed whether they are used or not, so small shares are underestimated. The energy of accesses is
 not included.
 """
@@ -64,5 +64,5 @@ def _bytes(meminfo: Path) -> tuple[float, float]:
         lines = dict(line.split(":", 1) for line in meminfo.read_text().splitlines() if ":" in line)
         total, available = (float(lines[name].split()[0]) * 1024 for name in ("MemTotal", "MemAvailable"))
     except (OSError, KeyError, ValueError) as error:
-        raise SensorError("how much memory is in use cannot be read", given=str(error)) from error
+        raise SensorError("the share of memory in use cannot be read", given=str(error)) from error
     return total, available

@@ -1,4 +1,4 @@
-"""Meter: measures what a program uses while it runs.
+"""Meter: measures the energy that a program uses while it runs.
 
 with joulecast.measure() as meter:
     with meter.window("epoch"):
@@ -222,7 +222,11 @@ class Meter:
 
     def _read(self) -> Metering:
         if self._recorded is None:
-            raise InputError("nothing was recorded")
+            raise InputError(
+                "this meter has recorded nothing",
+                given="a meter that was not entered",
+                hint="run the program inside `with joulecast.measure() as meter:`",
+            )
         return Metering(self._settings[2], (read_recording(self._recorded),))
 
 

@@ -21,7 +21,9 @@ def active_run() -> Any:
     try:
         import mlflow
     except ImportError as error:
-        raise MissingDependencyError("logging to MLflow needs it", hint="pip install 'joulecast[mlflow]'") from error
+        raise MissingDependencyError(
+            "logging to MLflow needs the package mlflow", hint="pip install 'joulecast[mlflow]'"
+        ) from error
     run = mlflow.active_run()
     if run is None:
         raise InputError("no MLflow run is active", given="mlflow=True", hint="measure inside mlflow.start_run()")

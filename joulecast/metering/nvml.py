@@ -138,7 +138,7 @@ class _ProcessReader:
             self._seen_us = max((sample.timeStamp for sample in samples), default=self._seen_us)
             # Processes without recent kernels have no sample. Entries of process 0 are unused.
             busy = {**dict.fromkeys(holders, 0.0), **{each.pid: each.smUtil / 100 for each in samples if each.pid}}
-        except nvml.NVMLError_NotFound:  # nothing ran since the last reading
+        except nvml.NVMLError_NotFound:  # No kernel ran since the last reading.
             busy = dict.fromkeys(holders, 0.0)
         except (nvml.NVMLError, nvml.NVMLLibraryMismatchError):
             busy = {}
@@ -170,17 +170,27 @@ class _Reader:
         if self._count % _SLOW_EVERY == 0:
             self._held = self._read(self._slow)
         self._count += 1
-        time_s = time.monotonic()  # the counter is read first, so that it belongs to this moment
+        time_s = time.monotonic()  # The counter is the first reading after this, so the time belongs to it.
         return {"time_s": time_s, **self._held, **self._read(self._fast)}
 
     def _read(self, readings: Mapping[str, Callable[[], float]]) -> dict[str, float]:
-        """Those of the readings that the GPU has; raises SensorError if the GPU is lost."""
+        """Read what this GPU supports.
+
+        Args:
+            readings: Name -> function that reads it.
+
+        Returns:
+            Name -> value; without the readings that the GPU does not have.
+
+        Raises:
+            SensorError: The GPU is lost.
+        """
         nvml, found = self._nvml, {}
         absent = (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_NO_PERMISSION, nvml.NVML_ERROR_UNKNOWN)
         for name, read in readings.items():
             try:
                 found[name] = float(read())
-            except (nvml.NVMLError_FunctionNotFound, nvml.NVMLLibraryMismatchError):  # an older driver
+            except (nvml.NVMLError_FunctionNotFound, nvml.NVMLLibraryMismatchError):  # The driver is too old for this.
                 continue
             except nvml.NVMLError as error:
                 if error.value not in absent:

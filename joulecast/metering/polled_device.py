@@ -15,7 +15,7 @@ from .reader import Reader
 from .recording import block_of
 from .samples import FIELDS, Samples
 
-_KEPT = 200_000  # Most samples in memory until they are requested: half an hour of a campaign.
+_MOST_SAMPLES = 200_000  # Held in memory until they are requested: half an hour of a campaign.
 _ENERGY = FIELDS.index("energy_j")
 
 
@@ -34,7 +34,7 @@ class PolledDevice:
     ) -> None:
         self.name, self.waits = name, waits
         self._read, self._clock = read, clock
-        self.samples: deque[tuple[float, ...]] = deque(maxlen=_KEPT)
+        self.samples: deque[tuple[float, ...]] = deque(maxlen=_MOST_SAMPLES)
         self.lost: str | None = None
         self.energy_j = 0.0
         self._written_s = -math.inf

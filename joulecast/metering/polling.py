@@ -27,7 +27,7 @@ BLOCK_S = 1.0
 
 _CLOCK_JUMP_S = 1.0  # Change of the wall clock relative to the monotonic clock.
 _LOOK_S = 0.004  # Time between two readings of a close look.
-_MOVES = 2  # Number of updates that show the moment and the period of a counter's updates.
+_UPDATES = 2  # Number of updates that are needed to find the moment and the period of a counter's updates.
 _LONGEST_LOOK_S = 0.25  # Time for two updates of the slowest counters; a counter may also not update at all.
 _LOOK_EVERY_S = 0.9  # More frequent looks would disturb the measured program.
 
@@ -47,7 +47,7 @@ class CloseLook:
 
     def __init__(self, devices: Sequence[PolledDevice], clock: Clock) -> None:
         self._devices, self._clock = devices, clock
-        self._moves_left: dict[str, int] = {}
+        self._updates_left: dict[str, int] = {}
         self._until_s = self._again_s = -math.inf
         self.next_s = math.inf
 
@@ -61,20 +61,21 @@ class CloseLook:
         now_s = self._clock()
         if now_s < self._again_s and not at_once:
             return
-        self._moves_left = {device.name: _MOVES for device in self._devices if device.has_counter and not device.waits}
+        counters = [device.name for device in self._devices if device.has_counter and not device.waits]
+        self._updates_left = dict.fromkeys(counters, _UPDATES)
         self._until_s = now_s + _LONGEST_LOOK_S
         if not at_once:
             self._again_s = now_s + _LOOK_EVERY_S
-        self.next_s = now_s + _LOOK_S if self._moves_left else math.inf
+        self.next_s = now_s + _LOOK_S if self._updates_left else math.inf
 
     def poll(self) -> None:
         """Read the counters that have not been updated often enough yet."""
         for device in self._devices:
-            if device.name in self._moves_left and device.poll():
-                self._moves_left[device.name] -= 1
-        self._moves_left = {name: left for name, left in self._moves_left.items() if left > 0}
+            if device.name in self._updates_left and device.poll():
+                self._updates_left[device.name] -= 1
+        self._updates_left = {name: left for name, left in self._updates_left.items() if left > 0}
         now_s = self._clock()
-        self.next_s = now_s + _LOOK_S if self._moves_left and now_s < self._until_s else math.inf
+        self.next_s = now_s + _LOOK_S if self._updates_left and now_s < self._until_s else math.inf
 
 
 class Recorder:
@@ -147,14 +148,13 @@ class Recorder:
 
 def main() -> None:
     """Main function of the process: poll until a request says to stop."""
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # Ctrl-C reaches every process, but the measuring one decides when to stop
+    # Ctrl-C and SIGTERM may reach every process of a group, but the measured program decides when sampling stops.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     requests = _Lines()
     settings = next(iter(requests.wait(None)))
     try:
-        specs = {name: ReaderSpec.from_json(spec) for name, spec in settings["devices"].items()}
+        specs = {name: ReaderSpec.from_dict(spec) for name, spec in settings["devices"].items()}
         devices = [PolledDevice(name, spec.open(), waits=spec.waits) for name, spec in specs.items()]
         for device in devices:
             device.poll()
@@ -205,7 +205,7 @@ def poll(
         if now_s >= next_s:
             for device in devices:
                 device.poll()
-            # After a delay, such as a suspended machine, missed samples are not made up for.
+            # After a delay, such as a suspended machine, the samples that were missed are skipped.
             next_s = max(next_s + period_s, now_s)
         elif now_s >= look.next_s:
             look.poll()
@@ -248,7 +248,7 @@ def _serve(request: Mapping[str, Any], devices: Sequence[PolledDevice], recorder
 
 
 def _answer(value: Mapping[str, Any]) -> None:
-    with suppress(OSError):  # the other process has ended
+    with suppress(OSError):  # Writing fails if the process that asked has ended.
         sys.stdout.write(json.dumps(value) + "\n")
         sys.stdout.flush()
 
@@ -259,11 +259,15 @@ class Requests(Protocol):
     ended: bool
 
     def wait(self, seconds: float | None) -> Iterable[Mapping[str, Any]]:
-        """The requests that have come; waits for the first so many seconds, None for as long as it takes."""
+        """Wait for requests, and return those that have arrived.
+
+        Args:
+            seconds: Longest time to wait for the first request; None to wait without a limit.
+        """
         ...
 
     def rest(self, seconds: float) -> None:
-        """Wait so long for nothing."""
+        """Sleep without reading requests."""
         ...
 
 
@@ -275,7 +279,7 @@ class _Lines:
         self._rest = b""
 
     def wait(self, seconds: float | None) -> Iterable[dict[str, Any]]:
-        """The requests that have come; waits for the first so many seconds, None for as long as it takes."""
+        """See `Requests.wait`."""
         if not select.select([0], [], [], seconds)[0]:
             return []
         text = os.read(0, 1 << 20)
@@ -288,5 +292,5 @@ class _Lines:
         return [json.loads(line) for line in lines]
 
     def rest(self, seconds: float) -> None:
-        """Wait so long for nothing."""
+        """See `Requests.rest`."""
         time.sleep(max(0.0, seconds))

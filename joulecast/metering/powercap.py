@@ -1,8 +1,9 @@
-"""The CPU's energy counters, as Linux shows them under /sys/class/powercap (RAPL on Intel and AMD).
+"""The CPU's energy counters, which Linux shows under /sys/class/powercap (RAPL on Intel and AMD).
 
-Zones lie inside each other: "core" and "uncore" are parts of a package, "psys" contains packages and more, while "dram"
-stands beside its package although its folder lies inside. The same package may be shown twice, by the processor's
-registers (intel-rapl) and by memory-mapped ones (intel-rapl-mmio), and once more by its dies; each is counted once.
+Linux calls a domain with a counter a zone, and zones may contain others: "core" and "uncore" are parts of a package,
+and "psys" contains the packages and more. The energy of "dram" is not part of its package's, although its folder lies
+inside the package's. The same package may appear up to three times: read through the processor's registers
+(intel-rapl), through memory-mapped registers (intel-rapl-mmio), and as its dies. Here it counts once.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ class Zone:
     """A domain with an energy counter.
 
     Args:
-        folder: Where its files lie.
-        device: "cpu0", "cpu0.core", "ram0", "platform", ...
+        folder: Folder of its files.
+        device: Our name for it: "cpu0", "cpu0.core", "ram0", "platform", ...
         component: "package", "core", "uncore", "dram" or "psys".
-        counted: Whether its joules add to the machine's; not if another zone contains them.
+        counted: Whether its joules are added to the machine's; False if another zone contains them.
     """
 
     folder: Path
@@ -38,7 +39,11 @@ class Zone:
 
 
 def zones(folder: Path = ZONES) -> list[Zone]:
-    """All zones of a machine, each counter once."""
+    """All zones of a machine, without zones that show a counter a second time.
+
+    Args:
+        folder: The folder in which Linux shows the zones.
+    """
     found = {path.parent: _text(path) for path in sorted(folder.glob("*/name"))}
     by_registers = {name for zone, name in found.items() if not _is_mmio(zone)}
     names = {zone: name for zone, name in found.items() if not (_is_mmio(zone) and name in by_registers)}
@@ -65,30 +70,40 @@ def _is_mmio(zone: Path) -> bool:
 
 
 def _number_of_package(zone: Path, names: Mapping[Path, str]) -> str:
-    """The number of the package that a zone such as intel-rapl:1:0 belongs to: that of intel-rapl:1."""
+    """The number of the package that contains a zone: intel-rapl:1:0 lies in the package of intel-rapl:1."""
     above = zone.with_name(zone.name.rpartition(":")[0])
     match = _PACKAGE.fullmatch(names.get(above, ""))
     return match[1] if match else above.name.rpartition(":")[2]
 
 
 def counted_zones(folder: Path = ZONES) -> list[Path]:
-    """The folders of all counters that add up to the energy of CPUs and their memory.
+    """The folders of the counters whose sum is the energy of CPUs and their memory.
+
+    Args:
+        folder: The folder in which Linux shows the zones.
 
     Raises:
-        SensorError: There are none, or they may not be read.
+        SensorError: There is no counter, or this user may not read it.
     """
     found = [zone.folder for zone in zones(folder) if zone.counted]
     if not found:
-        raise SensorError("this machine shows no energy counter", given=str(folder))
+        raise SensorError(
+            "this machine shows no energy counter of the CPU",
+            given=str(folder),
+            allowed="a folder with zones of RAPL",
+            hint="virtual machines and containers often hide them: measure on the host",
+        )
     try:
         _Reader(found)()
     except OSError as error:
-        raise SensorError("the energy counters may not be read", given=str(error), hint=allowing(folder)) from error
+        raise SensorError(
+            "this user may not read the CPU's energy counters", given=str(error), hint=allowing(folder)
+        ) from error
     return found
 
 
 def allowing(folder: Path = ZONES) -> str:
-    """How to let users read the counters, which Linux has kept for root since CVE-2020-8694."""
+    """The command that lets users read the counters, which Linux reserves for root since CVE-2020-8694."""
     return f"sudo chmod a+r {folder}/*/energy_uj"
 
 
@@ -96,10 +111,10 @@ def open_reader(folders: Sequence[str]) -> Reader:
     """The reader of the sum of some zones.
 
     Args:
-        folders: Where the zones lie.
+        folders: Folder of each zone.
 
     Raises:
-        SensorError: One may not be read.
+        SensorError: A counter cannot be read.
     """
     read = _Reader([Path(folder) for folder in folders])
 
@@ -121,19 +136,19 @@ def _text(path: Path) -> str:
 
 
 class _Reader:
-    """Adds up counters, each of which starts again from 0 at its limit."""
+    """Adds up counters. Each of them starts again from 0 when it reaches its limit."""
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._folders = folders
         self._last = dict.fromkeys(folders, 0)
-        self._turned_over_uj = 0
+        self._wrapped_uj = 0
 
     def __call__(self) -> Mapping[str, float]:
         total_uj = 0
         for folder in self._folders:
             energy_uj = int((folder / "energy_uj").read_text())
             if energy_uj < self._last[folder]:
-                self._turned_over_uj += int((folder / "max_energy_range_uj").read_text())
+                self._wrapped_uj += int((folder / "max_energy_range_uj").read_text())
             self._last[folder] = energy_uj
             total_uj += energy_uj
-        return {"energy_j": (total_uj + self._turned_over_uj) / 1e6}
+        return {"energy_j": (total_uj + self._wrapped_uj) / 1e6}

@@ -1,4 +1,4 @@
-"""What a power sensor can see: its update periods and its averaging window, from its answer to steps of load."""
+"""Finds the update periods and the averaging window of a power sensor from its response to steps of load."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from .samples import Samples
 from .sensor import Sensor
 
 POLLING_S = 0.001
-"""Between two samples while probing: the quickest sensors update every 20 ms."""
+"""Seconds between two samples while probing; the quickest sensors update every 20 ms."""
 
 _STEPS = 3
-_IDLE_S = 1.5  # Longer than the longest averaging window, 1 s.
+_IDLE_S = 1.5  # Longer than the longest averaging window, which is 1 s.
 _LOAD_S = 2.0
-_LEVEL_S = 0.4  # Settled by then: the end of each load and of each idle time.
-_LEAST_STEP = 0.05  # Relative rise below which a step cannot be told from noise.
+_LEVEL_S = 0.4  # The end of each load and of each idle time, where the reading is steady.
+_LEAST_STEP = 0.05  # A step with a smaller relative rise cannot be distinguished from noise.
 
 Window = tuple[float, float]
 Load = Callable[[float], None]
-"""Keeps the device busy for so many seconds."""
+"""Keeps the device busy for a number of seconds."""
 
 
 @dataclass(frozen=True)
 class SensorTraits:
-    """How a sensor sees power; None where it could not be told.
+    """How a sensor measures power; None for what could not be found.
 
     Args:
-        power_update_s: Between two updates of the power reading.
-        counter_update_s: Between two updates of the energy counter.
-        averaging_s: Window over which a power reading averages; its error is about the update period.
+        power_update_s: Seconds between two updates of the power reading.
+        counter_update_s: Seconds between two updates of the energy counter.
+        averaging_s: Seconds over which a power reading averages, to within about one update period.
     """
 
     power_update_s: float | None
@@ -46,8 +46,8 @@ def traits_of(samples: Samples, steps: Sequence[Window]) -> SensorTraits:
     """Traits of a sensor from its samples.
 
     Args:
-        samples: Polled several times per update.
-        steps: Start and end of each load, with idle time before each.
+        samples: Samples of the sensor, with several polls for each update.
+        steps: Start and end of each load, with idle time before each load.
     """
     update_s = _update_period_s(samples.time_s, samples.power_w)
     return SensorTraits(
@@ -60,14 +60,16 @@ def traits_of(samples: Samples, steps: Sequence[Window]) -> SensorTraits:
 def _update_period_s(time_s: FloatArray, readings: FloatArray) -> float | None:
     known = ~np.isnan(readings)
     changes_s = time_s[known][1:][np.diff(readings[known]) != 0]
-    # An update that repeats the last value goes unseen, which makes some intervals longer, none shorter.
+    # An update that repeats the last value cannot be seen. It makes some intervals longer but none shorter, so the
+    # period is taken from the short ones.
     return float(np.quantile(np.diff(changes_s), 0.25)) if changes_s.size > 2 else None
 
 
 def _averaging_s(samples: Samples, steps: Sequence[Window], update_s: float) -> float | None:
-    """A mean over the last W seconds lags by W / 2 behind a step, and by half an update for being held.
+    """Seconds over which a reading averages, from its lag behind steps of load; None if no step can be seen.
 
-    The lag is the area between the step and the reading, relative to the step's height.
+    A mean over the last W seconds lags W / 2 behind a step. Because a reading is held until the next update, it lags
+    another half of an update period. The lag is the area between the step and the reading over the step's height.
     """
     time_s, power_w = samples.time_s, samples.power_w
     lags_s = []
@@ -82,15 +84,15 @@ def _averaging_s(samples: Samples, steps: Sequence[Window], update_s: float) -> 
 
 
 def probe(sensor: Sensor, load: Load, check: Sensor | None = None) -> tuple[SensorTraits, float | None]:
-    """Load the device in steps and watch a sensor.
+    """Load a device in steps, and find the traits of its sensor.
 
     Args:
-        sensor: Entered, polling every POLLING_S.
-        load: What to load it with; run once before, for what happens only once.
-        check: Another sensor of the same device, entered, to compare with.
+        sensor: The sensor, which was entered and polls every POLLING_S.
+        load: Loads the device. It is called once before the first step, so that initialization is not measured.
+        check: Another sensor of the same device, which was entered, to compare with; None for no comparison.
 
     Returns:
-        The traits, and by how much the other sensor's power differs under load, relative; None without.
+        The traits, and the relative difference of the other sensor's power under load; None without `check`.
 
     Raises:
         SensorError: A sensor was lost.
@@ -116,7 +118,12 @@ def probe(sensor: Sensor, load: Load, check: Sensor | None = None) -> tuple[Sens
 
 
 def idle(sensor: Sensor, seconds: float) -> PowerEstimate:
-    """Power of a device that is left alone for a while."""
+    """Measure the power of an idle device.
+
+    Args:
+        sensor: The sensor, which was entered.
+        seconds: How long to measure.
+    """
     start_s = time.monotonic()
     time.sleep(seconds)
     end_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""What part of a machine a program and its children use, beside what the whole machine uses (Linux, /proc)."""
+"""The share of a machine's CPU time that a program and its child processes use, from /proc on Linux."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 class ProcessTree:
-    """A process with its children, as far as their CPU time goes.
+    """The CPU time of a process and all of its descendants.
 
     Args:
-        root: Process id.
-        folder: Where the kernel shows processes.
+        root: Id of the process.
+        folder: Folder in which the kernel shows processes.
     """
 
     def __init__(self, root: int, folder: Path = Path("/proc")) -> None:
@@ -25,7 +25,10 @@ class ProcessTree:
         self._last: tuple[float, float] | None = None
 
     def shares(self) -> dict[str, Any]:
-        """The tree's share of the CPU time that the machine used since the last call; None where it cannot be told."""
+        """The share of the machine's used CPU time since the last call ("cpu"), and the number of processes.
+
+        The share is None at the first call.
+        """
         self._look()
         tree_s, machine_s = sum(self._seen_s.values()), self._machine_s()
         before, self._last = self._last, (tree_s, machine_s)
@@ -36,32 +39,36 @@ class ProcessTree:
 
     @property
     def members(self) -> Collection[int]:
-        """Ids of all processes that were seen in the tree."""
+        """Ids of all processes that have been seen in the tree, including those that have ended."""
         return self._seen_s.keys()
 
     def visible(self, process: int) -> bool:
-        """Whether the kernel shows such a process; it shows none of other containers."""
+        """Whether the kernel shows a process of this id. Inside a container it hides the processes outside."""
         return (self._folder / str(process)).exists()
 
     def _look(self) -> None:
-        """Note the CPU time of every process of the tree. What ended keeps the last that was seen of it."""
+        """Update the CPU time of every process of the tree. Processes that have ended keep their last value."""
         pending, members = [self._root], set()
         while pending:
             process = pending.pop()
             if process in members:
                 continue
             members.add(process)
-            with suppress(OSError, ValueError, IndexError):  # it ended meanwhile
+            with suppress(OSError, ValueError, IndexError):  # The process may end at any moment.
                 values = self._state(process)
                 self._seen_s[process] = (int(values[11]) + int(values[12])) / _TICKS
                 pending += self._children(process)
 
     def _state(self, process: int) -> list[str]:
-        """What the kernel says of a process behind its name, which may itself hold brackets and spaces."""
+        """The fields of a process's stat file after its name, which may itself contain brackets and spaces."""
         return (self._folder / str(process) / "stat").read_text().rpartition(")")[2].split()
 
     def _children(self, process: int) -> list[int]:
-        """The children of a process: of each of its threads, or where the kernel lists none, by their parents."""
+        """The children of a process.
+
+        Kernels list the children of each thread if they were built to do so. Otherwise all processes are searched for
+        those with this parent.
+        """
         found = []
         for path in (self._folder / str(process)).glob("task/*/children"):
             found += [int(child) for child in path.read_text().split()]

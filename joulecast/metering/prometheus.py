@@ -1,4 +1,4 @@
-"""Joules and watts of this machine in Prometheus' text format, over HTTP, while a program is measured."""
+"""Serves the joules and watts of this machine in Prometheus' text format over HTTP while a program is measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ Totals = Callable[[], Mapping[str, Mapping[str, float | None]]]
 
 
 def exposition(totals: Mapping[str, Mapping[str, float | None]]) -> str:
-    """Device -> energy_j and power_w, as Prometheus reads them; what is not known is left out."""
+    """The text that Prometheus reads.
+
+    Args:
+        totals: Device -> "energy_j" and "power_w"; values of None are left out.
+    """
     lines = []
     for metric, kind, name, about in (
         ("joulecast_energy_joules_total", "counter", "energy_j", "Joules since the measurement began"),
@@ -28,14 +32,14 @@ def exposition(totals: Mapping[str, Mapping[str, float | None]]) -> str:
 
 
 class MetricsServer:
-    """Answers GET /metrics on this machine only, until it is closed.
+    """Answers GET /metrics until it is closed, for clients on this machine only.
 
     Args:
         port: Port that the server listens on.
-        totals: Gives the present joules and watts.
+        totals: Returns the present joules and watts of each device.
 
     Raises:
-        InputError: The port is taken, or none.
+        InputError: The port is in use or is not a valid port number.
     """
 
     def __init__(self, port: int, totals: Totals) -> None:
@@ -52,17 +56,20 @@ class MetricsServer:
                 self.wfile.write(text)
 
             def log_message(self, *_: object) -> None:
-                """Say nothing: the measured program owns the terminal."""
+                """Write no log, because the terminal belongs to the measured program."""
 
         try:
             self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         except (OSError, OverflowError) as error:
             raise InputError(
-                "metrics cannot be served there", given=f"port {port}: {error}", hint="give a free port"
+                "metrics cannot be served on this port",
+                given=f"port {port}: {error}",
+                allowed="a free port from 1 to 65535",
+                hint="choose another port",
             ) from error
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def close(self) -> None:
-        """Answer no more."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()

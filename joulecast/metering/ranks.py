@@ -1,7 +1,7 @@
-"""One meter per machine, whichever process of a parallel job asks first.
+"""Decides which process of a parallel job measures a machine: the first that takes the job's lock on it.
 
-Launchers tell each process its rank and its job by environment variables. The first process of a job on a machine that
-takes the job's lock measures; the others only mark their windows, which would count the same devices again.
+If every process measured, the same devices would be counted several times. The other processes of the machine measure
+nothing. Launchers tell each process its job and its rank in environment variables.
 """
 
 from __future__ import annotations
@@ -25,25 +25,30 @@ _JOBS = (
 
 
 def job_and_rank(environment: Mapping[str, str]) -> tuple[str, str] | None:
-    """The job that this process belongs to and its rank there; None for a program on its own."""
+    """The job of this process and its rank in it; None if the process does not belong to a parallel job.
+
+    Args:
+        environment: Environment variables of the process.
+    """
     for launcher, job, rank in _JOBS:
         if environment.get(job) and environment.get(rank):
             return f"{launcher} job {environment[job]}", environment[rank]
-    # torchrun's static rendezvous and mpi4py launchers may name no job: the address of rank 0 tells jobs apart.
+    # torchrun's static rendezvous and mpi4py launchers may set no job id. Then the address of rank 0 identifies the
+    # job.
     if environment.get("RANK") and environment.get("MASTER_ADDR"):
         return f"job at {environment['MASTER_ADDR']}:{environment.get('MASTER_PORT', '')}", environment["RANK"]
-    # MPICH names no job. One proxy starts all processes that a job has on a machine.
+    # MPICH sets no job id, but a single proxy process starts all processes of a job on a machine.
     if environment.get("PMI_RANK"):
         return f"MPICH job of process {os.getppid()}", environment["PMI_RANK"]
     return None
 
 
 class MachineLock:
-    """Held by the one process of a job that measures a machine; goes with its process.
+    """A lock that is held by the process that measures a machine for a job. The system releases it when that ends.
 
     Args:
-        environment: Environment variables.
-        folder: Where locks lie; the same for all processes of the machine.
+        environment: Environment variables that identify the job; None for those of this process.
+        folder: Folder of the lock files, the same for all processes of the machine; None for the temporary folder.
     """
 
     def __init__(self, environment: Mapping[str, str] | None = None, folder: Path | None = None) -> None:
@@ -53,16 +58,16 @@ class MachineLock:
 
     @property
     def rank(self) -> str | None:
-        """The rank of this process; None where it belongs to no parallel job."""
+        """The rank of this process; None if it does not belong to a parallel job."""
         return None if self._found is None else self._found[1]
 
     def take(self) -> bool:
-        """Whether this process is the one to measure; always so for a program on its own."""
+        """Try to take the lock. Returns whether this process measures, which is always so outside parallel jobs."""
         if self._found is None:
             return True
         try:
             import fcntl
-        except ImportError:  # not on Windows, where no launcher of these runs either
+        except ImportError:  # Windows has no fcntl, and none of these launchers.
             return True
         name = hashlib.sha256(self._found[0].encode()).hexdigest()[:16]
         self._file = (self._folder / f"joulecast-meter-{os.getuid()}-{name}.lock").open("w")
@@ -75,7 +80,7 @@ class MachineLock:
         return True
 
     def release(self) -> None:
-        """Let another process measure."""
+        """Release the lock, so that another process can measure."""
         if self._file is not None:
             self._file.close()
             self._file = None

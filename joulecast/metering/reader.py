@@ -1,9 +1,12 @@
-"""Reader: reads a device once. What every sensor comes down to."""
+"""Reader: the function by which every sensor is read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
 Reader = Callable[[], Mapping[str, float]]
-"""Reads a device once: readings by the names of `Samples`, those that it does not have left out; raises SensorError
-when the device is gone. It may give "time_s", the monotonic moment of the reading, where the sensor tells it."""
+"""Reads a device once.
+
+Returns name -> value, with the names of `Samples`, for the readings that the device has. If the sensor knows the moment
+of the reading, "time_s" is its monotonic time. Raises SensorError when the device is lost.
+"""

@@ -1,4 +1,4 @@
-"""Which readers there are: what a sampler process is told to open, by name and settings."""
+"""The table of all readers, and the description of a reader that is sent to the sampler process."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ READERS: Mapping[str, Callable[..., Reader]] = {
     "perf": perf.open_reader,
     "memory-model": memory_model.open_reader,
 }
-"""Name -> makes the reader of one device. Called in the sampler process, with settings that came as JSON."""
+"""Name -> function that makes the reader of one device from its settings. Called in the sampler process."""
 
 PROCESS_READERS: Mapping[str, Callable[..., ProcessReader]] = {"nvml": nvml.open_process_reader}
-"""The same names -> tells what each process uses of the device; where there is none, nobody can tell."""
+"""Name of a reader -> function that makes a reader of each process's use of the device. Other devices have none."""
 
-_WAITING = frozenset({"nvidia-smi", "perf"})  # A reading of these waits for the next line of a program.
+_WAITING = frozenset({"nvidia-smi", "perf"})  # Readings wait for the next line of output of a program.
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class ReaderSpec:
 
     @property
     def waits(self) -> bool:
-        """Whether a reading waits for the sensor, and cannot be had at a moment of our choice."""
+        """Whether a reading waits for the sensor, so that we cannot choose the moment of a reading."""
         return self.reader in _WAITING
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The spec as a dictionary."""
         return {"reader": self.reader, "settings": dict(self.settings)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(str(value["reader"]), dict(value["settings"]))

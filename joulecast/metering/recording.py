@@ -1,8 +1,8 @@
-"""Recordings: what the sensors of one machine said, as lines of JSON that survive a kill.
+"""Recordings: the readings of one machine's sensors as lines of JSON, which survive if the meter is killed.
 
-The first line describes the machine and its devices; then come blocks of samples, windows of the program, events, and
-a last line when it ended in order. Every line carries a checksum and is synced to disk, so that a kill loses at most
-the block that was being written; a torn last line is left out when the file is read.
+The first line describes the machine and its devices. Blocks of samples, windows of the program and events follow, and a
+last line if the meter ended normally. Every line has a checksum and is synced to disk, so a kill loses at most the
+block that was being written. A last line that is incomplete is ignored when the file is read.
 
     {"kind": "machine", "format": 1, "host": ..., "devices": [...], "crc32": "0123abcd"}
     {"kind": "samples", "device": "gpu0", "columns": {"time_s": [...], "power_w": [...]}, "crc32": ...}
@@ -41,15 +41,15 @@ Window = tuple[str, float, float]
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """A counter or reading of a machine.
+    """A device of a machine, or a part of a device, whose power or energy is read.
 
     Args:
-        name: Unique on the machine, such as "gpu0", "cpu0" or "cpu0.core".
-        component: What of the device it reads: "board", "package", "dram", ...
-        counted: Whether it adds to the machine's energy; a domain that another one contains does not.
-        method: "measured", or "modelled" where a formula stands for a sensor.
-        idle_w: Power without any load; None where it is not known.
-        facts: What else is known: model name, sensor, driver, power limit.
+        name: Name that is unique on the machine, such as "gpu0", "cpu0" or "cpu0.core".
+        component: The part of the device that is read: "board", "package", "dram", ...
+        counted: Whether its energy is added to the machine's; False for a part that another device contains.
+        method: "measured", or "modelled" if a formula takes the place of a sensor.
+        idle_w: Power without any load in watts; None if it is not known.
+        facts: Other facts: model name, sensor, driver, power limit.
     """
 
     name: str
@@ -59,7 +59,7 @@ class DeviceInfo:
     idle_w: float | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The device as a dictionary."""
         return {
             "name": self.name,
@@ -71,14 +71,14 @@ class DeviceInfo:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: It is something else.
+            KeyError, TypeError, ValueError: The content is not what `to_json` writes.
         """
         if value["method"] not in ("measured", "modelled") or type(value["counted"]) is not bool:
-            raise ValueError("a device of another form")
+            raise ValueError('a device needs a method of "measured" or "modelled", and true or false for "counted"')
         idle_w = None if value["idle_w"] is None else float(value["idle_w"])
         return cls(
             str(value["name"]), str(value["component"]), value["counted"], value["method"], idle_w, dict(value["facts"])
@@ -87,22 +87,22 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class Recording:
-    """A recording that was read.
+    """The content of a recording.
 
     Args:
         host: Name of the machine.
         started: Wall-clock time of the first line, ISO 8601 with the offset from UTC.
-        start_s: Monotonic time of the first line.
-        end_s: Monotonic time of the last thing that was written.
-        devices: What was read.
-        samples: Device -> its samples.
+        start_s: Monotonic time of the first line in seconds.
+        end_s: Monotonic time of the last sample, window or end in seconds.
+        devices: The devices that were read.
+        samples: Name of a device -> its samples.
         windows: Windows of the program, in the order in which they closed.
-        events: What happened: devices lost, clocks that jumped, programs that ended badly.
-        shares: The program's part of shared devices over time, as written.
-        absent: Devices that were asked for, or looked for, and cannot be read: why, and how to allow it.
-        exit_code: Of the command that was measured; None where none was, or where it did not end.
-        complete: Whether the recording was closed in order.
-        wall_offset_s: What to add to monotonic times for wall-clock times.
+        events: Descriptions of what happened, such as devices that were lost and wall clocks that jumped.
+        shares: The program's shares of CPU and GPUs over time, in the form of their lines.
+        absent: Sensors that cannot be read: why, and what would allow it.
+        exit_code: Exit code of the measured command; None if no command was measured or it did not end.
+        complete: Whether the recording has its last line, so the meter was not killed.
+        wall_offset_s: Seconds to add to monotonic times to get wall-clock times.
     """
 
     host: str
@@ -124,11 +124,11 @@ class Writer:
     """Appends lines to a new recording.
 
     Args:
-        path: A file that must not be there yet.
-        machine: The first line: host, devices, what is absent.
+        path: Path of the file, which must not exist yet.
+        machine: Content of the first line, see `Machine.header`.
 
     Raises:
-        InputError: The file is there already, or cannot be made.
+        InputError: The file exists already, or cannot be created.
     """
 
     def __init__(self, path: Path, machine: Mapping[str, Any]) -> None:
@@ -138,17 +138,21 @@ class Writer:
             self._file = path.open("xb", buffering=0)
         except OSError as error:
             raise InputError(
-                "the recording cannot be made",
+                f"the recording cannot be created: {error.strerror}",
                 given=str(path),
-                hint=f"{error.strerror}; give --out a file that is not there yet",
+                allowed="a new file",
+                hint="give --out the path of a file that does not exist yet",
             ) from error
         self.write({"kind": "machine", "format": FORMAT, **machine})
 
     def write(self, *records: Mapping[str, Any]) -> None:
-        """Append records, and come back when they are on disk.
+        """Append records, and return when they are on disk.
+
+        Args:
+            records: Content of each line, without the checksum.
 
         Raises:
-            InputError: The disk takes no more; nothing of them is in the recording then.
+            InputError: Writing failed, such as on a full disk. Then none of the records is in the recording.
         """
         end, left = self._file.tell(), "".join(map(sealed, records)).encode()
         try:
@@ -160,9 +164,9 @@ class Writer:
                 self._file.seek(end)
                 self._file.truncate()
             raise InputError(
-                "the recording cannot be written",
+                f"the recording cannot be written: {error.strerror}",
                 given=str(self._path),
-                hint=f"{error.strerror}; where room is made, what was sampled meanwhile follows",
+                hint="free space on the disk; the samples are held in memory and will be written then",
             ) from error
 
     def __enter__(self) -> Self:
@@ -175,13 +179,13 @@ class Writer:
 
 
 def sealed(record: Mapping[str, Any]) -> str:
-    """A record as a line of JSON that ends in a checksum of what stands before it."""
+    """A record as a line of JSON that ends with a checksum of all that precedes it."""
     text = json.dumps(record, separators=(",", ":"), allow_nan=False)[:-1]
     return f'{text},"crc32":"{zlib.crc32(text.encode()):08x}"}}\n'
 
 
 def unsealed(line: str) -> dict[str, Any] | None:
-    """The record of a line; None where the line is torn or was changed."""
+    """The record of a line; None if the line is incomplete or does not match its checksum."""
     found = _SEAL.search(line)
     if found is None or int(found[1], 16) != zlib.crc32(line[: found.start()].encode()):
         return None
@@ -193,7 +197,14 @@ def unsealed(line: str) -> dict[str, Any] | None:
 
 
 def block_of(device: str, samples: Samples) -> dict[str, Any]:
-    """A line of samples; readings that a device never has are left out, a single missing one is null."""
+    """The record of a block of samples.
+
+    Readings without any value are left out, and single missing values are null.
+
+    Args:
+        device: Name of the device.
+        samples: Its samples.
+    """
     columns = {name: getattr(samples, name) for name in FIELDS}
     return {
         "kind": "samples",
@@ -207,10 +218,11 @@ def block_of(device: str, samples: Samples) -> dict[str, Any]:
 
 
 def read_recording(path: str | Path) -> Recording:
-    """Read a recording, also one whose program or meter was killed.
+    """Read a recording, even if its program or its meter was killed.
 
     Raises:
-        InputError: It is no recording, of another version, empty, or damaged before its last line.
+        InputError: The file does not exist or is empty, is not a recording, has another format, or is damaged before
+            its last line.
     """
     path = Path(path)
     try:
@@ -223,8 +235,7 @@ def read_recording(path: str | Path) -> Recording:
     except OSError as error:
         raise InputError("the recording cannot be read", given=f"{path}: {error.strerror}") from error
     records = [unsealed(line) for line in lines]
-    torn = bool(records) and records[-1] is None
-    if torn:  # the line that was being written when the meter was killed
+    if records and records[-1] is None:  # The line that was being written when the meter was killed.
         records.pop()
     for number, record in enumerate(records, 1):
         if record is None:
@@ -237,16 +248,26 @@ def read_recording(path: str | Path) -> Recording:
             "this is not a recording", given=str(path), allowed="a file that `joulecast measure --out` wrote"
         )
     if known[0].get("format") != FORMAT:
-        raise InputError("a recording of another version", given=f"{path}: {known[0].get('format')!r}", allowed=FORMAT)
+        raise InputError(
+            "the recording has another format",
+            given=f"{path}: format {known[0].get('format')!r}",
+            allowed=f"format {FORMAT}",
+            hint="read it with the version of joulecast that wrote it",
+        )
     try:
         return _recording(known)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InputError("this recording says what cannot be", given=f"{path}: {error!r}") from error
+        raise InputError(
+            "the content of this recording is not valid",
+            given=f"{path}: {error!r}",
+            allowed="a file that `joulecast measure --out` wrote",
+            hint="use a copy that is intact",
+        ) from error
 
 
 def _recording(records: list[dict[str, Any]]) -> Recording:
     machine, rest = records[0], records[1:]
-    devices = tuple(DeviceInfo.from_json(value) for value in machine["devices"])
+    devices = tuple(DeviceInfo.from_dict(value) for value in machine["devices"])
     blocks: dict[str, list[Mapping[str, Any]]] = {device.name: [] for device in devices}
     windows: list[Window] = []
     end_s, exit_code, complete = float(machine["start_s"]), None, False
@@ -288,7 +309,7 @@ def _samples(blocks: Iterable[Mapping[str, Any]]) -> Samples:
         for name in FIELDS:
             values = block.get(name)
             if values is not None and len(values) != length:
-                raise ValueError(f"{name} has another length than its times")
+                raise ValueError(f"{name} has {len(values)} values, but there are {length} times")
             columns[name] += (
                 [math.nan] * length if values is None else [math.nan if v is None else float(v) for v in values]
             )

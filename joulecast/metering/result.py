@@ -1,4 +1,4 @@
-"""Metering: what a program used, by device and window, computed from recordings alone."""
+"""Metering: the energy that a program used, by device and window, computed from recordings alone."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..energy import EnergyTree, Row, Share
 from ..errors import InputError
+from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Line, Picture, lines_over
 from ..units import si
 from .energy_curve import EnergyCurve
@@ -20,20 +21,20 @@ from .recording import DeviceInfo, Recording
 from .samples import Samples
 from .window_rows import window_rows
 
-_POINTS = 400  # Of a power trace that is drawn.
+_POINTS = 400  # Most points of a power trace.
 
 
 @dataclass(frozen=True)
 class DeviceEnergy:
-    """What one device used.
+    """The energy that one device used.
 
     Args:
-        host: The machine that it belongs to.
-        device: Which counter or reading, and whether it adds to the total.
-        energy_j: Joules that are known.
-        complete: Whether that is all; otherwise something is unknown, and `energy_j` a lower bound.
-        duration_s: Seconds that were measured.
-        peak_w: Highest mean power over a second; None where it is not known.
+        host: Name of the machine.
+        device: The device.
+        energy_j: Known joules.
+        complete: Whether the device could be read all the time; otherwise `energy_j` is a lower bound.
+        duration_s: Length of the measurement in seconds.
+        peak_w: Highest mean power over one second in watts; None if it is not known.
     """
 
     host: str
@@ -55,18 +56,18 @@ class DeviceEnergy:
 
     @property
     def idle_j(self) -> float | None:
-        """Joules that the device would have used without any load; None where its idle power is not known."""
+        """Joules that the device would have used without any load; None if its idle power is not known."""
         idle_w = self.device.idle_w
         return None if idle_w is None else min(self.energy_j, idle_w * self.duration_s)
 
 
 @dataclass(frozen=True)
-class Metering:
-    """What a program used on one machine or several.
+class Metering(Plain, Drawn):
+    """The energy that a program used on one or several machines.
 
     Args:
-        title: The program.
-        recordings: One per machine.
+        title: Name of the program.
+        recordings: One recording for each machine.
     """
 
     title: str
@@ -74,48 +75,48 @@ class Metering:
 
     @property
     def duration_s(self) -> float:
-        """Seconds from the first to the last sample, on the machine where that took longest."""
+        """Seconds from start to end, on the machine that was measured longest."""
         return max(recording.end_s - recording.start_s for recording in self.recordings)
 
     @cached_property
     def devices(self) -> tuple[DeviceEnergy, ...]:
-        """Every device of every machine, also those that are parts of others."""
+        """Every device of every machine, including those that are parts of other devices."""
         return tuple(found for recording in self.recordings for found in _device_energies(recording))
 
     @property
     def energy_j(self) -> float | None:
-        """Joules of all devices; what another one contains counts once. A lower bound unless `complete`.
+        """Joules of all devices, without those that are parts of others. A lower bound unless `complete`.
 
-        None where nothing could be measured.
+        None if nothing could be measured.
         """
         counted = [found.energy_j for found in self.devices if found.device.counted]
         return sum(counted) if counted else None
 
     @property
     def complete(self) -> bool:
-        """Whether there is a device, and every one could be read all the time."""
+        """Whether there is at least one device, and all devices could be read all the time."""
         return self.energy_j is not None and all(found.complete for found in self.devices if found.device.counted)
 
     @property
     def mean_w(self) -> float | None:
-        """Mean power of all devices together; None where nothing could be measured."""
+        """Mean power of all devices together in watts; None if nothing could be measured."""
         return self.energy_j / self.duration_s if self.energy_j is not None and self.duration_s else None
 
     @property
     def exit_code(self) -> int | None:
-        """Of the command that was measured: the first that is not 0; None where none ended."""
+        """Exit code of the measured command: the first that is not 0 on any machine; None if no command ended."""
         codes = [recording.exit_code for recording in self.recordings if recording.exit_code is not None]
         return next((code for code in codes if code), codes[0] if codes else None)
 
     @property
     def cpu_share(self) -> float | None:
-        """Mean share of the machines' CPU time that the program had; None where it is not known."""
+        """Mean share of the machines' CPU time that the program used; None if it is not known."""
         known = [share["cpu"] for r in self.recordings for share in r.shares if share.get("cpu") is not None]
         return sum(known) / len(known) if known else None
 
     @property
     def gpu_shares(self) -> dict[str, GpuShare]:
-        """GPU, such as "node1/gpu0" -> what the program and what others used of it; empty where nobody can tell."""
+        """GPU, such as "node1/gpu0" -> shares of the program and of others; without GPUs that do not report them."""
         found = {
             f"{recording.host}/{name}": GpuShare.over(
                 share["gpus"][name] for share in recording.shares if "gpus" in share
@@ -127,27 +128,27 @@ class Metering:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What to keep in mind: what was absent, lost or unknown, and what is a model."""
+        """Notes on the result: sensors that were absent or lost, times that are unknown, and values from models."""
         return tuple(dict.fromkeys(note for recording in self.recordings for note in self._notes(recording)))
 
     def _notes(self, recording: Recording) -> list[str]:
         where = f"{recording.host}: " if len(self.recordings) > 1 else ""
-        told = [*recording.absent, *recording.events]
-        told += [f"{d.name} is modelled, not measured" for d in recording.devices if d.method == "modelled"]
-        told += [
+        notes = [*recording.absent, *recording.events]
+        notes += [f"{d.name} is modelled, not measured" for d in recording.devices if d.method == "modelled"]
+        notes += [
             f"{found.device.name} could not be read all the time: at least {si(found.energy_j, 'J')}"
             for found in self.devices
             if found.host == recording.host and not found.complete
         ]
         if not recording.complete:
-            told.append("the recording was not closed: its program or meter was killed")
-        return [where + note for note in told]
+            notes.append("the recording was not closed: its program or meter was killed")
+        return [where + note for note in notes]
 
     def tree(self) -> EnergyTree:
-        """Joules by window, device and component; what was used outside all windows is unattributed.
+        """Joules by window, device and component; joules outside all windows are unattributed.
 
-        Windows inside others are their children. Devices with a known idle power have two components, so that what the
-        program caused stands apart from what the machine draws in any case.
+        Windows inside others are their children. Devices with a known idle power have two components, which separate
+        the joules that the program caused from those that the device uses in any case.
         """
         rows: list[Row] = []
         outside: list[Share] = []
@@ -160,13 +161,16 @@ class Metering:
         return EnergyTree.of(self.title, rows, Share.total(outside), self.notes)
 
     def power_trace(self, device: str) -> tuple[FloatArray, FloatArray]:
-        """Seconds since the start, and the mean power of a device between them and the point before, in watts.
+        """Power of a device over time, as up to 400 points.
 
         Args:
             device: Name of a device, such as "gpu0", or with its machine, such as "node1/gpu0".
 
+        Returns:
+            Moments in seconds since the start, and the mean power in watts from the moment before to each of them.
+
         Raises:
-            InputError: There is no such device.
+            InputError: No such device was measured.
         """
         for recording in self.recordings:
             for name in recording.samples:
@@ -175,10 +179,11 @@ class Metering:
         raise InputError(
             "no such device was measured",
             given=repr(device),
-            allowed=", ".join(found.name for found in self.devices) or "none",
+            allowed=", ".join(found.name for found in self.devices) or "nothing, because no device was measured",
+            hint="choose one of these",
         )
 
-    def plot(self) -> Picture:
+    def _picture(self) -> Picture:
         """Power over time, a line for each device.
 
         Raises:
@@ -191,10 +196,14 @@ class Metering:
                 points = list(zip(time_s.tolist(), power_w.tolist(), strict=True))
                 lines.append(Line(found.name, points, int(np.argmax(power_w))))
         if not lines:
-            raise InputError("there is no power to draw", given="no device was measured")
+            raise InputError(
+                "there is no power to plot",
+                given="no device was measured",
+                hint="the notes of this result say why the sensors could not be read",
+            )
         return Picture(lines_over(lines, "s", "W", f"Power of {self.title}"))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Totals, devices and the tree as plain lists and dictionaries; quantities in SI units."""
         return {
             "title": self.title,
@@ -208,7 +217,7 @@ class Metering:
             "devices": [
                 {
                     "host": found.host,
-                    **found.device.to_json(),
+                    **found.device.to_dict(),
                     "energy_j": found.energy_j,
                     "complete": found.complete,
                     "mean_w": found.mean_w,
@@ -217,7 +226,7 @@ class Metering:
                 }
                 for found in self.devices
             ],
-            "tree": self.tree().to_json(),
+            "tree": self.tree().to_dict(),
             "notes": list(self.notes),
         }
 
@@ -229,15 +238,19 @@ class Metering:
 
 
 def merged(title: str, meterings: Sequence[Metering]) -> Metering:
-    """Recordings of several machines as one metering: energies add up, the longest time counts.
+    """Merge the results of several machines: the sum of the energies, and the longest time.
+
+    Args:
+        title: Name of the program.
+        meterings: The results, at least one.
 
     Raises:
-        InputError: There are none, or two of them recorded the same machine at the same time, whose joules would count
+        InputError: There is no recording, or two recordings of the same machine overlap, so that joules would count
             twice.
     """
     recordings = [recording for metering in meterings for recording in metering.recordings]
     if not recordings:
-        raise InputError("there is nothing to merge", given="no recording")
+        raise InputError("there is nothing to merge", given="no recording", allowed="at least one recording")
     spans: dict[str, list[tuple[float, float]]] = {}
     for recording in recordings:
         start_s = recording.start_s + recording.wall_offset_s
@@ -245,17 +258,18 @@ def merged(title: str, meterings: Sequence[Metering]) -> Metering:
         for other_start_s, other_end_s in spans.get(recording.host, ()):
             if start_s < other_end_s and other_start_s < end_s:
                 raise InputError(
-                    "two recordings of one machine overlap: its joules would count twice",
+                    "two recordings of the same machine overlap, so its joules would count twice",
                     given=recording.host,
-                    hint="merge one of them",
+                    allowed="recordings of one machine at different times",
+                    hint="merge only one of the two",
                 )
         spans.setdefault(recording.host, []).append((start_s, end_s))
     found = Metering(title, tuple(recordings))
     latest_start = max(start for each in spans.values() for start, _ in each)
     first_end = min(end for each in spans.values() for _, end in each)
     if len(spans) > 1 and latest_start >= first_end:
-        apart = "some of these machines were not measured at the same time"
-        first = replace(recordings[0], events=(*recordings[0].events, apart))
+        note = "some of these machines were not measured at the same time"
+        first = replace(recordings[0], events=(*recordings[0].events, note))
         return replace(found, recordings=(first, *recordings[1:]))
     return found
 

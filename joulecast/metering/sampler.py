@@ -1,8 +1,8 @@
-"""Sampler: one process that polls all devices of a machine, so that nothing disturbs what is measured.
+"""Sampler: a separate process that polls all devices of a machine, so that it hardly disturbs the measured program.
 
-The code of that process is in polling.py. It is a program of its own rather than a fork of the
-measured one, which would share CUDA's state, or a child of multiprocessing, which would import the user's script again.
-Requests and answers are lines of JSON over its standard input and output:
+The code of that process is in polling.py. It is started as a program of its own. A fork of the measured program would
+share CUDA's state, and a child of multiprocessing would import the user's script again. Requests and answers are lines
+of JSON over its standard input and output:
 
     {"do": "samples", "device": "gpu0", "since_s": 12.5}   -> {"samples": [[...], ...]} or {"lost": "why"}
     {"do": "totals"}                                        -> {"devices": {"gpu0": {"energy_j": ..., "power_w": ...}}}
@@ -11,7 +11,8 @@ Requests and answers are lines of JSON over its standard input and output:
     {"do": "flush"}                                         -> {} once everything that was sampled is on disk
     {"do": "end", "exit_code": 0}                           the recording is closed, the process ends
 
-It also ends, and closes its recording, when its standard input closes: the measured program is gone.
+When the measured program ends for any reason, the sampler's standard input closes; then it closes the recording and
+ends, too.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ from .samples import Samples
 PERIOD_S = 0.01
 """Seconds between samples of a campaign: counters update every 10 to 100 ms, and reading faster finds nothing new."""
 
-_PACKAGES = str(Path(__file__).resolve().parents[2])  # Where this very package lies.
-_PATIENCE_S = 30.0
+_PACKAGES = str(Path(__file__).resolve().parents[2])  # The folder that contains this package.
+_TIMEOUT_S = 30.0  # Longest wait for an answer.
 
 
 class Sampler:
@@ -64,22 +65,22 @@ class Sampler:
         process: int | None = None,
     ) -> None:
         self._settings = {
-            "devices": {name: spec.to_json() for name, spec in devices.items()},
+            "devices": {name: spec.to_dict() for name, spec in devices.items()},
             "period_s": period_s,
             "recording": None if recording is None else str(recording),
             "machine": dict(machine or {}),
             "process": process,
         }
-        self._telling = threading.Lock()
+        self._writing = threading.Lock()
 
     def start(self) -> None:
-        """Start the process, and come back when every device was read once.
+        """Start the process, and return when every device has been read once.
 
         Raises:
             SensorError: A device cannot be opened.
         """
         self._process = subprocess.Popen(
-            # -P: a file of the measured program's folder must not stand for a module of the sampler.
+            # With -P, a file in the working folder cannot be imported in place of a module that the sampler needs.
             [sys.executable, "-P", "-m", "joulecast.metering"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -94,7 +95,7 @@ class Sampler:
     def stop(self, exit_code: int | None = None) -> None:
         """End the process, after it has written all samples to the recording."""
         with suppress(OSError, ValueError):
-            self.tell({"do": "end", "exit_code": exit_code})
+            self.send({"do": "end", "exit_code": exit_code})
         with suppress(OSError):
             self._input.close()
         try:
@@ -106,7 +107,11 @@ class Sampler:
             self._process.stdout.close()
 
     def samples(self, device: str, since_s: float) -> Samples:
-        """Samples of a device from a moment on, with the one before it. Earlier ones are forgotten.
+        """The samples of a device since a moment, and the last one before it. Earlier samples are deleted.
+
+        Args:
+            device: Name of the device.
+            since_s: Monotonic time in seconds.
 
         Raises:
             SensorError: The device was lost, or the sampler ended.
@@ -119,14 +124,14 @@ class Sampler:
 
     def windows(self, windows: Sequence[Window]) -> None:
         """Add windows of the program to the recording."""
-        self.tell({"do": "windows", "windows": windows})
+        self.send({"do": "windows", "windows": windows})
 
     def mark(self) -> None:
-        """Read all devices now, and look for the next updates of their counters."""
-        self.tell({"do": "mark"})
+        """Read all devices now, and find the next updates of their counters."""
+        self.send({"do": "mark"})
 
     def totals(self) -> dict[str, dict[str, float | None]]:
-        """Joules so far and last power of each device; None where it is not known."""
+        """Device -> "energy_j", the joules so far, and "power_w", the last power; None if it is not known."""
         found: dict[str, dict[str, float | None]] = self.ask({"do": "totals"})["devices"]
         return found
 
@@ -141,9 +146,9 @@ class Sampler:
             SensorError: The sampler ended, or does not answer.
         """
         try:
-            self.tell(request)
+            self.send(request)
             output = self._process.stdout
-            ready = output is not None and select.select([output], [], [], _PATIENCE_S)[0]
+            ready = output is not None and select.select([output], [], [], _TIMEOUT_S)[0]
             line = output.readline() if output is not None and ready else ""
         except OSError:
             line = ""
@@ -152,9 +157,9 @@ class Sampler:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def tell(self, request: Mapping[str, Any]) -> None:
-        """Send a request that has no answer."""
-        with self._telling:  # windows may close in several threads
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Send a request without waiting for an answer."""
+        with self._writing:  # Several threads may close windows at the same time.
             self._input.write(json.dumps(request) + "\n")
             self._input.flush()
 
@@ -163,5 +168,9 @@ class Sampler:
         return self._process.stdin
 
 
-def _lost(why: str) -> SensorError:
-    return SensorError("the power sensor was lost", given=why, hint="check `nvidia-smi`; go on with --resume")
+def _lost(reason: str) -> SensorError:
+    return SensorError(
+        "the power sensor was lost",
+        given=reason,
+        hint="check `nvidia-smi`; then continue an interrupted campaign with --resume",
+    )

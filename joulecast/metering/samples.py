@@ -41,11 +41,22 @@ class Samples:
 
     def __post_init__(self) -> None:
         if np.any(np.diff(self.time_s) < 0):
-            raise InputError("samples must be in the order of their times")
+            place = int(np.flatnonzero(np.diff(self.time_s) < 0)[0])
+            raise InputError(
+                "the times of samples do not ascend",
+                given=f"{self.time_s[place]:g} s before {self.time_s[place + 1]:g} s",
+                allowed="times in ascending order",
+                hint="sort the samples by time",
+            )
 
     @classmethod
     def of(cls, time_s: FloatArray, **known: FloatArray) -> Self:
-        """Samples of which only some readings are given; the others are missing."""
+        """Samples with only some readings; all other readings are missing.
+
+        Args:
+            time_s: Monotonic times in seconds, shape (samples,).
+            known: Name of a reading -> its values, shape (samples,).
+        """
         missing = np.full(len(time_s), np.nan)
         return cls(time_s, *(known.get(name, missing) for name in FIELDS[1:]))
 
@@ -53,16 +64,24 @@ class Samples:
         return len(self.time_s)
 
     def between(self, start_s: float, end_s: float) -> Samples:
-        """The samples of a window, and the last one before it, which is valid until the next."""
+        """The samples of a window, and the last one before it, which is valid until the next one.
+
+        Args:
+            start_s: Start of the window in seconds, on the clock of the samples.
+            end_s: End of the window in seconds.
+        """
         first = max(0, int(np.searchsorted(self.time_s, start_s, side="right")) - 1)
         last = int(np.searchsorted(self.time_s, end_s, side="right"))
         return Samples(*(getattr(self, name)[first:last] for name in FIELDS))
 
     def trace(self, start_s: float) -> dict[str, list[float | None]]:
-        """Power and counter where either of them changed: all that an estimator sees, in a few lines.
+        """The samples in which power or counter changed. They are few, and contain all that an estimator uses.
 
         Args:
-            start_s: Times and energies are given relative to this moment and to the first counter reading.
+            start_s: The moment that times are relative to, in seconds.
+
+        Returns:
+            Lists of "time_s", "power_w" and "energy_j"; energies are relative to the first reading of the counter.
         """
         seen = np.column_stack([self.power_w, self.energy_j])
         changed = np.ones(len(self), dtype=bool)
@@ -80,12 +99,12 @@ class Samples:
 
 FIELDS = tuple(field.name for field in fields(Samples))
 
-# Reasons for which NVML holds the clock back that concern power or temperature (nvml.h, nvmlClocksEventReasons).
+# Of the reasons for which NVML reports a lowered clock, those of power and heat (nvml.h, nvmlClocksEventReasons).
 THROTTLE_REASONS = {
     0x4: "the power cap",
     0x8: "a hardware slowdown",
-    0x20: "software against heat",
-    0x40: "hardware against heat",
+    0x20: "a software slowdown because of heat",
+    0x40: "a hardware slowdown because of heat",
     0x80: "the power brake",
 }
 

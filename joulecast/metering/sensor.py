@@ -1,7 +1,7 @@
-"""What a campaign needs of a power sensor, and the sensor that the sampler process polls.
+"""The interface of power sensors that campaigns use, and the sensor that the sampler process polls.
 
-A sensor samples from the moment it is entered until it is left; `window` gives the samples of a loop. To add one (AMD,
-say), write a reader and name it in readers.py, or implement the Protocol; the campaign needs no more.
+A sensor samples power while it is entered as a context manager; `window` returns the samples of a loop. To add a
+sensor, write a reader and add it to the table in readers.py, or implement the Protocol.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .readers import ReaderSpec
 from .sampler import PERIOD_S, Sampler
 from .samples import Samples
 
-_DEVICE = "device"  # The one that is polled.
+_DEVICE = "device"  # Name of the only device that the sampler polls for a sensor.
 
 
 class Sensor(Protocol):
@@ -35,19 +35,19 @@ class Sensor(Protocol):
         ...
 
     def facts(self) -> Mapping[str, Any]:
-        """What it reads, for the card of a dataset: sensor, device, driver, power limit, period."""
+        """Facts for the card of a dataset: sensor, device, driver, power limit, period."""
         ...
 
     def window(self, start_s: float, end_s: float) -> Samples:
-        """The samples between two moments of `time.monotonic` that have passed."""
+        """The samples between two moments in the past, in seconds of `time.monotonic`."""
         ...
 
 
 class NoSensor:
-    """A device without a power sensor: times are measured, power is missing.
+    """Takes the place of a sensor if there is none: times are measured, and power is missing.
 
     Args:
-        reason: Why there is none.
+        reason: Why there is no sensor.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -62,7 +62,7 @@ class NoSensor:
         return None
 
     def facts(self) -> Mapping[str, Any]:
-        """That there is none, and why."""
+        """The fact that there is no sensor, with the reason."""
         return {"sensor": "none" + (f" ({self._reason})" if self._reason else "")}
 
     def window(self, start_s: float, end_s: float) -> Samples:
@@ -71,12 +71,12 @@ class NoSensor:
 
 
 class PolledSensor:
-    """A sensor that the sampler process polls, so that nothing disturbs the loop that is measured.
+    """A sensor that the sampler process polls, so that reading it hardly disturbs the measured loop.
 
     Args:
-        reader: What reads the device.
-        facts: What the sensor is.
-        period_s: Between two samples.
+        reader: Reader of the device.
+        facts: Facts about the sensor, which `facts` returns.
+        period_s: Seconds between two samples.
     """
 
     def __init__(self, reader: ReaderSpec, facts: Mapping[str, Any], period_s: float = PERIOD_S) -> None:
@@ -84,7 +84,7 @@ class PolledSensor:
         self._sampler = Sampler({_DEVICE: reader}, period_s)
 
     def facts(self) -> Mapping[str, Any]:
-        """What was given when it was made."""
+        """The facts that were given to the constructor."""
         return dict(self._facts)
 
     def __enter__(self) -> Self:
@@ -97,10 +97,14 @@ class PolledSensor:
         self._sampler.stop()
 
     def window(self, start_s: float, end_s: float) -> Samples:
-        """Samples of a window that has passed; those before it are forgotten.
+        """The samples of a window in the past. Earlier samples are deleted.
+
+        Args:
+            start_s: Start of the window, in seconds of `time.monotonic`.
+            end_s: End of the window, in seconds of `time.monotonic`.
 
         Raises:
-            SensorError: The sampler ended, as when the GPU falls off the bus.
+            SensorError: The device was lost, or the sampler process ended.
         """
         return self._sampler.samples(_DEVICE, start_s).between(start_s, end_s)
 
@@ -109,37 +113,41 @@ def nvml_sensor(index: int = 0, period_s: float = PERIOD_S) -> PolledSensor:
     """The power sensor of an NVIDIA GPU.
 
     Args:
-        index: Which GPU, as NVML counts them.
-        period_s: Between two samples.
+        index: Index of the GPU in NVML.
+        period_s: Seconds between two samples.
 
     Raises:
         MissingDependencyError: nvidia-ml-py is not installed.
-        SensorError: No driver, no such GPU, or a GPU without power readings.
+        SensorError: There is no driver or no such GPU, or the GPU has no power readings.
     """
-    what = f"NVML: total-energy counter and power readings, polled every {1e3 * period_s:g} ms in a process of its own"
-    facts = {"sensor": what, **nvml.nvml_facts(index)}
+    about = f"NVML: total-energy counter and power readings, polled every {1e3 * period_s:g} ms in a process of its own"
+    facts = {"sensor": about, **nvml.nvml_facts(index)}
     return PolledSensor(ReaderSpec("nvml", {"index": index}), facts, period_s)
 
 
 def nvidia_smi_sensor(index: int = 0) -> PolledSensor:
-    """The power sensor of an NVIDIA GPU through `nvidia-smi`; it has no energy counter and no instant reading.
+    """The power sensor of an NVIDIA GPU through `nvidia-smi`, without energy counter and instantaneous readings.
 
     Args:
-        index: Which GPU, as nvidia-smi counts them.
+        index: Index of the GPU in nvidia-smi.
 
     Raises:
-        SensorError: nvidia-smi is not there, or does not know this GPU.
+        SensorError: nvidia-smi is not installed, or does not know this GPU.
     """
-    what = f"nvidia-smi: power readings, logged every {1e3 * nvidia_smi.PERIOD_S:g} ms"
-    facts = {"sensor": what, **nvidia_smi.nvidia_smi_facts(index)}
-    return PolledSensor(ReaderSpec("nvidia-smi", {"index": index}), facts, period_s=0.0)  # a line makes it wait
+    about = f"nvidia-smi: power readings, logged every {1e3 * nvidia_smi.PERIOD_S:g} ms"
+    facts = {"sensor": about, **nvidia_smi.nvidia_smi_facts(index)}
+    # The period is 0 because each reading waits for the next line of nvidia-smi.
+    return PolledSensor(ReaderSpec("nvidia-smi", {"index": index}), facts, period_s=0.0)
 
 
 def powercap_sensor(folder: Path = powercap.ZONES) -> PolledSensor:
     """The sum of the energy counters of all CPU packages and of their memory.
 
+    Args:
+        folder: The folder in which Linux shows the zones.
+
     Raises:
-        SensorError: There are none, or they may not be read.
+        SensorError: There is no counter, or this user may not read it.
     """
     folders = powercap.counted_zones(folder)
     facts = {"sensor": f"powercap: energy counters of {len(folders)} zones"}

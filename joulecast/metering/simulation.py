@@ -1,7 +1,7 @@
-"""Sensors of known behaviour, to check an estimator against: true power in, samples out.
+"""Simulates sensors of known behaviour, against which estimators are checked: from true power to samples.
 
-True power goes through an averaging window, the update period of the power reading, and the steps of an energy counter,
-and is polled at irregular moments. The classes are those of Yang et al., "Part-time power measurements" (arXiv
+The true power is averaged over a window, updated periodically, summed up by an energy counter that moves in steps, and
+polled at irregular moments. The classes of sensors are those of Yang et al., "Part-time power measurements" (arXiv
 2312.02741), and of NVML's documentation.
 """
 
@@ -15,24 +15,25 @@ from ..arrays import FloatArray
 from .samples import Samples
 
 _STEP_S = 1e-3
-# Beside a busy loop our sampler polls every 10.1 ms in the median and within 13.7 ms in 99 of 100; this is worse.
+# Worse than our sampler beside a busy loop, where the time between polls has a median of 10.1 ms and a 99th percentile
+# of 13.7 ms.
 _POLL_S, _JITTER_S = 10e-3, 1e-3
 _STALLS, _STALL_S = 0.01, 50e-3
-_RIPPLE_HZ = 37.0  # A loop of kernels ripples faster than any sensor updates.
+_RIPPLE_HZ = 37.0  # The power of a loop of kernels varies faster than any sensor updates.
 IDLE_W = 60.0
 BEFORE_S = 2.0
-"""Idle time before and after a simulated loop."""
+"""Seconds of idle time before and after a simulated loop."""
 
 
 @dataclass(frozen=True)
 class SensorClass:
-    """How a sensor sees power.
+    """How a sensor measures power.
 
     Args:
-        averaging_s: Window over which a power reading averages.
-        update_s: Period of the power readings.
-        sampled_share: Share of each period that is looked at.
-        counter_update_s: Period of the energy counter.
+        averaging_s: Seconds over which a power reading averages.
+        update_s: Seconds between two updates of the power reading.
+        sampled_share: Share of the averaging window in which the sensor measures at all, 0 to 1.
+        counter_update_s: Seconds between two updates of the energy counter.
     """
 
     averaging_s: float
@@ -53,17 +54,17 @@ SENSOR_CLASSES = {
 def simulate(
     sensor: SensorClass, load_w: float, duration_s: float, *, seed: int = 0, counter: bool = True
 ) -> tuple[Samples, float]:
-    """Samples of a loop between two times of idling.
+    """Simulate the samples of a loop with idle time before and after it.
 
     Args:
-        sensor: How it sees.
-        load_w: Power of the loop in the mean of its ripple, at its start.
-        duration_s: How long it runs, from BEFORE_S on.
-        seed: For noise and polls.
-        counter: Whether there is an energy counter.
+        sensor: The simulated sensor.
+        load_w: Mean power at the start of the loop in watts; it varies around the mean and rises slowly.
+        duration_s: Length of the loop in seconds; it starts at BEFORE_S.
+        seed: Seed of the noise and of the moments of polls.
+        counter: Whether the sensor has an energy counter.
 
     Returns:
-        The samples, and the mean power that the loop truly drew.
+        The samples, and the true mean power of the loop in watts.
     """
     rng = np.random.default_rng(seed)
     time_s = np.arange(0, duration_s + 2 * BEFORE_S, _STEP_S)
@@ -73,9 +74,9 @@ def simulate(
     true_w = np.where(running, load_w * ripple * warming, IDLE_W)
     total_j = np.concatenate([[0.0], np.cumsum(true_w) * _STEP_S])
 
-    looked_at = max(1, round(sensor.sampled_share * sensor.averaging_s / _STEP_S))
+    sampled_steps = max(1, round(sensor.sampled_share * sensor.averaging_s / _STEP_S))
     read_at = _last_update(time_s, sensor.update_s)
-    begun_at = np.maximum(0, read_at + 1 - looked_at)
+    begun_at = np.maximum(0, read_at + 1 - sampled_steps)
     power_w = np.round((total_j[read_at + 1] - total_j[begun_at]) / ((read_at + 1 - begun_at) * _STEP_S), 3)
     energy_j = np.round(total_j[_last_update(time_s, sensor.counter_update_s)], 3)
 
@@ -87,5 +88,5 @@ def simulate(
 
 
 def _last_update(time_s: FloatArray, period_s: float) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Position of the last update before each moment."""
+    """Index of the last update before each moment."""
     return np.floor(np.floor(time_s / period_s) * period_s / _STEP_S).astype(np.int64)

@@ -1,8 +1,9 @@
-"""When an energy counter had the values that were read from it.
+"""Estimates when an energy counter was updated, from the readings that show each new value first.
 
-A counter stands still between its updates, 1 ms on CPUs and 20 to 100 ms on GPUs, so a reading may be that old: at
-300 W a twentieth of a second is 15 J. Where it was read every few milliseconds (polling.py does so where windows open
-and close), two readings enclose an update closely; the others are then placed by its period.
+The value of a counter stays the same between its updates, which are 1 ms apart on CPUs and 20 to 100 ms on GPUs. So a
+reading may be that old, and at 300 W a twentieth of a second is 15 J. If the counter was read every few milliseconds,
+as polling.py does when windows open and close, two readings enclose an update closely. The moments of the other updates
+follow from those and from the counter's period.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ from numpy.typing import NDArray
 
 from ..arrays import FloatArray
 
-_FAST_S = 0.004  # A counter that moves this often is new at every reading.
-_ENCLOSED = 0.25  # Two readings enclose an update where they are no further apart than this share of its period.
-_MOST_PERIODS = 5  # Nobody knows a period so well that it could be counted further.
+_FAST_S = 0.004  # A counter with a shorter period has a new value at every reading.
+_ENCLOSED = 0.25  # Two readings enclose an update closely if they are at most this share of a period apart.
+_MOST_PERIODS = 5  # The error of the period adds up, so updates are placed no further than this from a known one.
 
 
 def update_times(read_s: FloatArray, updates: NDArray[np.intp]) -> FloatArray:
-    """The moments at which a counter was updated, ascending.
+    """The moments in seconds at which a counter was updated, ascending, shape (updates,).
 
     Args:
-        read_s: When it was read, shape (readings,).
-        updates: Positions of the readings that gave a new value, at least two, shape (updates,).
+        read_s: Moments of the readings in seconds, shape (readings,).
+        updates: Indices of the readings that gave a new value, at least two, shape (updates,).
     """
     first_s, before_s = read_s[updates], read_s[updates - 1]
-    # Two updates are at least as far apart as the counter was seen to stand still, and at most as their outer readings.
+    # Two updates are at least as far apart as the first and last reading of the value between them, and at most as far
+    # as the readings just outside.
     stood_s, apart_s = before_s[1:] - first_s[:-1], first_s[1:] - before_s[:-1]
     period_s = float(stood_s.max() + apart_s.min()) / 2
     if stood_s.max() <= _FAST_S or period_s <= _FAST_S:

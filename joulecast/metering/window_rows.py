@@ -1,4 +1,4 @@
-"""Rows of an energy tree: what each window of a recording used, by device, and what lies outside all windows."""
+"""Makes the rows of an energy tree from a recording: the energy of each window, and of the time outside windows."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ IDLE, ABOVE_IDLE = "idle", "above idle"
 
 
 def window_rows(recording: Recording, several: bool) -> tuple[list[Row], Share]:
-    """One row per path of windows with what its children do not have, and what lies outside all windows.
+    """Time and energy of windows by device, without those of the windows inside them.
 
     Args:
         recording: The recording of one machine.
-        several: Whether there are other machines, so that devices are named with theirs.
+        several: Whether the tree has several machines, so that names of devices need the name of the machine.
+
+    Returns:
+        A row for each path of windows, and the share of the time outside all windows.
     """
     paths = [path for path, _, _ in recording.windows]
     starts = np.array([start for _, start, _ in recording.windows], dtype=float)
@@ -70,7 +73,7 @@ def _share(name: str, device: DeviceInfo, joules: float, seconds: float, unknown
     if device.idle_w is None:
         return Share(times, {(name, device.component): Figure(joules, source, unknown)})
     idle_j = min(joules, device.idle_w * seconds)
-    # The idle power is the catalogue's, so the division is a model of what was measured.
+    # The idle power comes from the catalogue, so the idle part is modelled.
     parts: Mapping[tuple[str, str], Figure] = {
         (name, IDLE): Figure(idle_j, "modelled"),
         (name, ABOVE_IDLE): Figure(joules - idle_j, source, unknown),

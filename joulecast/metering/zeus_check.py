@@ -1,4 +1,4 @@
-"""A second opinion: the same devices read through Zeus, where it is installed."""
+"""Compares measurements with those of Zeus, another program that reads the same devices."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ _WINDOW = "joulecast"
 
 
 class ZeusCheck:
-    """Measures with Zeus while it is entered.
+    """A context manager that measures with Zeus.
 
     Raises:
         MissingDependencyError: Zeus is not installed.
-        SensorError: Zeus can read no device.
+        SensorError: Zeus cannot read any device.
     """
 
     def __init__(self) -> None:
         try:
             from zeus.monitor import ZeusMonitor
         except ImportError as error:
-            raise MissingDependencyError("a check by Zeus needs it", hint="pip install zeus") from error
+            raise MissingDependencyError(
+                "the comparison with Zeus needs the package zeus", hint="pip install zeus"
+            ) from error
         try:
             self._monitor: Any = ZeusMonitor()
         except Exception as error:
-            raise SensorError("Zeus can read no device here", given=str(error)) from error
+            raise SensorError(
+                "Zeus cannot read any device of this machine", given=str(error), hint="measure without the comparison"
+            ) from error
         self.energy_j: dict[str, float] = {}
-        """Device -> joules, by our names of devices; filled when it is left."""
+        """Our name of a device -> joules; empty until the context is left."""
 
     def __enter__(self) -> Self:
-        # It would wait for torch's GPUs, which the measured program may not use.
+        # By default Zeus synchronizes with torch's GPUs, which the measured program may not use.
         self._monitor.begin_window(_WINDOW, sync_execution=False)
         return self
 
@@ -46,11 +50,11 @@ class ZeusCheck:
 
 
 def differences(metering: Metering, zeus_j: dict[str, float]) -> list[str]:
-    """One line for each device that both read: their joules, and how far they are apart.
+    """One line for each device that both have read: the joules of both, and their relative difference.
 
     Args:
-        metering: Ours.
-        zeus_j: Device -> joules, by Zeus.
+        metering: Our measurement.
+        zeus_j: Device -> joules that Zeus measured.
     """
     ours = {found.device.name: found.energy_j for found in metering.devices}
     lines = [

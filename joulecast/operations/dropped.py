@@ -100,8 +100,8 @@ class DroppedWork:
         )
 
     @classmethod
-    def from_json(cls, value: object) -> Self:
-        """Read what `Dropped.to_json` wrote.
+    def from_dict(cls, value: object) -> Self:
+        """Read what `Dropped.to_dict` wrote.
 
         Raises:
             InputError: The value is not such an object.
@@ -139,7 +139,7 @@ class Dropped:
         """Whether its cost is negligible, so that a network without it still counts as covered."""
         return is_exempt(self.name, self.reason)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The dropped work as plain lists and dictionaries."""
         value = {
             "name": self.name,
@@ -150,8 +150,8 @@ class Dropped:
         return value if self.work is None else {**value, "work": asdict(self.work)}
 
     @classmethod
-    def from_json(cls, value: object) -> Self:
-        """Read what `to_json` wrote, of this version or an earlier one.
+    def from_dict(cls, value: object) -> Self:
+        """Read what `to_dict` wrote, of this version or an earlier one.
 
         Raises:
             InputError: The value is not such an object.
@@ -164,7 +164,7 @@ class Dropped:
             int(value["count"]),
             tuple(map(short_text, value.get("module_paths", ()))),
             short_text(value["reason"]),
-            None if work is None else DroppedWork.from_json(work),
+            None if work is None else DroppedWork.from_dict(work),
         )
 
 

@@ -88,7 +88,7 @@ class Inputs:
             return self.positional[0].shape
         return tuple(item.shape for item in self.positional)
 
-    def to_json(self) -> list[Any]:
+    def to_list(self) -> list[Any]:
         """The inputs as plain lists and dictionaries; two different inputs never have the same JSON."""
         return [
             [[list(item.shape), item.dtype] for item in self.positional],
@@ -143,6 +143,14 @@ def shape_from_json(value: Any) -> InputShape | None:
         InputError: The value is anything else.
     """
     return None if value is None else Inputs.of(value).shape
+
+
+def batch_size_of(input_shape: InputShape | None) -> int | None:
+    """Batch size: the first dimension of the first input; None where there is none."""
+    if input_shape is None:
+        return None
+    first = Inputs.of(input_shape).all[0].shape
+    return first[0] if first else None
 
 
 def shape_text(shape: InputShape | None) -> str:

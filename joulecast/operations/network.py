@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from ..errors import InputError
+from ..rendering.answers import Plain
 from ..rendering.notebook import document, notes, table
 from ..rendering.tables import Table, Tabular
 from ..units import si
@@ -78,18 +79,18 @@ class Entry:
         counts = tuple(calls[path] for path in paths) if known else ()
         return Entry(self.operation, self.count + other.count, paths, counts)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The entry as plain lists and dictionaries."""
         return dict(self._json)
 
     @cached_property
     def _json(self) -> dict[str, Any]:
         # Computed once, because a service writes the same networks again and again.
-        value = {**self.operation.to_json(), "count": self.count, "module_paths": list(self.module_paths)}
+        value = {**self.operation.to_dict(), "count": self.count, "module_paths": list(self.module_paths)}
         return {**value, "module_counts": list(self.module_counts)} if self.module_counts else value
 
     @classmethod
-    def from_json(cls, value: object) -> Self:
+    def from_dict(cls, value: object) -> Self:
         """Read an operation with its count (1 where it is left out) and module paths.
 
         Raises:
@@ -99,7 +100,7 @@ class Entry:
             raise InputError("an operation is an object", given=repr(value)[:200])
         bare = {name: item for name, item in value.items() if name not in _OF_AN_ENTRY}
         return cls(
-            Operation.from_json(bare),
+            Operation.from_dict(bare),
             value.get("count", 1),
             tuple(map(short_text, value.get("module_paths", ()))),
             tuple(value.get("module_counts", ())),
@@ -148,13 +149,13 @@ class NetworkDiff:
         ]
         return "\n".join(lines)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The difference as plain lists and dictionaries."""
         return {
             "names": list(self.names),
-            "added": [{**operation.to_json(), "count": count} for operation, count in self.added],
-            "removed": [{**operation.to_json(), "count": count} for operation, count in self.removed],
-            "changed": [{**op.to_json(), "counts": [before, after]} for op, before, after in self.changed],
+            "added": [{**operation.to_dict(), "count": count} for operation, count in self.added],
+            "removed": [{**operation.to_dict(), "count": count} for operation, count in self.removed],
+            "changed": [{**op.to_dict(), "counts": [before, after]} for op, before, after in self.changed],
             "calls": list(self.calls),
             "flops": list(self.flops),
         }
@@ -165,7 +166,7 @@ def _ratio(before: int, after: int) -> str:
 
 
 @dataclass(frozen=True)
-class Network(Tabular):
+class Network(Tabular, Plain):
     """Operations of a model at one input shape, with their counts and module paths.
 
     Args:
@@ -296,20 +297,20 @@ class Network(Tabular):
             rows.append((*identity(entry.operation), entry.count, *work, " ".join(entry.module_paths)))
         return Table((*IDENTITY, "count", *WORK, "module_paths"), rows)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The network as plain lists and dictionaries."""
         return {
             "name": self.name,
             "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
-            "operations": [entry.to_json() for entry in self.entries],
-            "dropped": [dropped.to_json() for dropped in self.dropped],
+            "operations": [entry.to_dict() for entry in self.entries],
+            "dropped": [dropped.to_dict() for dropped in self.dropped],
             "assumptions": list(self.assumptions),
         }
 
     @classmethod
-    def from_json(cls, value: object, *, name: str = "network") -> Self:
-        """Read what `to_json` wrote, or a bare list of operations with counts.
+    def from_dict(cls, value: object, *, name: str = "network") -> Self:
+        """Read what `to_dict` wrote, or a bare list of operations with counts.
 
         Raises:
             InputError: The value is not a network, or contains an operation that cannot exist; the message says which.
@@ -332,7 +333,7 @@ class Network(Tabular):
         entries = []
         for position, item in enumerate(value["operations"]):
             try:
-                entries.append(Entry.from_json(item))
+                entries.append(Entry.from_dict(item))
             except InputError as error:
                 raise InputError(
                     f"operation {position + 1} of {name}: {error.what}",
@@ -345,13 +346,13 @@ class Network(Tabular):
             name=short_text(value.get("name", name)),
             input_shape=shape_from_json(value.get("input_shape")),
             mode=value.get("mode", entries[0].operation.mode if entries else "inference"),
-            dropped=tuple(map(Dropped.from_json, value.get("dropped", ()))),
+            dropped=tuple(map(Dropped.from_dict, value.get("dropped", ()))),
             assumptions=tuple(map(short_text, value.get("assumptions", ()))),
         )
 
     def save(self, path: str | Path) -> None:
         """Write the network as JSON."""
-        Path(path).write_text(json.dumps(self.to_json(), indent=1) + "\n")
+        Path(path).write_text(json.dumps(self.to_dict(), indent=1) + "\n")
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -365,4 +366,4 @@ class Network(Tabular):
             value = json.loads(path.read_text())
         except (OSError, ValueError, RecursionError) as error:
             raise InputError("this network file cannot be read", given=str(path), hint=str(error)) from error
-        return cls.from_json(value, name=path.stem)
+        return cls.from_dict(value, name=path.stem)

@@ -219,6 +219,12 @@ class Operation:
         """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
         return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
 
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether it is a convolution in which each channel of the input has filters of its own."""
+        groups = self.attributes.get("groups", 1)
+        return self.row.family == "convolution" and 1 < groups == self.input_shapes[0][1]
+
     @cached_property
     def key(self) -> tuple[Any, ...]:
         """A tuple that is equal for equal operations."""
@@ -227,7 +233,7 @@ class Operation:
     @cached_property
     def digest(self) -> str:
         """Sixteen hexadecimal digits that identify the operation on every machine."""
-        text = _to_text(self.to_json())
+        text = _to_text(self.to_dict())
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     @cached_property
@@ -242,7 +248,7 @@ class Operation:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Strings hash differently in every process, so the cached hash must not be pickled.
-        return Operation.from_json, (self.to_json(),)
+        return Operation.from_dict, (self.to_dict(),)
 
     def __repr__(self) -> str:
         shapes = ", ".join(str(list(shape)) for shape in self.input_shapes)
@@ -269,7 +275,7 @@ class Operation:
             if not rows[name].refinement or value != rows[name].default
         }
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The operation as plain lists and dictionaries, with the attributes of `written_attributes`."""
         return {
             "kind": self.kind,
@@ -283,8 +289,8 @@ class Operation:
         }
 
     @classmethod
-    def from_json(cls, value: object) -> Operation:
-        """Read what `to_json` wrote. Any other key, such as count, is refused.
+    def from_dict(cls, value: object) -> Operation:
+        """Read what `to_dict` wrote. Any other key, such as count, is refused.
 
         Raises:
             InputError: The value is not such a dictionary, or describes an operation that cannot exist.
@@ -319,6 +325,6 @@ def checked_operations(operations: Iterable[Operation]) -> list[Operation]:
             "operations are a list of joulecast.Operation",
             given=repr((others or listed)[0])[:200],
             allowed='such as [Operation("relu", [(32, 64, 56, 56)])]',
-            hint="Operation.from_json(...) makes one of a dictionary",
+            hint="Operation.from_dict(...) makes one of a dictionary",
         )
     return listed

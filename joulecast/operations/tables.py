@@ -15,6 +15,6 @@ WORK = ("flops", "bytes_read", "bytes_written", "parameters")
 
 def identity(operation: Operation) -> tuple[str, ...]:
     """The values of `IDENTITY`, with shapes and attributes as JSON."""
-    value = operation.to_json()
+    value = operation.to_dict()
     shapes, attributes = json.dumps(value["input_shapes"]), json.dumps(value["attributes"])
     return operation.kind, shapes, attributes, operation.precision, operation.mode

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InputError, MissingDependencyError
 from ..hardware import GPU
 from ..operations.operation import Operation
+from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Picture, as_html, as_picture
 from .contract import PredictsOperations
 from .intervals.closeness import coordinates
@@ -40,10 +41,10 @@ class Neighbour:
     power_w: float
     energy_j: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The neighbour as a dictionary."""
         return {
-            "operation": self.operation.to_json(),
+            "operation": self.operation.to_dict(),
             "distance": self.distance,
             "time_s": self.time_s,
             "power_w": self.power_w,
@@ -65,13 +66,13 @@ class Contribution:
     value: float
     effect: float
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The contribution as a dictionary."""
         return {"name": self.name, "value": None if math.isnan(self.value) else self.value, "effect": self.effect}
 
 
 @dataclass(frozen=True)
-class Explanation:
+class Explanation(Plain, Drawn):
     """Why an operation costs what it costs on a GPU.
 
     Args:
@@ -120,14 +121,14 @@ class Explanation:
     def _repr_html_(self) -> str:
         return as_html(self)
 
-    def plot(self) -> Picture:
-        """The times that decide what bounds it, as a picture that Jupyter shows and `save` writes."""
+    def _picture(self) -> Picture:
+        """The times that decide what bounds the operation."""
         return as_picture(self)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The explanation as plain lists and dictionaries; quantities in SI units."""
         return {
-            "operation": self.operation.to_json(),
+            "operation": self.operation.to_dict(),
             "gpu": self.gpu,
             "clock_mhz": self.clock_mhz,
             "predictor": self.predictor,
@@ -143,12 +144,12 @@ class Explanation:
             "energy_j": self.energy_j,
             "interval": None if self.interval is None else _interval_json(self.interval),
             "far_outside": self.far_outside,
-            "nearest": [neighbour.to_json() for neighbour in self.nearest],
+            "nearest": [neighbour.to_dict() for neighbour in self.nearest],
             "remarks": list(self.remarks),
             "contributions": None
             if self.contributions is None
             else {
-                quantity: [contribution.to_json() for contribution in found]
+                quantity: [contribution.to_dict() for contribution in found]
                 for quantity, found in self.contributions.items()
             },
         }

@@ -26,7 +26,7 @@ from .physics.baseline import group_of
 from .physics.norms import smooth_max
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FallbackPredictor:
     """Predicts from measurements of this GPU, and by a fallback what was never measured on it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ..arrays import FloatArray
 from ..operations.operation import Operation
 from ..operations.tables import IDENTITY, identity
+from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Picture, as_html, as_picture
 from ..rendering.tables import Table, Tabular
 from .intervals.operation_spread import OperationIntervals, OperationSpread
@@ -27,7 +28,7 @@ _ARRAYS = (*_COLUMNS, "held_clock_mhz")
 
 
 @dataclass(frozen=True)
-class OperationPredictions(Tabular):
+class OperationPredictions(Tabular, Plain, Drawn):
     """Times and energies of operations as arrays, one value per operation; NaN where missing.
 
     Args:
@@ -115,8 +116,19 @@ class OperationPredictions(Tabular):
     def _repr_html_(self) -> str:
         return as_html(self)
 
-    def plot(self) -> Picture:
-        """The energy of each operation, as a picture that Jupyter shows and `save` writes."""
+    def to_dict(self) -> dict[str, Any]:
+        """One object for each operation, and the watts that the board draws without work; NaN where unknown."""
+        columns = {name: getattr(self, name).tolist() for name in _COLUMNS}
+        return {
+            "operations": [
+                {**operation.to_dict(), **{name: column[i] for name, column in columns.items()}, "source": source}
+                for i, (operation, source) in enumerate(zip(self.operations, self.source, strict=True))
+            ],
+            "static_power_w": self.static_power_w,
+        }
+
+    def _picture(self) -> Picture:
+        """The energy of each operation."""
         return as_picture(self)
 
     def times(self, device: float | FloatArray, energy: float | FloatArray) -> OperationPredictions:

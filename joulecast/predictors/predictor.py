@@ -52,7 +52,7 @@ def regressor_inputs(matrix: FloatArray, loop_s: FloatArray, host_s: FloatArray)
     return inputs
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OperationPredictor:
     """Physics with constants per group, corrected by two regressors.
 
@@ -259,8 +259,8 @@ class OperationPredictor:
             "gpu": self.gpu.name,
             "mode": self.mode,
             "inputs": list(INPUT_NAMES),
-            "baseline": self.baseline.to_json(),
+            "baseline": self.baseline.to_dict(),
             "measured": sorted(self.measured),
             "transferred": list(self.transferred),
-            "calibration": None if self.calibration is None else self.calibration.to_json(),
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }

@@ -37,7 +37,7 @@ def _time_network(task: NetworkTask, device: torch.device, *, seconds: float, se
 def measure(task: Task | NetworkTask, campaign: Campaign, device: torch.device, sensor: Sensor) -> dict[str, Any]:
     """Make one measurement. Where the operation cannot run or does not fit into memory, the record says why."""
     seconds, seed = campaign.seconds, campaign.seed + task.repeat
-    subject = {"operation": task.operation.to_json()} if isinstance(task, Task) else {"network": asdict(task)}
+    subject = {"operation": task.operation.to_dict()} if isinstance(task, Task) else {"network": asdict(task)}
     record: dict[str, Any] = {
         "key": task.key,
         **subject,

@@ -110,7 +110,7 @@ def _networks(records: list[tuple[int, Record]], campaign: str) -> Iterator[Netw
 
 def _measurement(record: Record, line: int, campaign: str) -> Measurement:
     timing, power = record["timing"], record["power"]
-    operation = Operation.from_json(record["operation"])
+    operation = Operation.from_dict(record["operation"])
     power_w = power["power_w"]
     return Measurement(
         operation=operation,

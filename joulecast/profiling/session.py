@@ -76,7 +76,7 @@ def run(
     sensor = devices.sensor_of(found) if power else NoSensor("not asked for")
     name = devices.name_of(found)
     # The device is part of the journal's identity, because times of two GPUs must not be mixed.
-    belongs_to = {**campaign.to_json(), "device": name}
+    belongs_to = {**campaign.to_dict(), "device": name}
     with Journal(out / JOURNAL, belongs_to, devices.facts_of(found, sensor)) as journal:
         if journal.records and not resume:
             raise InputError(

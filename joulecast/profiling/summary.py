@@ -121,7 +121,7 @@ def _number(value: float | None, form: str) -> str:
 def _title(record: Record) -> str:
     if "network" in record:
         return f"{record['network']['model']} {record['network']['mode']}"
-    operation = Operation.from_json(record["operation"])
+    operation = Operation.from_dict(record["operation"])
     shapes = " ".join("x".join(map(str, shape)) for shape in operation.input_shapes)
     return f"{operation.kind} {shapes} {operation.precision} {operation.mode}"
 

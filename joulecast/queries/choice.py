@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..predictors.networks.prediction import Interval
 from ..predictors.networks.uncovered import INCOMPLETE, percent
+from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Picture, as_html, as_picture
 from ..rendering.tables import Table, Tabular
 from ..units import si
@@ -40,7 +41,7 @@ _COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Choice:
+class Choice(Plain, Drawn):
     """One way to run a job, per iteration.
 
     Args:
@@ -137,11 +138,11 @@ class Choice:
     def _repr_html_(self) -> str:
         return as_html(self)
 
-    def plot(self) -> Picture:
-        """Plot each quantity with its interval. Jupyter shows the picture, and its `save` writes it."""
+    def _picture(self) -> Picture:
+        """Each quantity with its interval."""
         return as_picture(self)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The choice as plain lists and dictionaries; quantities in SI units."""
         return {
             "gpu": self.gpu,
@@ -162,7 +163,7 @@ class Choice:
             "energy_per_sample_j": self.energy_per_sample_j,
             "cost": self.cost,
             "carbon_g": self.carbon_g,
-            "interval": None if self.interval is None else self.interval.to_json(),
+            "interval": None if self.interval is None else self.interval.to_dict(),
             "objective": self.objective,
             "value": self.value,
             "tied": self.tied,
@@ -196,7 +197,7 @@ class LeftOut:
     reason: str
 
 
-class Choices(list[Choice], Tabular):
+class Choices(list[Choice], Tabular, Plain, Drawn):
     """Choices, best first, and the GPUs that were excluded.
 
     Args:
@@ -217,6 +218,10 @@ class Choices(list[Choice], Tabular):
     def _repr_html_(self) -> str:
         return as_html(self)
 
-    def plot(self) -> Picture:
-        """Plot the objective of each choice with its interval. Jupyter shows the picture, and its `save` writes it."""
+    def to_dict(self) -> dict[str, Any]:
+        """The choices, best first, and the GPUs that were left out."""
+        return {"choices": [choice.to_dict() for choice in self], "left_out": [asdict(out) for out in self.left_out]}
+
+    def _picture(self) -> Picture:
+        """The objective of each choice with its interval."""
         return as_picture(self)

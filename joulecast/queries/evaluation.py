@@ -11,10 +11,10 @@ from ..operations.network import Network
 from ..operations.operation_list import OperationList
 from ..predictors.any_gpu.forward import with_forward
 from ..predictors.contract import SharedModel
+from ..predictors.networks.memory import MemoryNeed
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.over_clocks import OverClocks, predict_over_clocks
 from ..predictors.physics.precisions import fp64_in_fp32
-from .memory import MemoryNeed
 from .question import Variant
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..extraction import network_of
 from ..hardware import GPU, find_gpu, gpus
-from ..operations.inputs import Inputs, InputShape
+from ..operations.inputs import Inputs, InputShape, batch_size_of
 from ..operations.network import Network
 from ..operations.operation import real_precision
 from ..predictors.networks.execution import EAGER, Execution
@@ -182,11 +182,3 @@ def _with_batch(input_shape: Any, batch_size: int) -> InputShape:
     if all(isinstance(item, int) for item in shape):
         return (batch_size, *shape[1:])
     return tuple((batch_size, *item[1:]) for item in shape if not isinstance(item, int))
-
-
-def batch_size_of(input_shape: InputShape | None) -> int | None:
-    """Batch size: the first dimension of the first input."""
-    if input_shape is None:
-        return None
-    first = Inputs.of(input_shape).all[0].shape
-    return first[0] if first else None

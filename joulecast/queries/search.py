@@ -10,6 +10,7 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 from ..hardware import GPU
+from ..predictors.networks.memory import MemoryNeed, memory_need, shortage, usable_bytes
 from ..predictors.networks.network_predictor import NetworkPredictor
 from ..predictors.networks.prediction import Interval
 from ..predictors.networks.uncovered import Coverage
@@ -19,7 +20,6 @@ from .choice import LEVEL, Choice, Choices, LeftOut
 from .clocks import held_clocks_mhz
 from .constraints import Constraints
 from .evaluation import Curve, curve, prefetch
-from .memory import MemoryNeed, memory_need, shortage, usable_bytes
 from .objectives import Job, Objective, Tariff, find_objective
 from .question import Question, Variant
 from .sweep import Sweep

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, overload
 
 from ..operations.inputs import InputShape, shape_to_json, titled
+from ..rendering.answers import Drawn, Plain
 from ..rendering.notebook import Picture, as_html, as_picture, drawn_into
 from ..rendering.tables import Table, Tabular
 from .choice import Choice, LeftOut, choices_table
@@ -15,7 +16,7 @@ from .objectives import Job, Tariff, find_objective
 
 
 @dataclass(frozen=True)
-class Sweep(Tabular):
+class Sweep(Tabular, Plain, Drawn):
     """A job over GPUs, clocks, precisions and batch sizes.
 
     Args:
@@ -87,18 +88,15 @@ class Sweep(Tabular):
         """The best row of each GPU, precision and batch size by the objective; the best of all comes first."""
         return tuple(min(curve, key=lambda row: row.value) for curve in self.curves())
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The sweep as plain lists and dictionaries; quantities in SI units."""
         return {
             "network": self.network,
             "input_shape": shape_to_json(self.input_shape),
             "mode": self.mode,
             "objective": self.objective,
-            "rows": [row.to_json() for row in self.rows],
-            "left_out": [
-                {"gpu": out.gpu, "precision": out.precision, "batch_size": out.batch_size, "reason": out.reason}
-                for out in self.left_out
-            ],
+            "rows": [row.to_dict() for row in self.rows],
+            "left_out": [asdict(out) for out in self.left_out],
         }
 
     def _table(self) -> Table:
@@ -118,7 +116,11 @@ class Sweep(Tabular):
             InputError: The path has another ending, or its folder does not exist.
             MissingDependencyError: matplotlib is not installed.
         """
-        return as_picture(self) if path is None else drawn_into(self, Path(path))
+        return self._picture() if path is None else drawn_into(self, Path(path))
+
+    def _picture(self) -> Picture:
+        """Each quantity against the clock."""
+        return as_picture(self)
 
     def _repr_html_(self) -> str:
         return as_html(self)

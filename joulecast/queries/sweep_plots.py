@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import InputError
-from ..rendering.notebook import Picture, as_picture, drawn_into
+from ..rendering.notebook import Picture, as_picture, check_folder, drawn_into
 from .figures import png, svg
 from .page import page
 from .sweep import Sweep
@@ -30,10 +30,7 @@ def draw(sweep: Sweep, path: Path) -> Path:
         MissingDependencyError: matplotlib is not installed.
     """
     ending = path.suffix.lower()
-    if not path.parent.is_dir():
-        raise InputError(
-            "the folder for this plot does not exist", given=str(path.parent), hint="create the folder first"
-        )
+    check_folder(path)
     if ending == ".html":
         path.write_text(page(sweep), encoding="utf-8")
     elif ending == ".svg":

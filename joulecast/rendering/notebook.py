@@ -11,6 +11,7 @@ from functools import singledispatch
 from html import escape
 from pathlib import Path
 
+from ..errors import InputError
 from ..units import si
 
 COLOURS = ("#1263b0", "#c2570c", "#1c7c54", "#7d4bb3")
@@ -35,10 +36,32 @@ class Picture:
         return self.svg
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to an SVG file."""
+        """Write the picture to an SVG file, or to an HTML file that contains it.
+
+        Raises:
+            InputError: The path has another ending, or its folder does not exist.
+        """
         path = Path(path)
-        path.write_text(self.svg, encoding="utf-8")
+        check_folder(path)
+        if path.suffix.lower() not in (".svg", ".html"):
+            raise InputError(
+                "this picture can be written to an SVG or HTML file", given=str(path), allowed=".svg .html"
+            )
+        start = "" if path.suffix.lower() == ".svg" else '<!doctype html><meta charset="utf-8"><title>joulecast</title>'
+        path.write_text(start + self.svg, encoding="utf-8")
         return path
+
+
+def check_folder(path: Path) -> None:
+    """Refuse a file to be written whose folder does not exist.
+
+    Raises:
+        InputError: There is no such folder.
+    """
+    if not path.parent.is_dir():
+        raise InputError(
+            "the folder for this plot does not exist", given=str(path.parent), hint="create the folder first"
+        )
 
 
 @singledispatch

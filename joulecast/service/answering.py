@@ -59,7 +59,7 @@ async def ask(
     request: Request,
     form: str | None,
     answer: Callable[[Answers], Any],
-    to_json: Callable[[Any], Any],
+    to_dict: Callable[[Any], Any],
     to_csv: Callable[[Any], str] | None = None,
     *,
     as_value: bool = True,
@@ -70,7 +70,7 @@ async def ask(
         media_type = JSON
 
     def body(answers: Answers) -> bytes:
-        return rendered(answer(answers), media_type, to_json, to_csv)
+        return rendered(answer(answers), media_type, to_dict, to_csv)
 
     return Response(await computed(request, body), media_type=media_type)
 

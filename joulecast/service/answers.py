@@ -5,20 +5,18 @@ from __future__ import annotations
 import copy
 import hashlib
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 
 from ..api import explain, predict_operations, prepare
-from ..errors import InputError, JoulecastError, unknown_name
+from ..errors import JoulecastError
 from ..extraction.isolation import IsolatedExtraction
-from ..generation.generate import predict_generation
-from ..generation.known import KNOWN
-from ..generation.parallel import split_count
-from ..generation.prediction import GenerationPrediction
-from ..hardware import GPU, gpus
-from ..hardware.host import find_host, hosts
+from ..hardware import GPU, gpus, usual_board_notes
 from ..operations.inputs import shape_from_json
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.execution import Execution
+from ..predictors.networks.many import NetworkPredictions, predict_networks
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
@@ -28,9 +26,11 @@ from ..queries import sweep as sweep_of
 from ..queries.clocks import MOST_CLOCKS
 from ..queries.constraints import Constraints
 from ..queries.objectives import Tariff
+from ..single_operations import refuse_precisions
+from ..zoo import find_predictor
 from .batches import BatchItem
 from .caches import BoundedCache, network_bytes
-from .generation_questions import GenerateQuestion
+from .generation_answers import GenerationAnswers
 from .networks import Networks, entry_of
 from .problems import too_large, too_long
 from .questions import (
@@ -38,20 +38,28 @@ from .questions import (
     BestQuestion,
     ExplainQuestion,
     ExtractQuestion,
+    ManyQuestion,
     OperationsQuestion,
     PredictQuestion,
     SweepQuestion,
 )
 from .settings import Settings
-from .subjects import Run
-from .validation import checked_gpu, checked_predictor, checked_predictor_anywhere
+from .subjects import OnHost
+from .validation import (
+    checked_gpu,
+    checked_host,
+    checked_predictor,
+    checked_predictor_anywhere,
+    checked_prices,
+    plain_clock,
+)
 
 _QUICK_OPERATIONS = 300
 _PREPARED = 3  # memory of a network that is prepared for a GPU, relative to that of the network itself
 _OF_A_CLOCK = {"clock_mhz", "composition", "strict", "tree"}
 
 
-class Answers:
+class Answers(GenerationAnswers):
     """Answers questions, and caches what does not depend on the clock.
 
     Args:
@@ -80,7 +88,7 @@ class Answers:
     def predict(self, question: PredictQuestion) -> Prediction:
         """See `joulecast.predict`."""
         gpu = checked_gpu(question.gpu)
-        gpu.checked_clock_mhz(_clock(question.clock_mhz))
+        gpu.checked_clock_mhz(plain_clock(question.clock_mhz))
         return self._of_known(self._known(question, gpu), question)
 
     def predict_at_once(self, question: PredictQuestion) -> Prediction | None:
@@ -91,7 +99,10 @@ class Answers:
         return self._of_known(known, question)
 
     def _of_known(self, known: PreparedNetwork, question: PredictQuestion) -> Prediction:
-        return known.at(_clock(question.clock_mhz), composition=question.composition, strict=question.strict)
+        clock = plain_clock(question.clock_mhz)
+        prediction = known.at(clock, composition=question.composition, strict=question.strict)
+        warnings = usual_board_notes(question.gpu)
+        return replace(prediction, notes=(*warnings, *prediction.notes)) if warnings else prediction
 
     def _key(self, question: PredictQuestion) -> bytes:
         # Stored only if the predictors are still those of the start: others must not be mixed in.
@@ -116,31 +127,15 @@ class Answers:
         predictor = checked_predictor(question.predictor, gpu, question.operations[0].mode)
         operations = [entry_of(item).operation for item in question.operations]
         return predict_operations(
-            operations, gpu, _clock(question.clock_mhz), predictor, power_limit_w=question.power_limit_w
+            operations, gpu, plain_clock(question.clock_mhz), predictor, power_limit_w=question.power_limit_w
         )
-
-    def generate(self, question: GenerateQuestion) -> GenerationPrediction:
-        """See `joulecast.predict_generation`; models are those whose parts are known without torch."""
-        if question.model not in KNOWN:
-            raise unknown_name("language model", question.model, KNOWN, hint="the library takes configurations, too")
-        if question.engine == "transformers":
-            raise InputError(
-                "a service predicts engines with fused kernels",
-                given=question.engine,
-                allowed="vllm, sglang or tensorrt_llm",
-                hint="for eager steps ask /v1/predict, with a cache_length",
-            )
-        _, name = split_count(question.gpu)
-        checked_predictor(question.predictor, checked_gpu(name), "inference")
-        given = question.model_dump(exclude={"clock_mhz"})
-        return predict_generation(given.pop("model"), given.pop("gpu"), clock=_clock(question.clock_mhz), **given)
 
     def explain(self, question: ExplainQuestion) -> Explanation:
         """See `joulecast.explain`."""
         gpu = checked_gpu(question.gpu)
         operation = entry_of(question.operation).operation
         predictor = checked_predictor(question.predictor, gpu, operation.mode)
-        return explain(operation, gpu, _clock(question.clock_mhz), predictor)
+        return explain(operation, gpu, plain_clock(question.clock_mhz), predictor)
 
     def predict_batch(self, question: BatchQuestion) -> list[BatchItem]:
         """Predict each item of a batch independently: an item that is refused does not affect the others."""
@@ -157,6 +152,26 @@ class Answers:
             except JoulecastError as error:
                 items.append(BatchItem(None, error))
         return items
+
+    def predict_many(self, question: ManyQuestion) -> NetworkPredictions:
+        """See `joulecast.predict_many`."""
+        if len(question.networks) > self._settings.max_batch:
+            raise too_large("there are too many networks", len(question.networks), self._settings.max_batch)
+        gpu = checked_gpu(question.gpu)
+        predictor = checked_predictor(question.predictor, gpu, question.mode)
+        run = find_predictor(gpu, question.mode, predictor).under(_execution(question))
+        deadline_s = time.monotonic() + self._settings.max_seconds
+
+        def found() -> Iterator[Network]:
+            for subject in question.subjects():
+                if time.monotonic() > deadline_s:
+                    raise too_long(self._settings.max_seconds)
+                network = self.networks.of(subject, question.precision)
+                refuse_precisions(gpu, network.operations)
+                yield network
+
+        clock = plain_clock(question.clock_mhz)
+        return predict_networks(run, found(), clock, question.power_limit_w, composition=question.composition)
 
     def sweep(self, question: SweepQuestion) -> Sweep:
         """See `joulecast.sweep`."""
@@ -177,19 +192,14 @@ class Answers:
         count = len(chosen or gpus()) * per_gpu * len(precisions) * batches
         if count > self._settings.max_choices:
             raise too_large("there are too many choices to compare", count, self._settings.max_choices)
-        price = question.price_per_hour
-        tariff = Tariff.of(
-            {checked_gpu(name).name: each for name, each in price.items()} if isinstance(price, dict) else price,
-            question.price_per_kwh,
-            question.carbon,
-        )
+        tariff = Tariff.of(checked_prices(question.price_per_hour), question.price_per_kwh, question.carbon)
         asked = Question.of(
             question.model
             if question.operations is None
             else self.networks.listed(question, question.operations, "default"),
             shape_from_json(question.input_shape),
             gpus=chosen,
-            clocks=None if clocks is None else [_clock(clock) or clock for clock in clocks],
+            clocks=None if clocks is None else [plain_clock(clock) or clock for clock in clocks],
             mode=question.mode,
             precision=question.precision,
             batch_sizes=question.batch_sizes,
@@ -204,18 +214,5 @@ class Answers:
         return asked, question.objective, tariff
 
 
-def _clock(clock_mhz: float | None) -> float | None:
-    """The clock as a user would write it, because errors repeat it: 900, not 900.0."""
-    return int(clock_mhz) if clock_mhz is not None and clock_mhz.is_integer() else clock_mhz
-
-
-def _execution(question: Run) -> Execution:
-    """How the job is run. A text is the name of a host, and never the path of a profile.
-
-    Raises:
-        UnknownNameError, InputError: There is no such execution or host.
-    """
-    wanted = question.host
-    if isinstance(wanted, str) and wanted not in hosts():
-        raise unknown_name("host", wanted, hosts(), hint="or a factor such as 0.5")
-    return Execution.of(question.execution, find_host(wanted))
+def _execution(question: OnHost) -> Execution:
+    return Execution.of(question.execution, checked_host(question.host))

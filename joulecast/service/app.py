@@ -8,6 +8,7 @@ import gc
 import logging
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import chain
 from typing import Any, cast
 
 from fastapi import FastAPI
@@ -24,7 +25,7 @@ from ..extraction.isolation import IsolatedExtraction
 from ..hardware import find_gpu
 from ..operations.operation import MODES
 from ..zoo import find_predictor
-from . import listing_routes, page, routes
+from . import generation_routes, listing_routes, page, routes
 from .answers import Answers
 from .caching import AnswerCache
 from .logs import log
@@ -36,7 +37,14 @@ from .schemas import Problem
 from .settings import Settings
 from .workers import Workers
 
-_ROUTERS = (routes.predictions, routes.questions, listing_routes.listed, listing_routes.system, page.router)
+_ROUTERS = (
+    routes.predictions,
+    routes.questions,
+    generation_routes.generation,
+    listing_routes.listed,
+    listing_routes.system,
+    page.router,
+)
 _WARMING_SECONDS = 600.0  # longest time to load a predictor, even from a slow disk
 _DESCRIPTION = (
     "Predicts time, power and energy of PyTorch models on GPUs, before anything runs. All quantities are in SI units, "
@@ -164,9 +172,8 @@ async def _no_route(request: Request, error: Exception) -> Response:
         refused = not_found(request.url.path)
     elif error.status_code == 405:
         # Starlette lists the methods of only the first route with this path.
-        here = [
-            route for router in _ROUTERS for route in router.routes if route.matches(request.scope)[0] is not Match.NONE
-        ]
+        known = chain.from_iterable(router.routes for router in _ROUTERS)
+        here = [route for route in known if route.matches(request.scope)[0] is not Match.NONE]
         allowed = ", ".join(sorted({method for route in here for method in getattr(route, "methods", ())}))
         refused = RefusalError(
             405, "method", "this path does not support this method", given=request.method, allowed=allowed

@@ -25,7 +25,7 @@ def batch_json(items: list[BatchItem], details: bool) -> dict[str, Any]:
 
 
 def _item_json(item: BatchItem, details: bool) -> dict[str, Any]:
-    prediction = None if item.prediction is None else item.prediction.to_json(details=details)
+    prediction = None if item.prediction is None else item.prediction.to_dict(details=details)
     return {"prediction": prediction, "problem": None if item.error is None else problem_of(item.error)}
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import ConfigDict, Field
 
-from .subjects import Clock, Name, Positive, Size, Strict, Tokens
+from ..generation.choosing import BATCHES
+from .subjects import Clock, Name, OnHost, Optimizer, Positive, Precision, Price, Side, Size, Strict, Tokens
 
 
-class GenerateQuestion(Strict):
+class GenerationQuestion(Strict):
     """What text costs that an engine writes; see `joulecast.predict_generation`."""
 
     model: Name = Field(description="Name of a language model.", examples=["llama3_8b"])
@@ -32,5 +35,97 @@ class GenerateQuestion(Strict):
             "examples": [
                 {"model": "llama3_8b", "gpu": "H100 SXM", "batch": 64, "prompt_tokens": 512, "output_tokens": 512}
             ]
+        }
+    )
+
+
+class BestGenerationQuestion(Strict):
+    """The best ways to serve a language model; see `joulecast.best_generation`."""
+
+    model: Name = Field(description="Name of a language model.", examples=["qwen3_8b"])
+    prompt_tokens: Tokens = Field(examples=[512])
+    output_tokens: Tokens = Field(examples=[512])
+    objective: Name = Field("energy", description="energy, time, cost or carbon; each per token.")
+    gpus: Annotated[list[Name], Field(max_length=100)] | None = Field(
+        None, description="Names or aliases, or with a number. Default: the whole catalogue.", examples=[["H100 SXM"]]
+    )
+    counts: Annotated[list[Size], Field(min_length=1, max_length=8)] = Field(
+        [1], description="Numbers of GPUs that share the model, for names without a number."
+    )
+    batches: Annotated[list[Size], Field(min_length=1, max_length=100)] = Field(
+        list(BATCHES), description="Sequences at a time, to choose from."
+    )
+    precisions: Annotated[list[Name], Field(min_length=1, max_length=4)] = Field(
+        ["bf16"], description="Of the weights, to choose from: bf16, fp16, fp8 or nvfp4."
+    )
+    clocks_mhz: Annotated[list[Clock], Field(max_length=1000)] | None = Field(
+        None, description="Default: eight clocks of each GPU."
+    )
+    engine: Name = Field("vllm", description="vllm, sglang or tensorrt_llm.")
+    cache_precision: Name | None = Field(None, description="fp8 for keys and values. Default: 16 bits.")
+    power_limit_w: Positive | None = Field(None, description="Power cap of a board. Default: its own default.")
+    max_time_to_first_token_s: Positive | None = None
+    max_time_per_output_token_s: Positive | None = None
+    min_tokens_per_s: Positive | None = Field(None, description="Of all requests together.")
+    price_per_hour: Price | Annotated[dict[Name, Price], Field(max_length=100)] | None = Field(
+        None, description="One price for every GPU, or prices by GPU."
+    )
+    price_per_kwh: Price | None = None
+    carbon: Price | Name | None = Field(None, description="Grams of CO2 per kWh, or a country such as DE.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "model": "llama3_8b",
+                    "prompt_tokens": 300,
+                    "output_tokens": 300,
+                    "gpus": ["H100 SXM", "L40S"],
+                    "max_time_per_output_token_s": 0.05,
+                }
+            ]
+        }
+    )
+
+
+class ImageQuestion(OnHost):
+    """What images or videos cost; see `joulecast.predict_image`."""
+
+    model: Name = Field(description="Name of a pipeline.", examples=["sd3_5_medium"])
+    gpu: Name = Field(description="Name or alias from the catalogue.", examples=["H100 SXM"])
+    batch: Side = Field(1, description="Images or videos at once.")
+    frames: Side | None = Field(None, description="Frames of a video. Default: the pipeline's.")
+    height: Side | None = Field(None, description="Pixels from top to bottom. Default: the pipeline's.")
+    width: Side | None = Field(None, description="Pixels from left to right. Default: the pipeline's.")
+    steps: Side | None = Field(None, description="Steps of the denoiser. Default: the pipeline's.")
+    precision: Name = Field("bf16", description="What all parts run in: bf16, fp16 or fp32.")
+    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
+    power_limit_w: Positive | None = Field(None, description="Power cap. Default: the board's own default.")
+    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "sd3_5_medium", "gpu": "H100 SXM"}]})
+
+
+class ParallelTrainingQuestion(OnHost):
+    """An iteration of training over the GPUs of a node; see `joulecast.predict_parallel_training`."""
+
+    model: Name = Field(description="Name of a transformer.", examples=["gpt2_xl"])
+    input_shape: Annotated[list[Size], Field(min_length=1, max_length=8)] = Field(
+        description="Of the input of all replicas together, batch first.", examples=[[16, 1024]]
+    )
+    gpu: Name = Field(description="The GPUs; a name without a number for as many as are used.", examples=["H100 SXM"])
+    data_parallel: Size = Field(1, description="Replicas, which share the batch.")
+    tensor_parallel: Size = Field(1, description="GPUs that share each layer.")
+    pipeline_parallel: Size = Field(1, description="Stages that the layers are divided into.")
+    micro_batches: Size | None = Field(None, description="Parts of a replica's batch. Default: one for each stage.")
+    precision: Precision = "default"
+    optimizer: Optimizer | None = "adamw"
+    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
+    power_limit_w: Positive | None = Field(None, description="Power cap of a board. Default: its own default.")
+    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [{"model": "gpt2", "input_shape": [16, 512], "gpu": "4x H100 SXM", "data_parallel": 4}]
         }
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from .schemas import Open, PredictionAnswer
+from .schemas import Open, PredictionAnswer, SummaryAnswer
 
 
 class GenerationMemoryAnswer(Open):
@@ -51,4 +51,73 @@ class GenerationAnswer(Open):
     interval: GenerationIntervalAnswer | None
     prefill: PredictionAnswer = Field(description="On one GPU, a step that reads prompts and nothing else.")
     decode: PredictionAnswer = Field(description="On one GPU, a step in which the batch decodes and nothing else.")
+    notes: list[str]
+
+
+class GenerationChoiceAnswer(Open):
+    """One way to serve a model."""
+
+    gpu: str
+    gpus: int = Field(description="Number of GPUs, which share each layer.")
+    precision: str
+    batch: int
+    clock_mhz: float
+    time_to_first_token_s: float
+    time_per_output_token_s: float
+    tokens_per_s: float
+    power_w: float = Field(description="Mean power of all boards together.")
+    energy_per_token_j: float
+    value: float = Field(description="Value of the objective; the lowest is best.")
+    cost_per_million_tokens: float | None
+    carbon_g_per_million_tokens: float | None
+
+
+class BestGenerationAnswer(Open):
+    """Ways to serve a model within the limits."""
+
+    choices: list[GenerationChoiceAnswer] = Field(description="The best way of each GPU and number of GPUs.")
+    pareto: list[GenerationChoiceAnswer] = Field(description="Joules against seconds per token, fastest first.")
+    rows: list[GenerationChoiceAnswer] = Field(description="All ways.")
+    left_out: dict[str, str] = Field(description="GPU and why it is not among the choices.")
+
+
+class ImageAnswer(Open):
+    """Time, power and energy of images or videos."""
+
+    model: str
+    gpu: str
+    batch: int
+    frames: int | None = Field(description="Null for images.")
+    height: int
+    width: int
+    steps: int
+    precision: str
+    time_per_batch_s: float
+    time_per_image_s: float
+    power_w: float
+    energy_per_image_j: float
+    weights_bytes: int
+    text: list[SummaryAnswer] = Field(description="The text encoders.")
+    denoise: SummaryAnswer = Field(description="One step of the denoiser.")
+    decode: SummaryAnswer
+    notes: list[str]
+
+
+class ParallelTrainingAnswer(Open):
+    """Time, power and energy of an iteration of training over several GPUs."""
+
+    model: str
+    gpu: str
+    gpus: int
+    data_parallel: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    micro_batches: int
+    time_s: float
+    energy_j: float = Field(description="Joules of all boards.")
+    power_w: float = Field(description="Mean power of all boards together.")
+    compute_s: float
+    communication_s: float = Field(description="Seconds of collectives and messages, hidden behind computing or not.")
+    waiting_s: float
+    micro: SummaryAnswer = Field(description="One micro-batch through all layers, or a GPU's part of them.")
     notes: list[str]

@@ -57,8 +57,8 @@ async def zoo(request: Request) -> Response:
 @listed.get("/gpus/{name}", **naming(schemas.GpuAnswer), tags=["catalogue"])
 async def gpu(request: Request, name: Annotated[str, Path(max_length=100, examples=["A30"])]) -> Response:
     """All figures of a GPU, with their sources."""
-    to_json = listings.one_gpu
-    return await found(ask(request, None, lambda _: checked_gpu(name), to_json))
+    to_dict = listings.one_gpu
+    return await found(ask(request, None, lambda _: checked_gpu(name), to_dict))
 
 
 @listed.get("/zoo/{gpu}/{entry}", **naming(schemas.CardAnswer), tags=["catalogue"])

@@ -65,7 +65,7 @@ class Networks:
         if subject.operations is not None:
             return self.listed(subject, subject.operations, precision)
         return self.extract(
-            str(subject.model),  # a question has either operations or a model, never both
+            str(subject.model),  # A question has either operations or a model, never both
             shape_from_json(subject.input_shape),
             mode=subject.mode,
             precision=precision,
@@ -97,7 +97,7 @@ class Networks:
             tracer = self._tracer
             if tracer is None:
                 raise TracingNeededError
-            question = {"name": model, "inputs": Inputs.of(input_shape).to_json(), "whitelist": None, **options}
+            question = {"name": model, "inputs": Inputs.of(input_shape).to_list(), "whitelist": None, **options}
             limits = Limits(_TRACING_BYTES, self._settings.max_seconds)
             return _refusing_overflow(lambda: tracer.network(question, limits))
         except UnknownNameError as error:
@@ -131,7 +131,7 @@ class Networks:
             name=subject.name or "network",
             input_shape=shape_from_json(subject.input_shape),
             mode=items[0].mode,
-            dropped=tuple(Dropped.from_json(item.model_dump()) for item in subject.dropped or ()),
+            dropped=tuple(Dropped.from_dict(item.model_dump()) for item in subject.dropped or ()),
             assumptions=tuple(subject.assumptions),
         )
         return network_of(network, None, mode=subject.mode, precision=precision)
@@ -152,7 +152,7 @@ def entry_of(item: OperationItem) -> Entry:
     Raises:
         InputError: There is no such operation.
     """
-    return _refusing_overflow(lambda: Entry.from_json(item.model_dump()))
+    return _refusing_overflow(lambda: Entry.from_dict(item.model_dump()))
 
 
 def _refusing_overflow(function: Callable[[], Found]) -> Found:

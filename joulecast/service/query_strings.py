@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ..operations.inputs import parse_shapes
 from .subjects import (
@@ -18,6 +18,7 @@ from .subjects import (
     Mode,
     Name,
     Objective,
+    Optimizer,
     Positive,
     Precision,
     Price,
@@ -104,7 +105,7 @@ class ExtractQuery(_Query):
     """See ExtractQuestion."""
 
     precision: Precision = "default"
-    optimizer: Annotated[str, WithJsonSchema({"type": "string", "enum": ["sgd", "adam", "adamw"]})] | None = None
+    optimizer: Optimizer | None = None
 
 
 def _plain(shape: Any) -> Any:

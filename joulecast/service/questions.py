@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ..operations.operation import MODES
 from ..operations.precisions import PRECISIONS, RequestedPrecision
@@ -13,16 +13,22 @@ from ..predictors.networks.execution import EXECUTIONS
 from .subjects import (
     Clock,
     Composition,
+    DroppedItem,
+    InputShape,
+    Mode,
     Name,
     Objective,
     OnePrecision,
+    OnHost,
     OperationItem,
+    Optimizer,
     Positive,
     Precision,
     Price,
     Run,
     Size,
     Strict,
+    Subject,
 )
 
 
@@ -57,6 +63,55 @@ class PredictQuestion(OnePrecision, Run):
                     "gpu": "A30",
                     "clock_mhz": 900,
                 },
+            ]
+        }
+    )
+
+
+class ManyItem(Strict):
+    """One of many networks: a model by name, or a list of operations."""
+
+    model: Name | None = Field(None, description="Name of a model. Files are not read.")
+    operations: Annotated[list[OperationItem], Field(min_length=1)] | None = None
+    name: Name | None = Field(None, description="Name for a list of operations.")
+    dropped: Annotated[list[DroppedItem], Field(max_length=1000)] | None = Field(
+        None, description="Operators that the extraction of the operations dropped."
+    )
+
+
+class ManyQuestion(OnHost):
+    """The totals of many networks on one GPU; see `joulecast.predict_many`."""
+
+    networks: list[ManyItem]
+    input_shape: InputShape | None = Field(None, description="Shape of the input of all models that are named.")
+    gpu: Name = Field(description="Name or alias from the catalogue.", examples=["A30"])
+    clock_mhz: Clock | None = Field(None, description="Graphics clock. Default: the GPU's own default.")
+    power_limit_w: Positive | None = Field(None, description="Power cap. Default: the board's own default.")
+    mode: Mode = "inference"
+    precision: Precision = "default"
+    predictor: Name | None = Field(None, description="A zoo name. Default: the best for the GPU.")
+    composition: Composition | None = None
+
+    @model_validator(mode="after")
+    def _subjects_are_valid(self) -> Self:
+        if any((item.model is None) == (item.operations is None) for item in self.networks):
+            raise ValueError("each network is either a model or operations")
+        return self
+
+    def subjects(self) -> Iterator[Subject]:
+        """Each network as the subject of a question of its own."""
+        for item in self.networks:
+            shape = self.input_shape if item.model is not None else None
+            yield Subject.model_construct(**vars(item), input_shape=shape, mode=self.mode)
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "networks": [{"model": "resnet18"}, {"model": "resnet34"}],
+                    "input_shape": [8, 3, 64, 64],
+                    "gpu": "A30",
+                }
             ]
         }
     )
@@ -115,7 +170,7 @@ class BestQuestion(SweepQuestion):
 class ExtractQuestion(OnePrecision):
     """The operations of a model; see `joulecast.extract`."""
 
-    optimizer: Annotated[str, WithJsonSchema({"type": "string", "enum": ["sgd", "adam", "adamw"]})] | None = None
+    optimizer: Optimizer | None = None
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"model": "resnet18", "input_shape": [8, 3, 224, 224], "mode": "training"}]}

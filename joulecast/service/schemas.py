@@ -74,6 +74,10 @@ class SummaryAnswer(Open):
     edp_js: float
     device_time_s: float
     host_time_s: float
+    batch_size: int | None
+    samples_per_s: float | None
+    energy_per_sample_j: float | None
+    memory_bytes: int | None
     interval: IntervalAnswer | None
     uncovered: list[str] = Field(description="Operations and operators that are in no total, and why.")
     uncovered_share: float | None = Field(
@@ -123,6 +127,31 @@ class BatchAnswer(Open):
     """One result for each request, in their order."""
 
     results: list[BatchItemAnswer]
+
+
+class NetworkTotalsAnswer(Open):
+    """The totals of one of many networks. Values are null where too much of it is not covered."""
+
+    network: str
+    time_s: float | None
+    power_w: float | None
+    energy_j: float | None
+    edp_js: float | None
+    device_time_s: float | None
+    host_time_s: float | None
+    held_clock_mhz: float | None
+    uncovered_share: float | None
+    problem: str = Field(description="Why there is no total; empty where there is one.")
+
+
+class ManyAnswer(Open):
+    """The totals of each network, in the order of the request."""
+
+    gpu: str
+    clock_mhz: float
+    power_limit_w: float
+    predictor: str
+    networks: list[NetworkTotalsAnswer]
 
 
 class ChoiceAnswer(Open):

@@ -14,6 +14,7 @@ from ..queries.objectives import OBJECTIVES
 LARGEST = 2**31 - 1
 Size = Annotated[int, Field(ge=1, le=LARGEST, strict=True)]
 Tokens = Annotated[int, Field(ge=1, le=10**7, strict=True)]
+Side = Annotated[int, Field(ge=1, le=100_000, strict=True)]
 Work = Annotated[int, Field(ge=0, le=10**21)]
 Shape = Annotated[list[Size], Field(max_length=8)]
 InputShape = (
@@ -30,6 +31,7 @@ Composition = Annotated[str, WithJsonSchema({"type": "string", "enum": ["overlap
 HostFactor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 HowRun = Annotated[str, WithJsonSchema({"type": "string", "enum": list(EXECUTIONS)})]
 Objective = Annotated[str, WithJsonSchema({"type": "string", "enum": list(OBJECTIVES)})]
+Optimizer = Annotated[str, WithJsonSchema({"type": "string", "enum": ["sgd", "adam", "adamw"]})]
 Price = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
@@ -125,17 +127,22 @@ class Subject(Strict):
         return self
 
 
-class Run(Subject):
-    """A subject, how it is run, and on which host."""
+class OnHost(Strict):
+    """How a job is run, and on which host."""
 
     execution: HowRun = Field(
         "eager", description="eager, graph (replayed as a CUDA graph), or compiled (by torch.compile)."
     )
     host: HostFactor | Name | None = Field(
         None,
-        description="The machine that launches operations: a factor on the reference host's time, or a host's name.",
+        description="The machine that launches operations: a factor on the reference host's time, or a host's name; "
+        "none for the host that is usual for the GPU.",
         examples=[0.5],
     )
+
+
+class Run(OnHost, Subject):
+    """A subject, how it is run, and on which host."""
 
 
 class OnePrecision(Subject):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from ..errors import InputError, UnknownNameError, unknown_name
 from ..hardware import GPU, find_gpu
+from ..hardware.host import USUAL, Host, find_host, hosts
 from ..zoo import entries
 from ..zoo.store import pulled
 
@@ -49,6 +51,31 @@ def checked_gpu(name: str) -> GPU:
         return find_gpu(name)
     except UnknownNameError as error:
         raise (with_next_step(error, _GPUS) if error.what == "unknown GPU" else error) from error
+
+
+def checked_host(wanted: str | float | None) -> Host:
+    """Find a host by name or factor. A text is a name, and never the path of a profile.
+
+    Raises:
+        UnknownNameError, InputError: There is no such host.
+    """
+    if isinstance(wanted, str) and wanted != USUAL.name and wanted not in hosts():
+        raise unknown_name("host", wanted, hosts(), hint="or a factor such as 0.5")
+    return find_host(wanted)
+
+
+def checked_prices(price: float | Mapping[str, float] | None) -> float | dict[str, float] | None:
+    """Prices by the full names of GPUs, or one price for all.
+
+    Raises:
+        UnknownNameError: There is no such GPU.
+    """
+    return {checked_gpu(name).name: each for name, each in price.items()} if isinstance(price, Mapping) else price
+
+
+def plain_clock(clock_mhz: float | None) -> float | None:
+    """The clock as a user would write it, because errors repeat it: 900, not 900.0."""
+    return int(clock_mhz) if clock_mhz is not None and clock_mhz.is_integer() else clock_mhz
 
 
 def with_next_step(error: UnknownNameError, listing: str) -> UnknownNameError:

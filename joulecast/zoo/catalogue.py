@@ -33,6 +33,8 @@ DEFAULT_PREDICTOR = "blend"
 """The predictor of a GPU that has its own, unless the caller names another. Where a GPU has no such entry, "forest"."""
 
 
+_MOST_PREDICTORS = 256  # Twice the GPUs of the catalogue, in two modes. They share what was learned, so they are small.
+
 KERNELS_ENTRY = "any-gpu/kernels"
 """The entry with which predictors for any GPU predict device times in half precision and below."""
 
@@ -155,7 +157,7 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             allowed=f"a predictor of networks, such as {ANY_GPU}, which uses these device times",
         )
     if isinstance(found, AnyGpuEntry):
-        return replace(found, kernels=find_kernels()).on(gpu, mode)
+        return _on_gpu(found, find_kernels(), gpu, mode)
     if (found.operations.gpu, found.operations.mode) != (gpu, mode):
         raise InputError(
             f"{found.name} is a predictor for another GPU or mode",
@@ -163,6 +165,12 @@ def find_predictor(gpu: str | GPU, mode: str, predictor: str | Path | None = Non
             allowed=f"{found.operations.gpu.name}, {found.operations.mode}",
         )
     return found if predictor is not None else _with_fallback(found)
+
+
+# The same object each time: what was predicted of a network is cached by predictor (networks/prepared.py).
+@lru_cache(maxsize=_MOST_PREDICTORS)
+def _on_gpu(entry: AnyGpuEntry, kernels: Kernels | None, gpu: GPU, mode: str) -> NetworkPredictor:
+    return replace(entry, kernels=kernels).on(gpu, mode)
 
 
 def find_kernels() -> Kernels | None:
@@ -185,9 +193,14 @@ def _loaded_kernels(folder: Path, stamp: int) -> Kernels:
 
 def _with_fallback(found: NetworkPredictor) -> NetworkPredictor:
     """Give a GPU's own predictor the predictor for any GPU as its fallback, where the zoo has it."""
-    own = found.operations
     if found.any_gpu or not (shipped("zoo") / ANY_GPU / MANIFEST).is_file():
         return found
+    return _having_fallback(found)
+
+
+@lru_cache(maxsize=8)
+def _having_fallback(found: NetworkPredictor) -> NetworkPredictor:
+    own = found.operations
 
     def fallback() -> NetworkPredictor:
         return find_predictor(own.gpu, own.mode, ANY_GPU)

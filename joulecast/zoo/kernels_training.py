@@ -89,7 +89,7 @@ def train_kernels(
         {**others, **{n: replace(v, errors=kept_errors(validation, n)) for n, v in fitted.variants.items()}}
     )
     powered = readings(timed, power_rows(data))
-    power_validation = validate_power(powered, recipe)
+    power_validation = validate_power(timed, powered, recipe)
     variants = {
         names: replace(variant, power=_power(powered[names], power_validation, names, recipe))
         if names in powered
@@ -107,7 +107,7 @@ def train_kernels(
     card = KernelsCard(
         name=KERNELS_ENTRY,
         kernels={", ".join(names): tuple(sorted(variant.gpus)) for names, variant in variants.items()},
-        recipe=recipe.to_json(),
+        recipe=recipe.to_dict(),
         data=_united(old.get("data", ()), [described(folder, dataset) for folder, dataset in datasets]),
         splits=SPLITS,
         errors=_with_old(old.get("errors", {}), stays, tables(validation)),

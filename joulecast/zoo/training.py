@@ -123,7 +123,7 @@ def _card(
         mode=predictor.mode,
         precisions=tuple(_precisions(dataset, predictor)),
         predictor=predictor_of(recipe),
-        recipe=recipe.to_json(),
+        recipe=recipe.to_dict(),
         data={
             "source": card.source,
             "licence": card.licence,
@@ -142,7 +142,7 @@ def _card(
             }
             for e in validation.networks
         },
-        host=host.to_json(),
+        host=host.to_dict(),
         composition=composition,
         coverage=tuple(asdict(row) for row in validation.coverage() if row.group == "all"),
         limits=tuple(_limits(predictor, host)),

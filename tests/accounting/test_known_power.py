@@ -159,7 +159,7 @@ def test_an_evaluation_has_every_pair_once():
     assert off_diagonal(found.by_experiment).min() > 0.99
     assert found.lengths_s[0] == pytest.approx(found.lengths_s[1] / 2)
     assert set(found.errors) == {0.005, 0.05}
-    assert json.loads(json.dumps(found.to_json()))["published"]["ASSS"] == "0.90 to 0.94"
+    assert json.loads(json.dumps(found.to_dict()))["published"]["ASSS"] == "0.90 to 0.94"
 
 
 def test_a_shorter_run_has_the_joules_of_its_part():

@@ -141,7 +141,7 @@ def test_the_model_share_takes_the_idle_power_of_the_catalogue():
     tree = predicted(("forward", "head", 0, 1))
     known = accounting(idle_w=20.0).by_model(tree)
     given = accounting().by_model(tree, {"cpu0": 20.0})
-    assert known.tree().to_json()["rows"] == given.tree().to_json()["rows"]
+    assert known.tree().to_dict()["rows"] == given.tree().to_dict()["rows"]
     with pytest.raises(InputError, match="draws in any case is not known"):
         accounting().by_model(tree)
 

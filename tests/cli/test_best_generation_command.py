@@ -36,7 +36,7 @@ def test_json_is_what_the_library_answers(call):
         clocks=[1200, 1500],
     )
     assert code == 0
-    assert json.loads(out) == found.to_json()
+    assert json.loads(out) == found.to_dict()
 
 
 def test_csv_has_all_ways_or_the_front(call):

@@ -48,4 +48,4 @@ def test_json_keeps_everything():
         {"gpu": Figure.of(0.1, "modelled")},
         {("gpu", "static"): Figure.of(None, "modelled"), ("gpu", "dynamic"): Figure(0.3, "measured", unknown=2)},
     )
-    assert Share.from_json(share.to_json()) == share
+    assert Share.from_dict(share.to_dict()) == share

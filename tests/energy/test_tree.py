@@ -77,7 +77,7 @@ ROWS = st.builds(
 def test_own_shares_and_what_is_unattributed_are_the_total(rows, unattributed):
     whole = math.fsum([*(row.share.energy_j for row in rows), unattributed])
     tree = EnergyTree.of("random", rows, share(unattributed))
-    for each in (tree, tree.summarized(), tree.flat(), EnergyTree.from_json(json.loads(json.dumps(tree.to_json())))):
+    for each in (tree, tree.summarized(), tree.flat(), EnergyTree.from_dict(json.loads(json.dumps(tree.to_dict())))):
         own = math.fsum([*(node.own.energy_j for node in each.root.walk()), each.unattributed.energy_j])
         assert own == pytest.approx(whole, rel=1e-12, abs=0)
         assert each.total.energy_j == pytest.approx(whole, rel=1e-12, abs=0)
@@ -132,7 +132,7 @@ def test_pictures_are_drawn_to_scale():
 )
 def test_damaged_json_is_refused(damage):
     with pytest.raises(InputError):
-        EnergyTree.from_json({**two_layers().to_json(), **damage})
+        EnergyTree.from_dict({**two_layers().to_dict(), **damage})
 
 
 def test_unknown_modules_and_phases_are_refused():

@@ -59,7 +59,7 @@ def test_experts_that_get_no_token_do_not_run():
 
 def test_answers_carry_the_assumption():
     network = joulecast.extract(Mixture(), (TOKENS, WIDTH), assume=UNIFORM)
-    assert Network.from_json(network.to_json()) == network
+    assert Network.from_dict(network.to_dict()) == network
     assert network.replace(mode="training").assumptions == network.assumptions
     said = "assumed: every expert gets equally many tokens"
     listed = joulecast.Network.of([(entry.operation, entry.count) for entry in network])

@@ -137,7 +137,7 @@ def test_a_graph_that_inflates(tmp_path):
 
 def question(path, shape):
     rest = {"mode": "inference", "precision": "default", "optimizer": None, "whitelist": None, "cache_length": None}
-    return {"file": str(path), "inputs": None if shape is None else Inputs.of(shape).to_json(), **rest}
+    return {"file": str(path), "inputs": None if shape is None else Inputs.of(shape).to_list(), **rest}
 
 
 def test_limits_end_one_extraction_and_not_the_next(tmp_path):

@@ -17,7 +17,7 @@ from joulecast.extraction.models.transformers_configs import ARCHITECTURES
 from joulecast.extraction.sources import network_of_file
 from joulecast.operations.inputs import Inputs
 from joulecast.operations.kinds import KINDS
-from joulecast.queries.memory import memory_need
+from joulecast.predictors.networks.memory import memory_need
 
 import_torchvision()  # transformers imports it
 transformers = pytest.importorskip("transformers")

@@ -85,7 +85,7 @@ def test_what_lacks_memory_precision_or_kernels_is_left_out():
 def test_it_is_a_table():
     found = best(clocks=[1200.0])
     assert len(found.to_csv().splitlines()) == 1 + len(found.rows)
-    value = found.to_json()
+    value = found.to_dict()
     assert value["choices"][0]["value"] == found[0].value
 
 

@@ -159,7 +159,7 @@ def test_an_h100_does_not_draw_what_the_bandwidth_of_an_h200_costs():
 
 
 def test_it_travels_as_json():
-    value = json.loads(json.dumps(llama().to_json()))
+    value = json.loads(json.dumps(llama().to_dict()))
     assert value["time_per_output_token_s"] == llama().time_per_output_token_s
     assert value["largest_batch"] > 32
     assert value["interval"]["level"] == 0.9

@@ -147,7 +147,7 @@ def metered(machine, readers, path, *, waits=(), period_s=0.1):
         "started": "2026-01-01T00:00:00+00:00",
         "wall_offset_s": 0.0,
         "program": [],
-        "devices": [DeviceInfo(name, "board").to_json() for name in readers],
+        "devices": [DeviceInfo(name, "board").to_dict() for name in readers],
         "absent": [],
         "start_s": machine.now_s,
     }

@@ -27,7 +27,7 @@ import json, threading
 from joulecast.metering.meter import Meter
 with Meter(("cpu", "gpu"), interval_s=0.02) as meter:
     threading.Event().wait(0.6)
-print(json.dumps(meter.result().to_json()))
+print(json.dumps(meter.result().to_dict()))
 """
 
 AMDSMI = """

@@ -234,7 +234,7 @@ def test_joules_so_far_are_served_and_told_in_a_line(counters):
             waited(0.3)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
                 text = answer.read().decode()
-            with pytest.raises(InputError, match="metrics cannot be served there"):
+            with pytest.raises(InputError, match="metrics cannot be served on this port"):
                 MetricsServer(port, meter.totals)
         finally:
             server.close()
@@ -268,7 +268,7 @@ def test_errors_of_the_command_line_are_clear(counters, tmp_path):
     assert "unknown device" in result.stderr
     (tmp_path / "there.jsonl").write_text("")
     result = run("--devices", "cpu", "--out", str(tmp_path / "there.jsonl"), "--", "true")
-    assert "a file that is not there yet" in result.stderr
+    assert "a file that does not exist yet" in result.stderr
     assert run("show", str(tmp_path / "nothing")).returncode == 2
 
 

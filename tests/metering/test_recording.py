@@ -21,7 +21,7 @@ MACHINE = {
     "wall_offset_s": 1.8e9,
     "program": ["train.py"],
     "absent": ["ram: no counter"],
-    "devices": [DeviceInfo("gpu0", "board", idle_w=30.0, facts={"sensor": "NVML"}).to_json()],
+    "devices": [DeviceInfo("gpu0", "board", idle_w=30.0, facts={"sensor": "NVML"}).to_dict()],
 }
 SAMPLES = Samples.of(np.array([10.1, 10.2 + 1e-9, 10.3]), power_w=np.array([100.0, np.nan, 1 / 3]))
 
@@ -89,9 +89,9 @@ def test_seals_hold_for_any_record(values):
         ("", "this is not a recording"),
         ("hello\n", "this is not a recording"),
         (sealed({"kind": "end", "time_s": 1.0, "exit_code": 0}), "this is not a recording"),
-        (sealed({"kind": "machine", "format": 99}), "of another version"),
-        (sealed({"kind": "machine", "format": 1}), "says what cannot be"),
-        (sealed({"kind": "machine", "format": 1, **MACHINE, "devices": 7}), "says what cannot be"),
+        (sealed({"kind": "machine", "format": 99}), "another format"),
+        (sealed({"kind": "machine", "format": 1}), "content of this recording is not valid"),
+        (sealed({"kind": "machine", "format": 1, **MACHINE, "devices": 7}), "content of this recording is not valid"),
         (
             sealed({"kind": "machine", "format": 1, **MACHINE}) + "x\n" + sealed({"kind": "end"}),
             "line of this recording is damaged",
@@ -99,7 +99,7 @@ def test_seals_hold_for_any_record(values):
         (
             sealed({"kind": "machine", "format": 1, **MACHINE})
             + sealed({"kind": "samples", "device": "gpu0", "columns": {"time_s": [1.0], "power_w": [1.0, 2.0]}}),
-            "says what cannot be",
+            "content of this recording is not valid",
         ),
     ],
     ids=["empty", "text", "no header", "version", "bare", "devices", "middle", "lengths"],
@@ -123,5 +123,5 @@ def test_a_full_disk_leaves_whole_lines_and_the_recording_goes_on(tmp_path):
 
 
 def test_a_recording_is_never_written_over(recording):
-    with pytest.raises(InputError, match="cannot be made"):
+    with pytest.raises(InputError, match="cannot be created"):
         Writer(recording, MACHINE)

@@ -23,7 +23,7 @@ def test_shapes_survive_json_and_are_printed(shape, text):
     assert shape_from_json(shape_to_json(shape)) == shape
     assert shape_text(shape) == text
     network = Network((Entry(Operation("relu", [(4,)])),), input_shape=shape)
-    assert Network.from_json(network.to_json()) == network
+    assert Network.from_dict(network.to_dict()) == network
 
 
 def test_no_shape():

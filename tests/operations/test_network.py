@@ -66,14 +66,14 @@ def test_files_that_are_no_network_are_refused(tmp_path, value, says):
 
 
 def test_json_is_plain():
-    assert json.loads(json.dumps(Network.of([(RELU, 1)]).to_json()))["operations"][0]["count"] == 1
+    assert json.loads(json.dumps(Network.of([(RELU, 1)]).to_dict()))["operations"][0]["count"] == 1
 
 
 def test_calls_by_module():
     entry = Entry.at(RELU, ["a.0", "a.1", "a.0"])
     assert (entry.module_paths, entry.module_counts) == (("a.0", "a.1"), (2, 1))
     assert entry.by_module == {"a.0": 2, "a.1": 1}
-    assert Entry.from_json(entry.to_json()) == entry
+    assert Entry.from_dict(entry.to_dict()) == entry
     assert Entry.at(RELU, ["a", "b"]).module_counts == ()
     # A file from before counts were kept: somewhere in a.
     assert Entry(RELU, 3, ("a.0", "a.1")).by_module == {"a": 3}
@@ -104,4 +104,4 @@ def test_diff():
     ]
     assert diff
     assert not before.diff(before)
-    assert json.loads(json.dumps(diff.to_json()))["changed"][0]["counts"] == [2, 5]
+    assert json.loads(json.dumps(diff.to_dict()))["changed"][0]["counts"] == [2, 5]

@@ -170,7 +170,7 @@ def test_gradient_of_a_broadcast_factor_takes_more_passes():
 @pytest.mark.parametrize(("kind", "shapes", "attributes", "module"), CASES, ids=IDS)
 def test_json_round_trip(kind, shapes, attributes, module):
     operation = Operation(kind, shapes, attributes, precision="bf16", mode="training")
-    again = Operation.from_json(json.loads(json.dumps(operation.to_json())))
+    again = Operation.from_dict(json.loads(json.dumps(operation.to_dict())))
     assert again == operation
     assert hash(again) == hash(operation)
     assert again.digest == operation.digest
@@ -372,7 +372,7 @@ def test_nonsense_is_refused(kind, shapes, attributes):
 @pytest.mark.parametrize("value", [None, [], {"kind": "relu"}, {"kind": "relu", "input_shapes": [[1]], "extra": 1}])
 def test_json_that_is_no_operation_is_refused(value):
     with pytest.raises(InputError):
-        Operation.from_json(value)
+        Operation.from_dict(value)
 
 
 def test_every_row_has_shapes_flops_and_traffic():

@@ -91,12 +91,12 @@ def test_every_precision_has_a_size_and_every_quantized_one_a_kind():
 
 def test_refinements_are_written_only_where_they_say_something():
     plain = linear("bf16")
-    assert plain.to_json()["attributes"] == {"bias": False, "out_features": N}
+    assert plain.to_dict()["attributes"] == {"bias": False, "out_features": N}
     # The digest of before there were refinements: stored predictors find their operations by it.
     assert Operation("linear", [(32, 128)], {"out_features": 64}).digest == "e56b3c69f1a48556"
     engine = linear("bf16", implementation="vllm")
-    assert engine.to_json()["attributes"]["implementation"] == "vllm"
+    assert engine.to_dict()["attributes"]["implementation"] == "vllm"
     assert engine != plain
     assert engine.digest != plain.digest
     for operation in (plain, engine, attention(window=128, cache_precision="fp8")):
-        assert Operation.from_json(operation.to_json()) == operation
+        assert Operation.from_dict(operation.to_dict()) == operation

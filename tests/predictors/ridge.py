@@ -38,7 +38,7 @@ class RidgeRecipe:
     def __post_init__(self) -> None:
         require_float("penalty", self.penalty)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)
 

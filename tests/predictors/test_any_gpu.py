@@ -93,7 +93,7 @@ def test_many_gpus_at_once_are_one_after_the_other(learned):
 
 
 def test_energies_are_found_again(learned):
-    found, truth = learned.energy.to_json(), TRUE_ENERGY.to_json()
+    found, truth = learned.energy.to_dict(), TRUE_ENERGY.to_dict()
     # What runs at the cap says nothing; fp32 and memory show below it, and pull away from their priors.
     for name in ("fp32_j_per_flop", "hbm_j_per_byte", "gddr_j_per_byte"):
         assert found[name] == pytest.approx(truth[name], rel=0.3), name

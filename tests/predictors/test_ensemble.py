@@ -44,7 +44,7 @@ def test_it_is_the_mean_in_log_space():
 
 def test_alike_members_change_nothing():
     ensemble = Ensemble.of([Roofline(), Roofline()], [0.3, 0.7])
-    assert ensemble.energy.to_json() == pytest.approx(Roofline().energy.to_json())
+    assert ensemble.energy.to_dict() == pytest.approx(Roofline().energy.to_dict())
     one, other = (
         AnyGpuPredictor(A30, "training", each).predict([o.replace(mode="training") for o in OPERATIONS], 900)
         for each in (Roofline(), ensemble)

@@ -109,7 +109,7 @@ def test_a_stored_predictor_can_be_explained(boosted, tmp_path, dataset):
         splits="",
         operation_errors={},
         network_errors={},
-        host=HostModel(0.0).to_json(),
+        host=HostModel(0.0).to_dict(),
         composition="overlap",
     )
     folder = save_entry(tmp_path / "e", boosted, card, simulated_operations()[:8], {}, None, simulated_operations())
@@ -129,7 +129,7 @@ def test_public_function_and_command(call):
     operation = Operation("conv2d", [(32, 64, 56, 56)], CONV, precision="tf32")
     explained = joulecast.explain(operation, "A30")
     assert explained.gpu == "NVIDIA A30"
-    assert json.loads(json.dumps(explained.to_json()))["bound_by"] in ("compute", "memory")
+    assert json.loads(json.dumps(explained.to_dict()))["bound_by"] in ("compute", "memory")
     arguments = ["explain", "conv2d", "32,64,56,56", "--gpu", "A30", "--precision", "tf32"]
     arguments += [part for name, value in CONV.items() for part in ("--set", f"{name}={json.dumps(value)}")]
     code, out, _ = call(*arguments)

@@ -85,7 +85,7 @@ def test_energies_are_measured_or_scaled_priors():
 @pytest.mark.parametrize("mode", ["inference", "training"])
 def test_the_components_add_up_to_the_last_bit(gpu, mode):
     prediction = joulecast.predict("resnet18", (32, 3, 224, 224), gpu, mode=mode)
-    before = json.dumps(prediction.to_json())
+    before = json.dumps(prediction.to_dict())
     levels = prediction.by_memory_level()
     for each in levels.operations:
         assert set(each.energy_j) == set(COMPONENTS)
@@ -94,7 +94,7 @@ def test_the_components_add_up_to_the_last_bit(gpu, mode):
     assert math.fsum(levels.energy_j.values()) == prediction.energy_j
     assert levels.tree().total.energy_j == pytest.approx(prediction.energy_j, rel=1e-9)
     assert set(levels.tree().total.components) == set(COMPONENTS)
-    assert json.dumps(prediction.to_json()) == before
+    assert json.dumps(prediction.to_dict()) == before
     for level in MEMORY_LEVELS:
         low_j, high_j = levels.range_j(level)
         assert low_j <= levels.energy_j[level] <= high_j
@@ -153,7 +153,7 @@ def test_the_command_line_and_pictures(call):
     levels = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").by_memory_level()
     assert found["energy_j"] == levels.energy_j
     for by in ("kind", "module"):
-        assert levels.plot(by).svg.count("<rect") > len(COMPONENTS)
+        assert levels.plot(by=by).svg.count("<rect") > len(COMPONENTS)
     assert levels.to_csv().splitlines()[0].endswith("compute_j,rest_j")
 
 

@@ -43,7 +43,7 @@ def test_every_clock_is_as_if_its_operations_were_predicted_there(gpu, cap_w, pr
         assert [cost.device_time_s for cost in found.operations] == pytest.approx(
             (counts * there.device_time_s).tolist()
         )
-        assert predictor.predict(network, clock, cap_w).to_json() == found.to_json()
+        assert predictor.predict(network, clock, cap_w).to_dict() == found.to_dict()
 
 
 def test_plain_sums_are_of_loops_at_that_clock():
@@ -70,7 +70,7 @@ def test_counts_of_modules_are_calls():
     prediction = joulecast.predict("resnet50", (32, 3, 224, 224), "A30")
     (relu,) = [
         row
-        for row in prediction.to_json()["operations"]
+        for row in prediction.to_dict()["operations"]
         if row["kind"] == "relu" and row["input_shapes"] == [[32, 128, 28, 28]]
     ]
     assert relu["module_paths"] == [f"layer2.{block}.relu" for block in range(4)]

@@ -33,7 +33,7 @@ def test_csv_reads_back(sweep):
 
 
 def test_json_says_what_csv_says(sweep):
-    value = json.loads(json.dumps(sweep.to_json()))
+    value = json.loads(json.dumps(sweep.to_dict()))
     assert [row["energy_j"] for row in value["rows"]] == [row.energy_j for row in sweep]
     assert value["rows"][0]["edp_js"] == pytest.approx(sweep.rows[0].energy_j * sweep.rows[0].time_s)
     assert {(out["gpu"], out["precision"]) for out in value["left_out"]} >= {("T4", "bf16")}

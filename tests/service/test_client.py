@@ -34,6 +34,7 @@ QUESTIONS = {
     "options": (("resnet18", (2, 3, 64, 64), "A30"), {"model_options": {"num_classes": 10}}),
     "an assumption": (("ssdlite320_mobilenet_v3_large", (1, 3, 320, 320), "T4"), {"assume": {"boxes": 50}}),
     "torch.compile": (("resnet18", (8, 3, 64, 64), "A30"), {"execution": "compiled"}),
+    "the usual board": (("resnet18", (8, 3, 64, 64), "H100"), {}),
     "plain sum": (("resnet18", (8, 3, 64, 64), "A30"), {"composition": "sum"}),
 }
 
@@ -102,7 +103,7 @@ def test_an_unknown_gpu_has_another_next_step_only(client):
 @pytest.mark.parametrize("gpu", ["A30", "H100 SXM"])
 def test_explanations_are_equal(client, gpu):
     here, there = joulecast.explain(RELU, gpu, 900), client.explain(RELU, gpu, 900)
-    assert there.to_json() == here.to_json()
+    assert there.to_dict() == here.to_dict()
     assert there.nearest == here.nearest
 
 
@@ -192,15 +193,48 @@ def test_errors_of_choices_are_equal(client, options):
     assert str(there.value) == str(here.value)
 
 
-def test_generation_is_equal(client):
-    options = {"batch": 16, "prompt_tokens": 200, "output_tokens": 100, "tensor_parallel": 2}
-    here = joulecast.predict_generation("llama3_8b", "H100 SXM", **options)
-    there = client.predict_generation("llama3_8b", "H100 SXM", **options)
-    assert there == here
-    assert there.interval(0.8) == here.interval(0.8)
-    with pytest.raises(InputError, match="does not fit"):
-        client.predict_generation("llama3_1_70b", "L4", batch=1, prompt_tokens=10, output_tokens=10)
-    with pytest.raises(UnknownNameError, match="language model"):
-        client.predict_generation("../llama", "L4", batch=1, prompt_tokens=10, output_tokens=10)
-    with pytest.raises(UnknownNameError, match="not as a file"):
-        client.predict_generation("llama3_8b", "2x /tmp/a.toml", batch=1, prompt_tokens=10, output_tokens=10)
+def same_totals(one, other):
+    assert (one.names, one.problems, one.gpu, one.predictor) == (
+        other.names,
+        other.problems,
+        other.gpu,
+        other.predictor,
+    )
+    assert (one.clock_mhz, one.power_limit_w) == (other.clock_mhz, other.power_limit_w)
+    for name in ("time_s", "energy_j", "device_time_s", "host_time_s", "held_clock_mhz", "uncovered_share"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_many_networks_are_equal(client):
+    named = ["resnet18", "alexnet"]
+    options = {"input_shape": (4, 3, 64, 64), "mode": "training", "precision": "fp16"}
+    same_totals(client.predict_many(named, "A30", 900, **options), joulecast.predict_many(named, "A30", 900, **options))
+    uncovered = joulecast.Operation("dropout", [(8, 8)], {"p": 0.5})
+    listed = [joulecast.extract("bert_base", (2, 16)), [(RELU, 3), (ODD, 1)], [(uncovered, 1)], [(RELU, 1)] * 2]
+    here = joulecast.predict_many(listed, "A30", host=0.5, composition="sum")
+    same_totals(client.predict_many(iter(listed), "A30", host=0.5, composition="sum"), here)
+    assert len(client.predict_many([], "A30")) == 0
+
+
+def test_many_networks_are_sent_in_several_requests(client, monkeypatch):
+    monkeypatch.setattr("joulecast.client.pieces._MOST_NETWORKS", 2)
+    networks = [[(joulecast.Operation("relu", [(2, size)]), 1)] for size in (1000, 10, 100_000, 1, 5000)]
+    found = client.predict_many(networks, "A30")
+    same_totals(found, joulecast.predict_many(networks, "A30"))
+    assert found.energy_j.argmax() == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((["resnet18"], "T4"), {"input_shape": (1, 3, 64, 64), "precision": "bf16"}),
+        ((["resnet18"], "A30", 100), {"input_shape": (1, 3, 64, 64)}),
+        (([[(RELU, 1)]], "A30"), {"composition": "product"}),
+    ],
+)
+def test_errors_of_many_are_equal(client, arguments, options):
+    with pytest.raises(JoulecastError) as here:
+        joulecast.predict_many(*arguments, **options)
+    with pytest.raises(type(here.value)) as there:
+        client.predict_many(*arguments, **options)
+    assert str(there.value) == str(here.value)

@@ -80,6 +80,23 @@ QUESTIONS = [
     ("/v1/best", {"model": "resnet18", "input_shape": [1, 3, 64, 64], "gpus": ["A30"], "price_per_kwh": 0.3}),
     ("/v1/extract", {"operations": [LINEAR]}),
     ("/v1/explain", {"operation": SOFTMAX, "gpu": "A30"}),
+    ("/v1/predict_many", {"networks": [{"operations": [RELU]}, {"model": "resnet18"}], "gpu": "A30"}),
+    (
+        "/v1/best_generation",
+        {
+            "model": "llama3_8b",
+            "prompt_tokens": 9,
+            "output_tokens": 9,
+            "gpus": ["2x L40S"],
+            "batches": [1],
+            "counts": [1],
+        },
+    ),
+    ("/v1/predict_image", {"model": "sd3_5_medium", "gpu": "H100 SXM", "steps": 2, "height": 512, "host": 0.5}),
+    (
+        "/v1/predict_parallel_training",
+        {"model": "gpt2", "input_shape": [8, 64], "gpu": "4x A30", "data_parallel": 4, "optimizer": "adamw"},
+    ),
 ]
 
 

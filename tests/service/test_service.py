@@ -19,7 +19,7 @@ RELU = {"kind": "relu", "input_shapes": [[32, 64, 56, 56]], "count": 2}
 
 def test_predicts_as_the_library_does(service):
     answer = service.ask("/v1/predict", RESNET)
-    expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").to_json()
+    expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30").to_dict()
     assert answer.status == 200
     assert answer.json == json.loads(json.dumps(expected))
 
@@ -28,7 +28,7 @@ def test_other_clocks_of_a_known_network_are_those_of_the_library(service):
     for clock in (900.0, 1111.25, 1440.0, 900.5):
         for more in ({}, {"strict": True}, {"composition": "sum"}):
             answer = service.ask("/v1/predict", {**RESNET, "clock_mhz": clock, **more})
-            expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", clock, **more).to_json()
+            expected = joulecast.predict("resnet18", (8, 3, 224, 224), "A30", clock, **more).to_dict()
             assert answer.json == json.loads(json.dumps(expected))
     assert service.ask("/v1/predict", {**RESNET, "clock_mhz": 5000.0}).status == 422
     capped = service.ask("/v1/predict", {**RESNET, "clock_mhz": 900.0, "power_limit_w": 110}).json
@@ -112,7 +112,7 @@ def test_a_batch_with_a_word_that_the_document_does_not_list_is_refused(service,
 def test_extracts(service):
     network = joulecast.extract("gpt2", (1, 32), mode="training", optimizer="adamw")
     question = {"model": "gpt2", "input_shape": [1, 32], "mode": "training", "optimizer": "adamw"}
-    assert service.ask("/v1/extract", question).json == json.loads(json.dumps(network.to_json()))
+    assert service.ask("/v1/extract", question).json == json.loads(json.dumps(network.to_dict()))
     rows = csv.DictReader(io.StringIO(service.ask("/v1/extract?model=gpt2&input_shape=1,32", Accept="text/csv").text))
     assert {"kind", "flops", "bytes_read"} <= set(rows.fieldnames or ())
 

@@ -127,7 +127,7 @@ def test_wrong_content_is_refused(entry, name, change, says):
         ({"files": {f"f{i}": {} for i in range(161)}}, "more files"),
         ({"golden": {"operations": [], "time_s": [], "power_w": []}}, "number of operations"),
         ({"golden": []}, "damaged"),
-        ({"golden": {"operations": [simulated_operations()[0].to_json()], "time_s": [1.0]}}, "damaged"),
+        ({"golden": {"operations": [simulated_operations()[0].to_dict()], "time_s": [1.0]}}, "damaged"),
         ({"files": {}}, "incomplete"),
     ],
 )

@@ -40,7 +40,7 @@ def client(mlflow_at, monkeypatch):
 def frame(operations):
     import pandas as pd
 
-    return pd.DataFrame({"operation": [json.dumps(operation.to_json()) for operation in operations]})
+    return pd.DataFrame({"operation": [json.dumps(operation.to_dict()) for operation in operations]})
 
 
 def test_train_register_promote_predict(client, call, tmp_path, small):

@@ -63,7 +63,7 @@ def postgresql():
 def frame(operations):
     import pandas as pd
 
-    return pd.DataFrame({"operation": [json.dumps(operation.to_json()) for operation in operations]})
+    return pd.DataFrame({"operation": [json.dumps(operation.to_dict()) for operation in operations]})
 
 
 def predicted(address):

@@ -109,7 +109,7 @@ HOSTILE = {
     "errors for some families only": ("card.json", lambda card: card.update(device_errors={"conv": [1]})),
     "fewer kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].pop()),
     "more kinds than vectors": ("predictor.json", lambda facts: facts["vocabulary"].append("relu6")),
-    "a kind that is none": ("predictor.json", lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"]))),
+    "a vocabulary of lists": ("predictor.json", lambda facts: facts.update(vocabulary=[[]] * len(facts["vocabulary"]))),
     "a head for other vectors": ("predictor.json", lambda facts: [row.pop() for row in facts["head"]["weights"]]),
     "a head that is a number": ("predictor.json", lambda facts: facts["head"].update(bias=0)),
     "launches of some kinds only": ("predictor.json", lambda facts: facts["host_s"]["training"].pop("")),

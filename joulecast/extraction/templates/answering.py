@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ...errors import InputError, JoulecastError, MissingDependencyError
 from ...operations.inputs import Input, Inputs, shape_text
@@ -15,6 +16,8 @@ from .store import ModelTemplates, load, names
 OPTIMIZER_PATH = "(optimizer)"
 ANY_OPTIMIZER = "sgd"
 """Templates of training end in its step, which is taken off, or becomes that of another."""
+
+_CACHED_NETWORKS = 16
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,15 @@ def refusal(name: str, request: Request) -> JoulecastError:
 def _network(name: str, request: Request) -> Network | None:
     """The answer, or InputError where a template holds and the model does not run."""
     model = load(name)
-    if model is None or model.outdated:
+    return None if model is None or model.outdated else _templated(name, request)
+
+
+# The same object for the same question, because results about a network are cached with its list of operations.
+@lru_cache(maxsize=_CACHED_NETWORKS)
+def _templated(name: str, request: Request) -> Network | None:
+    """The answer, whether or not the templates are up to date; see `_network`."""
+    model = load(name)
+    if model is None:
         return None
     sizes, length = _sizes(model, request.inputs), request.cache_length
     setting = model.setting(request.mode, request.precision, cached=length is not None)

@@ -118,7 +118,7 @@ class ModelTemplates:
                 return f"{name} {made_with}, and {here} is installed"
         return None
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain lists and dictionaries."""
         return {
             "format": FORMAT_VERSION,
@@ -134,12 +134,12 @@ class ModelTemplates:
                 }
                 for name, setting in self.settings.items()
             },
-            "templates": [template.to_json() for template in self.templates],
+            "templates": [template.to_dict() for template in self.templates],
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> ModelTemplates:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> ModelTemplates:
+        """Read what `to_dict` wrote."""
         settings = {
             name: Setting(
                 tuple(Regime(tuple((low, high) for low, high in ranges), i) for ranges, i in item["regimes"]),
@@ -150,7 +150,7 @@ class ModelTemplates:
         return cls(
             {name: tuple(shape) for name, shape in value["inputs"].items()},
             settings,
-            tuple(map(Template.from_json, value["templates"])),
+            tuple(map(Template.from_dict, value["templates"])),
             Limits(*value["limits"]),
             value["libraries"],
             tuple(value["operators"]),
@@ -170,12 +170,12 @@ def load(name: str) -> ModelTemplates | None:
     if not name.isidentifier() or not path.is_file():
         return None
     value = json.loads(gzip.decompress(path.read_bytes()))
-    return ModelTemplates.from_json(value) if value["format"] == FORMAT_VERSION else None
+    return ModelTemplates.from_dict(value) if value["format"] == FORMAT_VERSION else None
 
 
 def save(name: str, model: ModelTemplates) -> None:
     """Write the templates of a model; the same ones give the same bytes."""
     FOLDER.mkdir(exist_ok=True)
-    text = json.dumps(model.to_json(), separators=(",", ":"))
+    text = json.dumps(model.to_dict(), separators=(",", ":"))
     (FOLDER / f"{name}.json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
     load.cache_clear()

@@ -133,7 +133,7 @@ class Template:
             done.append(Operation(step.kind, shapes, step.attributes, precision=real, mode=mode))
         return [(done[position], path) for position, path in self.calls]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain lists, short: a template is read each time that a process asks for a model."""
         return {
             "sizes": self.sizes,
@@ -144,8 +144,8 @@ class Template:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(
             value["sizes"],
             tuple(map(_symbol_from_json, value["symbols"])),

@@ -13,8 +13,9 @@ from ...hardware.host import Host, find_host
 from ...operations.network import Network
 from ...operations.precisions import ELEMENT_BYTES
 from ...predictors.networks.execution import Execution
+from ...predictors.networks.memory import MemoryNeed, memory_need, shortage
 from ...predictors.networks.prediction import Prediction
-from ...queries.memory import MemoryNeed, memory_need, shortage
+from ...rendering.answers import Plain
 from ...single_operations import refuse_precisions
 from ...units import si
 from ...zoo import find_predictor
@@ -25,7 +26,7 @@ _PRECISIONS = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True)
-class ImagePrediction:
+class ImagePrediction(Plain):
     """Time, power and energy of a pipeline that makes images.
 
     Args:
@@ -83,14 +84,14 @@ class ImagePrediction:
         pixels = f"{self.width} x {self.height}"
         return pixels if self.frames is None else f"{pixels}, {self.frames} frames"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units."""
         parts = {"text", "denoise", "decode", "notes"}
         return {
             **{each.name: getattr(self, each.name) for each in fields(self) if each.name not in parts},
-            "text": [each.to_json(details=False) for each in self.text],
-            "denoise": self.denoise.to_json(details=False),
-            "decode": self.decode.to_json(details=False),
+            "text": [each.to_dict(details=False) for each in self.text],
+            "denoise": self.denoise.to_dict(details=False),
+            "decode": self.decode.to_dict(details=False),
             "notes": list(self.notes),
         }
 

@@ -80,24 +80,24 @@ class BoostedResidual:
     share: float = 0.0
     typical: Mapping[str, float] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything but the regressors."""
         return {
             "inputs": list(RELATIVE_NAMES),
             "chips": sorted(self.chips),
             "ranges": {name: list(values) for name, values in self.ranges.items()},
-            "energy": self.energy.to_json(),
+            "energy": self.energy.to_dict(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
-            "half": None if self.half is None else self.half.to_json(),
+            "half": None if self.half is None else self.half.to_dict(),
             "share": self.share,
             "usual": dict(self.typical),
         }
 
     @classmethod
-    def from_json(
+    def from_dict(
         cls, value: Mapping[str, Any], time: Regressor, unseen_chips: Regressor, perceptron: Regressor | None = None
     ) -> Self:
-        """Read what `to_json` wrote.
+        """Read what `to_dict` wrote.
 
         Raises:
             KeyError, TypeError, ValueError: It is something else.
@@ -110,9 +110,9 @@ class BoostedResidual:
             unseen_chips=unseen_chips,
             chips=frozenset(str(chip) for chip in value["chips"]),
             ranges={name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()},
-            energy=EnergyConstants.from_json(value["energy"]),
+            energy=EnergyConstants.from_dict(value["energy"]),
             host_s=host_times(value["host_s"]),
-            half=None if value["half"] is None else HalfPrecision.from_json(value["half"]),
+            half=None if value["half"] is None else HalfPrecision.from_dict(value["half"]),
             perceptron=perceptron,
             share=share,
             typical=numbers(value.get("usual", {})),
@@ -123,7 +123,7 @@ class BoostedResidual:
         files = self.time.to_files("time") | self.unseen_chips.to_files(_UNSEEN)
         if self.perceptron is not None:
             files |= self.perceptron.to_files(_PERCEPTRON)
-        return {"predictor": _NAME, **self.to_json()}, files
+        return {"predictor": _NAME, **self.to_dict()}, files
 
     @classmethod
     def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
@@ -138,7 +138,7 @@ class BoostedResidual:
         perceptron = Perceptron.from_files(files, _PERCEPTRON)
         if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
             raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
-        return cls.from_json(facts, time, unseen_chips, perceptron)
+        return cls.from_dict(facts, time, unseen_chips, perceptron)
 
     @property
     def parts(self) -> dict[str, object]:

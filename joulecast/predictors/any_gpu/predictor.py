@@ -35,7 +35,7 @@ from .forward import with_forward
 _LEAST_J = 1e-15  # Instead of a division by zero.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class AnyGpuPredictor:
     """The predictor for any GPU, applied to one GPU and one mode.
 

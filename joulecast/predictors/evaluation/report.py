@@ -184,7 +184,7 @@ def write_report(
         MissingDependencyError: matplotlib is not installed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_json().items())
+    settings = ", ".join(f"{name} = {value}" for name, value in recipe.to_dict().items())
     lines = [
         "# How good the predictions are",
         "",

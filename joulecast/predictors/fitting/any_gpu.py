@@ -37,7 +37,7 @@ class AnyGpuForm(NamedTuple):
     """How a recipe is fitted to give a residual model, and how that model is read from an entry.
 
     Args:
-        settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_json`. Its fields are the keys of
+        settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_dict`. Its fields are the keys of
             the TOML file.
         from_files: Function that reads what the residual model's `to_files` wrote. It raises ZooError, KeyError,
             TypeError or ValueError for anything else, and runs no code from the files.

@@ -63,13 +63,13 @@ class PowerUnits:
         """The unit at each predicted power, interpolated linearly in the logarithm of power."""
         return np.exp(np.interp(power_w, self.watts, np.log(self.units)))
 
-    def to_json(self) -> dict[str, list[float]]:
+    def to_dict(self) -> dict[str, list[float]]:
         """Both as lists."""
         return {"watts": self.watts.round(4).tolist(), "units": self.units.round(6).tolist()}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
 
         Raises:
             ValueError: Lists that are no such units.
@@ -223,27 +223,27 @@ class Calibration:
         ]
         return max(bins) if bins else self.groups[""][-1].farthest
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and dictionaries."""
         return {
-            "closeness": self.closeness.to_json(),
+            "closeness": self.closeness.to_dict(),
             "groups": {
                 name: [{"farthest": round(g.farthest, 4), "errors": errors_to_text(g.errors)} for g in bins]
                 for name, bins in self.groups.items()
             },
-            "power_units": None if self.power_units is None else self.power_units.to_json(),
+            "power_units": None if self.power_units is None else self.power_units.to_dict(),
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         units = value.get("power_units")
         groups = {
             name: tuple(ErrorGroup(number(g["farthest"]), _arrays(g["errors"])) for g in bins)
             for name, bins in value["groups"].items()
         }
-        known = None if units is None else PowerUnits.from_json(units)
-        return cls(Closeness.from_json(value["closeness"]), _complete(groups), known)
+        known = None if units is None else PowerUnits.from_dict(units)
+        return cls(Closeness.from_dict(value["closeness"]), _complete(groups), known)
 
 
 def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tuple[ErrorGroup, ...]]:

@@ -92,15 +92,15 @@ class Closeness:
                 found[some] = _nearest(matrix[some], self.rows[kind])
         return found
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The coordinates as text, operation by operation."""
         return {
             kind: " ".join(f"{x:.2f}".removesuffix(".00") for x in rows.ravel()) for kind, rows in self.rows.items()
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         rows = {
             kind: np.array(text.split() if isinstance(text, str) else text, dtype=np.float32)
             for kind, text in value.items()

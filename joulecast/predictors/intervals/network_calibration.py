@@ -137,7 +137,7 @@ class NetworkCalibration:
         }
         return {**found, "edp": found["time"] + found["energy"]}
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Everything as plain lists and dictionaries."""
         return {
             "difficulties": {
@@ -148,8 +148,8 @@ class NetworkCalibration:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(
             {
                 quantity: Difficulty(number(d["floor"]), number(d["correlation"]))

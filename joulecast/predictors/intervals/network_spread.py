@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import compress
 
@@ -113,6 +113,11 @@ class NetworkSpread:
         errors = self.networks.scores[self.composition][quantity]
         half = _half_width(errors, self.units[quantity], self.measured_mhz, quantity, level, held_mhz)
         return _low_high(quantity, value, half, self.missing_share)
+
+    def __reduce__(self) -> tuple[type[SentNetworkSpread], tuple[object, ...]]:
+        """Pickle what a client needs of these errors, and not all errors that they were looked up in."""
+        sent = self.as_sent()
+        return SentNetworkSpread, tuple(getattr(sent, each.name) for each in fields(sent))
 
     def as_sent(self) -> SentNetworkSpread:
         """All values that a client needs to compute intervals."""

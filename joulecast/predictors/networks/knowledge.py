@@ -17,7 +17,7 @@ from .prediction import Composition
 _MAJORITY = 0.5  # Share of the device time from which a network counts as one in half precision.
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkKnowledge:
     """A predictor of single operations, and everything else that is needed to compose networks from them.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from ...arrays import FloatArray
 from ...errors import InputError, UncoveredError
 from ...operations.network import Network
 from ...operations.operation_list import OperationList
+from ...rendering.answers import Plain
 from ...rendering.tables import Table, Tabular
 from .builder import held_mean_mhz
 from .network_predictor import NetworkPredictor
@@ -27,7 +29,7 @@ _COLUMNS = ("time_s", "power_w", "energy_j", "edp_js", "device_time_s", "host_ti
 
 
 @dataclass(frozen=True)
-class NetworkPredictions(Tabular):
+class NetworkPredictions(Tabular, Plain):
     """Totals of networks on one GPU at one clock, as arrays with one value per network; NaN where there is no total.
 
     Args:
@@ -69,6 +71,17 @@ class NetworkPredictions(Tabular):
     def edp_js(self) -> FloatArray:
         """Energy-delay product, shape (networks,)."""
         return self.energy_j * self.time_s
+
+    def to_dict(self) -> dict[str, Any]:
+        """One object for each network, with None where a value is not known, and what all have in common."""
+        table = self._table()
+        return {
+            "gpu": self.gpu,
+            "clock_mhz": self.clock_mhz,
+            "power_limit_w": self.power_limit_w,
+            "predictor": self.predictor,
+            "networks": [dict(zip(table.header, row, strict=True)) for row in table.rows],
+        }
 
     def _table(self) -> Table:
         header = ["network", *_COLUMNS, "uncovered_share", "problem"]

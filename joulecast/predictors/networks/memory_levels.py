@@ -13,7 +13,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, overload
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from ...energy import EnergyTree, Row
 from ...hardware import GPU
 from ...hardware.gpu import MEMORY_LEVELS
 from ...hardware.ncu import Counters
+from ...rendering.answers import Drawn, Plain
 from ...rendering.notebook import Picture
 from ...rendering.stacked_bars import StackedBar, stacked_bars
 from ...rendering.tables import Table, Tabular
@@ -58,7 +60,7 @@ class OperationLevels:
 
 
 @dataclass(frozen=True)
-class MemoryLevels(Tabular):
+class MemoryLevels(Tabular, Plain, Drawn):
     """The joules of a network by component: static, shared memory, L1, L2, DRAM, compute and rest.
 
     Args:
@@ -157,18 +159,33 @@ class MemoryLevels(Tabular):
             if node.own.energy
         )
 
-    def plot(self, by: str = "kind") -> Picture:
-        """Stacked bars of the components.
+    @overload
+    def plot(self, path: str | Path, *, by: str = "kind") -> Path: ...
+    @overload
+    def plot(self, path: None = None, *, by: str = "kind") -> Picture: ...
+    def plot(self, path: str | Path | None = None, *, by: str = "kind") -> Path | Picture:
+        """Draw stacked bars of the components.
 
         Args:
+            path: An SVG or HTML file to write; None to write none.
             by: "kind" of operation, or "module".
+
+        Returns:
+            The path; without a path, a picture that Jupyter shows and `save` writes.
+
+        Raises:
+            InputError: The path has another ending or is in no folder.
         """
+        picture = self._picture(by)
+        return picture if path is None else picture.save(path)
+
+    def _picture(self, by: str = "kind") -> Picture:
         found = self.by_module() if by == "module" else self.by_kind()
         items = [StackedBar(name or "(model)", [parts[c] for c in COMPONENTS]) for name, parts in found.items()]
         title = f"Energy by memory level of {self.title} on {self.gpu}"
         return Picture(stacked_bars(items, COMPONENTS, "J", title))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Joules, ranges and traffic as plain dictionaries; quantities in SI units."""
         return {
             "title": self.title,
@@ -180,7 +197,7 @@ class MemoryLevels(Tabular):
             "access_energy_j": dict(self.energies.joules),
             "measured": self.energies.measured,
             "operations": [
-                {**each.cost.to_json(), "by_level_j": dict(each.energy_j), "traffic_bytes": dict(each.traffic_bytes)}
+                {**each.cost.to_dict(), "by_level_j": dict(each.energy_j), "traffic_bytes": dict(each.traffic_bytes)}
                 for each in self.operations
             ],
             "notes": list(self.notes),

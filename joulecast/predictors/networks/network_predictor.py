@@ -12,13 +12,14 @@ from .prediction import Prediction
 from .prepared import PreparedNetwork
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class NetworkPredictor(NetworkKnowledge):
     """Predicts networks by what is known of their operations; see `NetworkKnowledge` for the arguments."""
 
     def under(self, execution: Execution) -> Self:
         """The same predictor for networks that are run in another way, or launched by another host."""
-        return replace(self, host=replace(self.host, execution=execution))
+        host = execution.host.of(self.operations.gpu)
+        return replace(self, host=replace(self.host, execution=execution, host=host))
 
     def predict(
         self,

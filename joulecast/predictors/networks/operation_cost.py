@@ -50,10 +50,10 @@ class OperationCost:
         """Modules of the model that call it."""
         return self.entry.module_paths
 
-    def to_json(self) -> dict[str, Any]:
-        """The operation with its count and modules, as `Entry.to_json` has it, and what it costs in SI units."""
+    def to_dict(self) -> dict[str, Any]:
+        """The operation with its count and modules, as `Entry.to_dict` has it, and what it costs in SI units."""
         return {
-            **self.entry.to_json(),
+            **self.entry.to_dict(),
             "device_time_s": self.device_time_s,
             "power_w": self.power_w,
             "energy_j": self.energy_j,

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from ...energy import EnergyTree, Row
 from ...errors import InputError
 from ...hardware import GPU, find_gpu
-from ...operations.inputs import InputShape, shape_to_json, titled
+from ...operations.inputs import InputShape, batch_size_of, shape_to_json, titled
 from ...operations.tables import IDENTITY, identity
+from ...rendering.answers import Drawn, Plain
 from ...rendering.notebook import Picture, as_html, as_picture
 from ...rendering.tables import Table, Tabular
 from ...units import si
@@ -36,7 +37,7 @@ class Interval:
     energy_j: tuple[float, float]
     edp_js: tuple[float, float]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The interval as plain lists; quantities in SI units."""
         return {
             "level": self.level,
@@ -79,7 +80,7 @@ def interval_around(
 
 
 @dataclass(frozen=True)
-class Prediction(Tabular):
+class Prediction(Tabular, Plain, Drawn):
     """Time, power and energy of one iteration of a network.
 
     Args:
@@ -103,6 +104,7 @@ class Prediction(Tabular):
         idle_power_w: Watts that the board draws without any work; 0 where that is not known.
         execution: How the network is run: "eager", "graph" or "compiled".
         host: Name of the host that launches it.
+        memory_bytes: Estimated device memory that the network needs; None for a list of operations.
     """
 
     network: str
@@ -125,6 +127,7 @@ class Prediction(Tabular):
     idle_power_w: float = 0.0
     execution: str = "eager"
     host: str = "reference"
+    memory_bytes: int | None = None
 
     def __str__(self) -> str:
         interval = self.interval() if self.supports(0.9) else None
@@ -148,6 +151,21 @@ class Prediction(Tabular):
     def edp_js(self) -> float:
         """Energy-delay product."""
         return self.energy_j * self.time_s
+
+    @property
+    def batch_size(self) -> int | None:
+        """Samples of an iteration: the first dimension of the first input; None where there is none."""
+        return batch_size_of(self.input_shape)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        """Throughput in samples per second; None without a batch size."""
+        return None if self.batch_size is None else self.batch_size / self.time_s
+
+    @property
+    def energy_per_sample_j(self) -> float | None:
+        """Joules for each sample; None without a batch size."""
+        return None if self.batch_size is None else self.energy_j / self.batch_size
 
     @property
     def uncovered(self) -> tuple[Uncovered, ...]:
@@ -219,7 +237,7 @@ class Prediction(Tabular):
         """Whether much of the device time is in operations that are far from all that were measured."""
         return self.spread is not None and self.spread.far_outside
 
-    def to_json(self, *, details: bool = True, tree: bool = False) -> dict[str, Any]:
+    def to_dict(self, *, details: bool = True, tree: bool = False) -> dict[str, Any]:
         """The prediction as plain lists and dictionaries; quantities in SI units.
 
         Args:
@@ -245,14 +263,18 @@ class Prediction(Tabular):
             "edp_js": self.edp_js,
             "device_time_s": self.device_time_s,
             "host_time_s": self.host_time_s,
-            "interval": None if interval is None else {**interval.to_json(), "basis": self.interval_basis},
+            "batch_size": self.batch_size,
+            "samples_per_s": self.samples_per_s,
+            "energy_per_sample_j": self.energy_per_sample_j,
+            "memory_bytes": self.memory_bytes,
+            "interval": None if interval is None else {**interval.to_dict(), "basis": self.interval_basis},
             "far_outside": self.far_outside,
             "uncovered": [*map(str, self.uncovered)],
             "uncovered_share": self.uncovered_share,
             "notes": list(self.notes),
         }
         if details:
-            value["operations"] = [cost.to_json() for cost in self.operations]
+            value["operations"] = [cost.to_dict() for cost in self.operations]
         if tree:
             value["tree"] = self.tree().to_nested()
         return value
@@ -264,8 +286,8 @@ class Prediction(Tabular):
     def _repr_html_(self) -> str:
         return as_html(self)
 
-    def plot(self) -> Picture:
-        """The operations that cost most energy, as a picture that Jupyter shows and `save` writes."""
+    def _picture(self) -> Picture:
+        """The operations that cost most energy."""
         return as_picture(self)
 
     def _table(self) -> Table:

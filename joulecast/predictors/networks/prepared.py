@@ -14,14 +14,21 @@ from functools import cached_property
 from ...arrays import FloatArray
 from ...errors import InputError
 from ...operations.network import Network
+from ...operations.operation_list import OperationList
+from ..contract import PredictsOperations
 from ..operation_predictions import OperationPredictions, Source
+from ..physics.cached import cached
 from ..physics.energy import static_power_w
 from .builder import Conditions, build_prediction, refuse_uncovered
 from .compiled import as_compiled
 from .composition import Totals, compose, counts_of, plain_sum
-from .gradients import as_parts
 from .knowledge import NetworkKnowledge
+from .parts import as_parts
 from .prediction import COMPOSITIONS, Composition, Prediction
+
+# Two networks on every GPU of the catalogue, as a search over GPUs and precisions asks for. A network of 60 operations
+# takes 15 kB.
+_CACHED_NETWORKS = 128
 
 
 @dataclass(frozen=True)
@@ -51,17 +58,14 @@ class PreparedNetwork:
     def at_default(self) -> OperationPredictions:
         """The operations as parts of this network, at the default clock."""
         operations = self.knowledge.operations
-        found = self.known or operations.predict_for_network(self.network.operations, self.power_limit_w)
+        found = self.known or _for_network(self.network.operations, operations, self.power_limit_w)
         return self._as_run(operations.in_network(found, self.counts))
 
     def _as_run(self, found: OperationPredictions) -> OperationPredictions:
         """Operations as parts of this network, in the way in which the network is run (eager, graph or compiled)."""
-        parts = as_parts(self.network, found)
-        return (
-            as_compiled(self.network, parts, self.knowledge.operations.gpu)
-            if self.knowledge.host.execution.name == "compiled"
-            else parts
-        )
+        gpu = self.knowledge.operations.gpu
+        parts = as_parts(self.network, found, gpu)
+        return as_compiled(self.network, parts, gpu) if self.knowledge.host.execution.name == "compiled" else parts
 
     @cached_property
     def static(self) -> float:
@@ -122,6 +126,14 @@ class PreparedNetwork:
             return self._as_run(operations.in_network(there, self.counts))
         static_w = self.static * float(static_power_w(gpu, clock_mhz))
         return replace(found, source=self._source_at_other_clocks, static_power_w=static_w)
+
+
+@cached(_CACHED_NETWORKS)
+def _for_network(
+    operations: OperationList, predictor: PredictsOperations, power_limit_w: float
+) -> OperationPredictions:
+    """See `PredictsOperations.predict_for_network`."""
+    return predictor.predict_for_network(operations, power_limit_w)
 
 
 def checked_composition(name: str) -> Composition:

@@ -272,7 +272,7 @@ class Baseline:
             device_s = device_s - artefact_s
         return DeviceCosts(device_s, energy_j)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The constants as plain dictionaries."""
         return {
             "static_power_w": self.static_power_w,
@@ -291,8 +291,8 @@ class Baseline:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(
             groups={
                 group: GroupConstants(

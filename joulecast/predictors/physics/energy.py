@@ -188,13 +188,13 @@ class EnergyConstants:
         """The five constants in the order of the fields, shape (5,)."""
         return np.array([getattr(self, field.name) for field in fields(self)])
 
-    def to_json(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """The constants as a dictionary."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(**numbers(value))
 
 

@@ -71,13 +71,13 @@ class HalfPrecision:
         applied: FloatArray = np.where(on_tensor_cores(numbers_of(operations), gpu), corrected, ratio)
         return applied
 
-    def to_json(self) -> dict[str, float]:
+    def to_dict(self) -> dict[str, float]:
         """The logarithms as a dictionary."""
         return asdict(self)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote."""
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote."""
         return cls(**numbers(value))
 
 

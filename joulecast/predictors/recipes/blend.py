@@ -49,6 +49,6 @@ class BlendRecipe:
         """Weight of the process in "time" or "power"."""
         return self.time_share if quantity == "time" else self.power_share
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)

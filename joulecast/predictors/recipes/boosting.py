@@ -46,6 +46,6 @@ class BoostingRecipe:
         for name in ("min_child_weight", "regularization"):
             require_float(name, getattr(self, name))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)

@@ -48,6 +48,6 @@ class EnsembleRecipe:
                 allowed="two or more, with weights above 0.0 that sum up to 1.0",
             )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)

@@ -39,6 +39,6 @@ class ForestRecipe:
             require_integer(name, getattr(self, name), least)
         require_share("max_features", self.max_features)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)

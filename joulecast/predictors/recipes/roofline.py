@@ -24,6 +24,6 @@ class RooflineRecipe:
         require_integer("folds", self.folds, 2)
         require_integer("seed", self.seed, 0)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         return asdict(self)

@@ -18,6 +18,6 @@ class Recipe(Protocol):
         """Seed of the random numbers, so that training is repeatable."""
         ...
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary."""
         ...

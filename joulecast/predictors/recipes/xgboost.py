@@ -67,6 +67,6 @@ class XGBoostRecipe:
     def _refuse_outside(self, name: str, value: object) -> None:
         require_within(name, value, type({f.name: f.default for f in fields(self)}[name]), _RANGES[name])
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The settings as a dictionary, without `search`."""
         return {name: value for name, value in asdict(self).items() if name != "search"}

@@ -19,7 +19,7 @@ class OneGpuForm(NamedTuple):
     """How a recipe becomes a regressor of a GPU's time or power, and how that is read again.
 
     Args:
-        settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_json`. Its fields are the keys of
+        settings: Class of the recipe: a frozen dataclass with `folds`, `seed` and `to_dict`. Its fields are the keys of
             the TOML file.
         fit: Fits a regressor. Its arguments are the measured operations; their inputs, shape (operations,
             len(INPUT_NAMES)); the targets, shape (operations,): the logarithm of loop time over the baseline's, or loop

@@ -63,7 +63,7 @@ class Reader:
     def vector(
         self, operations: OperationList, counts: tuple[float, ...], launches_s: tuple[float, ...], gpu: GPU
     ) -> FloatArray:
-        """What a head sees of one network; see `vectors`."""
+        """The vector that describes one network; see `vectors`."""
         of = self._cached_vector if len(operations) <= _LONGEST else self._vector
         return of(operations, counts, launches_s, gpu)
 
@@ -82,7 +82,7 @@ class Reader:
         return np.exp(np.clip(ratios[:, 0], lowest, highest)), np.exp(ratios[:, 1])
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `ResidualModel.prefetch`: many rows at once fill the caches and all cores."""
+        """See `ResidualModel.prefetch`. Many rows at once use the processor's caches and all of its cores."""
         found = operations.derived(_prefetched)
         some = [gpu for gpu in gpus if (self, gpu) not in found]
         if not some:
@@ -109,24 +109,24 @@ class Reader:
         return vector
 
     def device_s(self, operations: OperationList, gpu: GPU) -> FloatArray:
-        """Device seconds of one call of each at the default clock."""
+        """Device seconds of one call of each operation at the default clock, shape (operations,)."""
         ratio, _ = self.factors(operations, gpu)
         return self._described(operations, gpu).least.time_s * ratio
 
     def vectors(
         self, operations: OperationList, counts: FloatArray, device_s: FloatArray, launches_s: FloatArray, gpu: GPU
     ) -> FloatArray:
-        """What a head sees of networks of the same length.
+        """The vectors that describe networks of the same length; a `NetworkHead` reads them.
 
         Args:
             operations: Operations of all networks, one network after the other.
-            counts: Calls of each, shape (networks, operations of one).
-            device_s: Seconds that the GPU works on one call, in the same shape.
-            launches_s: Seconds that launching each takes in a loop, in the same shape.
-            gpu: The GPU that they run on.
+            counts: Calls of each operation, shape (networks, operations of one network).
+            device_s: Device seconds of one call of each operation, same shape as `counts`.
+            launches_s: Seconds to launch one call in a loop, same shape as `counts`.
+            gpu: The GPU that the networks run on.
 
         Returns:
-            Shape (networks, numbers).
+            One vector for each network, shape (networks, numbers).
         """
         read = self._described(operations, gpu)
         values = in_network(read.values.reshape(*counts.shape, len(ROLES), WIDTH), counts, device_s, launches_s)
@@ -144,13 +144,13 @@ def _prefetched(operations: OperationList) -> dict[tuple[Reader, GPU], FloatArra
 
 @dataclass(frozen=True)
 class Attentive:
-    """What a transformer has learned over all GPUs, whichever one is asked for: a `ResidualModel`.
+    """The `ResidualModel` of a transformer, which is learned from many GPUs and holds for any GPU.
 
     Args:
         reader: The transformer.
-        energy: What work costs, as far as physics tells.
-        host_s: Mode -> kind -> seconds that launching it takes, see `ResidualModel.host_s`.
-        head: What measured networks showed, if any were learned from.
+        energy: Energy constants of physics, which the transformer corrects.
+        host_s: Mode -> kind -> seconds to launch an operation, see `ResidualModel.host_s`.
+        head: Corrections of whole networks; None if the training data had no networks.
     """
 
     reader: Reader
@@ -161,7 +161,7 @@ class Attentive:
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """See `ResidualModel.factors`; what a cap costs is not told apart."""
+        """See `ResidualModel.factors`. The factors always contain the cost of the power cap, whatever `capped` says."""
         return self.reader.factors(OperationList.of(operations), gpu)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
@@ -175,80 +175,91 @@ class Attentive:
         return self.head(self.vector(operations, counts, gpu))
 
     def vector(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> FloatArray:
-        """What the head sees of a network; at least one of its operations does something."""
-        kept = [not operation.is_identity for operation in operations]
-        some = OperationList(compress(operations, kept))
+        """The vector that describes a network; at least one of its operations must not be an identity."""
+        runs = [not operation.is_identity for operation in operations]
+        some = OperationList(compress(operations, runs))
         launches_s = launch_s(some, some[0].mode, self.host_s)
-        return self.reader.vector(some, tuple(compress(counts.tolist(), kept)), tuple(launches_s.tolist()), gpu)
+        return self.reader.vector(some, tuple(compress(counts.tolist(), runs)), tuple(launches_s.tolist()), gpu)
 
-    def to_json(self) -> dict[str, Any]:
-        """Everything but the transformer."""
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the weights of the transformer."""
         return {
             "tokens": [list(ROLES), list(PHYSICS_NAMES)],
             "vocabulary": list(self.reader.vocabulary),
             "ranges": {name: list(values) for name, values in self.reader.ranges.items()},
-            "energy": self.energy.to_json(),
+            "energy": self.energy.to_dict(),
             "host_s": {mode: dict(kinds) for mode, kinds in self.host_s.items()},
-            "head": None if self.head is None else self.head.to_json(),
+            "head": None if self.head is None else self.head.to_dict(),
         }
 
     def to_files(self) -> tuple[dict[str, Any], dict[str, bytes]]:
         """See `ResidualModel.to_files`."""
-        return {"predictor": "transformer", **self.to_json()}, {_WEIGHTS: self.reader.encoder.to_bytes()}
+        return {"predictor": "transformer", **self.to_dict()}, {_WEIGHTS: self.reader.encoder.to_bytes()}
 
     @classmethod
     def from_files(cls, facts: Mapping[str, Any], files: Files) -> Self:
         """Read what `to_files` wrote.
 
         Raises:
-            InputError, ZooError, KeyError, TypeError, ValueError: It is something else.
+            InputError, ZooError, KeyError, TypeError, ValueError: The content is not what `to_files` writes.
         """
-        require_same_tokens(facts)  # Before the weights, whose shapes follow from them.
+        require_same_tokens(facts)  # First, because the shapes of the weights follow from the tokens.
         weights = TransformerWeights.from_bytes(files[_WEIGHTS])
         vocabulary = facts["vocabulary"]
         if len(vocabulary) != weights.kinds or not all(isinstance(kind, str) for kind in vocabulary):
             raise ZooError(
-                "a stored transformer tells other kinds apart than it has vectors for", given=len(vocabulary)
+                "the vocabulary of a stored transformer does not match its weights",
+                given=f"{len(vocabulary)} kinds",
+                allowed=f"the names of {weights.kinds} kinds",
+                hint="pull the entry again, or train it again",
             )
-        learned = cls.from_json(facts, OnnxEncoder(weights))
+        learned = cls.from_dict(facts, OnnxEncoder(weights))
         if learned.head is not None and learned.head.weights.shape[1] != weights.width + IN_NETWORK:
-            raise ZooError("a stored transformer has a head for other vectors", given=str(learned.head.weights.shape))
+            raise ZooError(
+                "the network head of a stored transformer does not match its weights",
+                given=f"shape {learned.head.weights.shape}",
+                allowed=f"shape (2, {weights.width + IN_NETWORK})",
+                hint="pull the entry again, or train it again",
+            )
         return learned
 
     @property
     def parts(self) -> dict[str, object]:
-        """What has learning curves of its own; see `curves_of`."""
+        """The parts that have learning curves; see `curves_of`."""
         return {"transformer": self.reader.encoder}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], encoder: Encoder) -> Self:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any], encoder: Encoder) -> Self:
+        """Read what `to_dict` wrote.
 
         Raises:
-            InputError: The transformer reads other tokens than these.
-            KeyError, TypeError, ValueError: It is something else.
+            InputError: The transformer was trained with tokens of another layout than this version makes.
+            KeyError, TypeError, ValueError: The content is not what `to_dict` writes.
         """
         require_same_tokens(value)
         ranges = {name: (number(low), number(high)) for name, (low, high) in value["ranges"].items()}
         return cls(
             reader=Reader(encoder, tuple(value["vocabulary"]), ranges),
-            energy=EnergyConstants.from_json(value["energy"]),
+            energy=EnergyConstants.from_dict(value["energy"]),
             host_s=host_times(value["host_s"]),
-            head=None if value["head"] is None else NetworkHead.from_json(value["head"]),
+            head=None if value["head"] is None else NetworkHead.from_dict(value["head"]),
         )
 
 
 def require_same_tokens(value: Mapping[str, Any]) -> None:
-    """Refuse what `to_json` wrote of a transformer that reads other tokens than are made here.
+    """Check that a stored transformer was trained with tokens of the layout that this version makes.
+
+    Args:
+        value: What `Attentive.to_dict` wrote.
 
     Raises:
-        InputError: They are others.
-        KeyError: It says nothing of tokens.
+        InputError: The layout is another one.
+        KeyError: `value` has no entry for tokens.
     """
     if value["tokens"] != [list(ROLES), list(PHYSICS_NAMES)]:
         raise InputError(
-            "a stored transformer reads other tokens",
+            "a stored transformer was trained with tokens of another layout",
             given=str(value["tokens"])[:200],
-            allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers of physics",
-            hint="train it again",
+            allowed=f"{', '.join(ROLES)}, with {len(PHYSICS_NAMES)} numbers in the token of physics",
+            hint="train it again with this version",
         )

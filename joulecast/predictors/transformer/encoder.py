@@ -16,7 +16,7 @@ from .weights import TransformerWeights
 
 
 class Encoder(Protocol):
-    """A transformer over tokens; see `OperationTransformer.forward`."""
+    """A trained transformer over tokens; see `OperationTransformer.forward`."""
 
     def __call__(
         self,
@@ -37,7 +37,7 @@ class Encoder(Protocol):
         ...
 
     def to_bytes(self) -> bytes:
-        """Its weights as a file.
+        """The weights as the bytes of a file.
 
         Raises:
             ZooError: It was not trained, but read from a file.
@@ -52,7 +52,7 @@ class OnnxEncoder:
         weights: Weights as they were stored.
 
     Raises:
-        ZooError: This ONNX Runtime does not take it.
+        ZooError: The installed ONNX Runtime refuses the transformer.
     """
 
     def __init__(self, weights: TransformerWeights) -> None:
@@ -60,16 +60,21 @@ class OnnxEncoder:
         self._alone = _session(weights, alone=True)
 
     def to_bytes(self) -> bytes:
-        """Refuse: what is stored already is pulled or copied as an entry.
+        """Refuse: a transformer that was read from a file is copied with its zoo entry, not stored anew.
 
         Raises:
             ZooError: Always.
         """
-        raise ZooError("only a predictor that was just trained can be stored", given=type(self).__name__)
+        raise ZooError(
+            "only a predictor that was just trained can be stored",
+            given=type(self).__name__,
+            allowed="a transformer in torch, as `fit_transformer` returns it",
+            hint="copy the folder of the entry that it was read from",
+        )
 
     @cached_property
     def _together(self) -> Any:
-        # Made when it is asked for: operations alone are what most questions are about.
+        # Made on first use, because most callers ask for operations by themselves only.
         return _session(self._weights, alone=False)
 
     def __call__(
@@ -82,7 +87,7 @@ class OnnxEncoder:
         """See `Encoder`.
 
         Raises:
-            ZooError: ONNX Runtime cannot: such as for want of memory, with networks of ten thousands of operations.
+            ZooError: ONNX Runtime failed. With tens of thousands of operations in a network it may lack memory.
         """
         given = dict(zip(INPUTS, (values, families, kinds, shares), strict=True))
         session = self._alone if families.shape[1] == 1 else self._together
@@ -94,16 +99,16 @@ class OnnxEncoder:
 
 
 def _session(weights: TransformerWeights, *, alone: bool) -> Any:
-    # Here, because collecting measurements imports joulecast on machines that do without it.
+    # Imported here, because machines that only collect measurements do not need ONNX Runtime.
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     # One thread, as for a regressor: threads that wait for each other cost more than they gain.
     options.intra_op_num_threads = 1
-    options.log_severity_level = 4  # What fails is raised, too.
+    options.log_severity_level = 4  # Fatal errors only: all others are raised as exceptions, too.
     model = transformer_to_onnx(weights, alone=alone)
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime raises a class of its own per cause, without a common base
+    except Exception as error:  # onnxruntime has a class for each cause, and these have no common base.
         raise _refused(error) from error
 
 
@@ -111,8 +116,8 @@ def _refused(error: Exception) -> ZooError:
     onnxruntime = import_onnxruntime()
 
     return ZooError(
-        "ONNX Runtime does not compute this transformer",
+        "ONNX Runtime cannot compute this transformer",
         given=f"onnxruntime {onnxruntime.__version__}",
-        allowed="1.20 or newer, and memory for the square of a network's length",
-        hint=f"use another predictor, or free memory; it said: {str(error).splitlines()[0][:200]}",
+        allowed="onnxruntime 1.20 or newer, and memory that grows with the square of a network's length",
+        hint=f"use another predictor, or free memory; ONNX Runtime says: {str(error).splitlines()[0][:200]}",
     )

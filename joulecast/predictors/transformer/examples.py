@@ -1,4 +1,4 @@
-"""Measured operations as arrays for a transformer to be trained on, and which of them."""
+"""Selects measured operations, and turns them into the arrays that a transformer is trained on."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from .tokens import UNKNOWN, tokens
 _LEAST_SPREAD = 1e-3
 
 SYNTHETIC_LENGTH = 12
-"""Operations in a network that is put together from measured ones."""
+"""Number of operations in a synthetic network, which is put together from measured operations."""
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Measured operations, one value (or one set of tokens) each.
+    """Measured operations as arrays with one row for each operation.
 
     Args:
         rows: The measurements, in the order of the arrays.
-        values, families, kinds: What the transformer reads of each operation, see `Tokens`.
-        log_ratio: Log of device time over least time.
-        weight: 1 in the mean.
-        power_w: Board power while it ran; NaN where unknown.
-        dynamic_w: What physics says above static power, in the time that it took.
-        static_w, cap_w: Static power and power cap of the GPU that each ran on.
-        groups: Places of what ran on one GPU in one mode.
+        values, families, kinds: The input of the transformer, see `Tokens`.
+        log_ratio: Logarithm of device time over least time, shape (operations,).
+        weight: Weight of each operation in the loss, shape (operations,); their mean is 1.
+        power_w: Board power while the operation ran, shape (operations,); NaN where it is unknown.
+        dynamic_w: Power above static power: the dynamic energy by physics over the measured device time, shape
+            (operations,).
+        static_w, cap_w: Static power and power cap of the GPU, shape (operations,).
+        groups: For each GPU and mode, the indices of its operations.
     """
 
     rows: tuple[DeviceRow, ...]
@@ -50,7 +51,12 @@ class Examples:
 
     @classmethod
     def of(cls, rows: Sequence[DeviceRow], vocabulary: Sequence[str]) -> Self:
-        """Rows at default clocks, GPU by GPU."""
+        """Make the arrays from measurements at default clocks.
+
+        Args:
+            rows: Measurements of any GPUs and modes.
+            vocabulary: The kinds that have vectors of their own, UNKNOWN first.
+        """
         parts, sizes = [], []
         by_gpu = rows_by_gpu(rows)
         for (gpu, _), group in by_gpu.items():
@@ -66,7 +72,7 @@ class Examples:
                     read.families,
                     read.kinds,
                     np.log(device_s / read.least.time_s),
-                    # Fifty thousand measurements of one GPU must not outvote five hundred of another.
+                    # Otherwise fifty thousand measurements of one GPU would outweigh five hundred of another.
                     one * len(group) ** -0.5,
                     np.array([np.nan if row.power_w is None else row.power_w for row in group]),
                     PRIOR_ENERGY.dynamic_energy_j(operations, device_s, gpu, clock) / device_s,
@@ -91,10 +97,14 @@ class Examples:
         )
 
     def normalize(self, role: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Put the values of one role in units of twice their spread around their mean.
+        """Subtract the mean from the numbers of one token, and divide them by twice their standard deviation.
+
+        Args:
+            role: Index of the token in ROLES.
 
         Returns:
-            Centre and unit of all values, of shape (len(ROLES), WIDTH): 0 and 1 where they stay as they are.
+            What was subtracted and what was divided by, each of shape (len(ROLES), WIDTH). Numbers that stay as they
+            are have 0 and 1 there.
         """
         centre, unit = np.zeros_like(self.values[0]), np.ones_like(self.values[0])
         spread = self.values[:, role].std(axis=0)
@@ -105,34 +115,53 @@ class Examples:
         return centre, unit
 
     def synthetic(self, draw: np.random.Generator, networks: int) -> NDArray[np.int64]:
-        """Places of operations of one GPU and mode as networks, shape (networks, SYNTHETIC_LENGTH)."""
-        # As in the weights: one GPU must not outvote another.
+        """Draw synthetic networks from the operations of one GPU in one mode.
+
+        Args:
+            draw: Source of random numbers.
+            networks: Number of networks.
+
+        Returns:
+            Indices of operations, shape (networks, SYNTHETIC_LENGTH).
+        """
+        # The square root keeps a GPU with many measurements from being drawn almost always, as in `weight`.
         sizes = np.sqrt([len(group) for group in self.groups])
         group = self.groups[draw.choice(len(sizes), p=sizes / sizes.sum())]
         return draw.choice(group, (networks, SYNTHETIC_LENGTH))
 
 
 def vocabulary_of(rows: Sequence[DeviceRow]) -> tuple[str, ...]:
-    """The kinds that were measured alone, after UNKNOWN; others have no vector of their own to learn."""
+    """UNKNOWN and the kinds that were measured; only these get vectors of their own."""
     return (UNKNOWN, *sorted({row.operation.kind for row in rows}))
 
 
 def thinned(rows: Sequence[DeviceRow], most: int, seed: int) -> list[DeviceRow]:
-    """At most so many rows: of each kind on each GPU all where there are few, else a random part."""
+    """Select rows so that rare groups stay complete and frequent groups are sampled at random.
+
+    A group is a kind on one GPU in one precision and mode.
+
+    Args:
+        rows: Measurements.
+        most: Number of rows to select at most.
+        seed: Seed of the random numbers.
+
+    Returns:
+        The selected rows, in the order of `rows`.
+    """
     groups: dict[tuple[str, str, str, str], list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
         operation = row.operation
         groups[row.gpu.name, operation.kind, operation.precision, operation.mode].append(place)
     sizes = np.array([len(places) for places in groups.values()])
-    # The largest number per group whose sum stays within the bound.
+    # By bisection: the largest limit on the rows of a group with which all groups together stay within `most`.
     low, high = 0, int(sizes.max(initial=0))
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if np.minimum(sizes, middle).sum() <= most else (low, middle - 1)
     draw = np.random.default_rng(seed)
-    kept = [
+    chosen = [
         place
         for places in groups.values()
         for place in (places if len(places) <= low else draw.permutation(places)[:low].tolist())
     ]
-    return [rows[place] for place in sorted(kept)]
+    return [rows[place] for place in sorted(chosen)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -24,10 +24,13 @@ from .files import weights_of
 from .model import OperationTransformer
 from .tokens import ROLES, WIDTH
 
-# Noise on what a GPU is, which is a handful of points: between them and beyond, predictions change slowly.
+# Standard deviation of the noise on the token that describes the GPU. Only a few GPUs were measured; with the noise,
+# predictions change slowly between and beyond them.
 _BLUR = 0.1
 _MACHINE, _PHYSICS = ROLES.index("machine"), ROLES.index("physics")
-_POWERS = 16  # Operations with power that join each step: they are one in two hundred.
+# Operations with measured power that are added to each step. Only one in two hundred has it, so random batches would
+# contain too few.
+_POWERS = 16
 
 
 class TorchEncoder:
@@ -35,8 +38,8 @@ class TorchEncoder:
 
     Args:
         model: The transformer with its weights.
-        recipe: The recipe that it was made by.
-        curves: Learning curves by name, see `curves_of`.
+        recipe: The recipe by which it was trained.
+        curves: Name -> learning curve, see `curves_of`.
     """
 
     def __init__(
@@ -64,25 +67,35 @@ class TorchEncoder:
         return operations.double().numpy(), networks.double().numpy()
 
 
-def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: TransformerRecipe) -> Attentive:
+def fit_transformer(
+    datasets: Sequence[Dataset],
+    rows: Sequence[DeviceRow],
+    recipe: TransformerRecipe,
+    new_model: Callable[[TransformerRecipe, int], OperationTransformer] = OperationTransformer,
+) -> Attentive:
     """Fit time and power of operations over the measurements of many GPUs.
 
-    The same recipe and measurements give the same weights, to the last bit, on one kind of processor.
+    On the same kind of processor, the same recipe and measurements give the same weights to the last bit.
 
     Args:
-        datasets: Measurements of several GPUs, for the launch times in them.
-        rows: Device times.
-        recipe: Settings.
+        datasets: Measurements of several GPUs, from which the launch times are taken.
+        rows: Device times of operations.
+        recipe: Settings of the transformer and of its training.
+        new_model: Makes the model, with random weights, from the recipe and the length of its vocabulary. A model of
+            another form than the default can be compared with it, but not stored.
 
     Returns:
-        With a `TorchEncoder`, and without a head for networks.
+        A residual model with a `TorchEncoder` and without a head for networks.
 
     Raises:
-        DatasetError: Too few device times, or none with power.
+        DatasetError: There are too few device times, or none has a measured power.
     """
     if len(rows) < LEAST_ROWS or all(row.power_w is None for row in rows):
         raise DatasetError(
-            "too few device times", given=len(rows), allowed=f"from {LEAST_ROWS}, some of them with power"
+            "there are too few device times to train a transformer",
+            given=f"{len(rows)}, of which {sum(row.power_w is not None for row in rows)} have a power",
+            allowed=f"at least {LEAST_ROWS}, some of them with a power",
+            hint="add datasets that were collected on a GPU with power, or take a recipe of boosted trees",
         )
     rows = thinned(rows, recipe.most_rows, recipe.seed)
     vocabulary = vocabulary_of(rows)
@@ -91,7 +104,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
     with one_thread():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
-            model = OperationTransformer(recipe, len(vocabulary))
+            model = new_model(recipe, len(vocabulary))
         model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
         model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
         curves = _fit(model, examples, recipe)
@@ -102,14 +115,14 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
 
 
 def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRecipe) -> dict[str, list[float]]:
-    """Fit it, and return mean losses by epoch; NaN where an epoch had no such step."""
+    """Fit the model; return name -> mean loss of each epoch, NaN where an epoch had no step of this name."""
     draw = np.random.default_rng(recipe.seed)
     batch = min(recipe.batch, len(examples.weight))
     per_epoch = len(examples.weight) // batch
     steps = recipe.epochs * per_epoch
     descent = Descent(
         model,
-        # Those that read tokens and those of layers; embeddings, biases and heads are left to AdamW.
+        # Muon trains the matrices; AdamW trains embeddings, biases and heads.
         [*model.matrices()] if recipe.matrix_learning_rate else [],
         learning_rate=recipe.learning_rate,
         matrix_learning_rate=recipe.matrix_learning_rate,
@@ -129,12 +142,12 @@ def _fit(model: OperationTransformer, examples: Examples, recipe: TransformerRec
     names = {"loss_alone": ~together, "loss_together": together}
     by_epoch = {name: np.where(steps, lost, np.nan).reshape(-1, per_epoch) for name, steps in names.items()}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # Of epochs without such a step.
+        warnings.simplefilter("ignore", RuntimeWarning)  # The mean of an epoch without a step is NaN on purpose.
         return {name: np.nanmean(losses, axis=1).tolist() for name, losses in by_epoch.items()}
 
 
 class _Losses:
-    """Losses of operations."""
+    """Losses of operations by themselves and in synthetic networks, as mean absolute errors of logarithms."""
 
     def __init__(
         self, model: OperationTransformer, examples: Examples, recipe: TransformerRecipe, draw: np.random.Generator
@@ -143,7 +156,11 @@ class _Losses:
         self._with_power = np.flatnonzero(~np.isnan(examples.power_w))
 
     def alone(self, places: NDArray[np.int64]) -> Tensor:
-        """Of time, of operations that are read alone; and of power, of some that are drawn."""
+        """Loss of operations that are each read by themselves: of their time, and of the power of some others.
+
+        Args:
+            places: Indices of the operations whose time counts; those whose power counts are drawn at random.
+        """
         powered = self._draw.choice(self._with_power, _POWERS)
         ratios = self._ratios(np.concatenate([places, powered])[:, None])[:, 0]
         examples = self._examples
@@ -153,18 +170,25 @@ class _Losses:
             _tensor(examples.static_w[powered]) + _tensor(examples.dynamic_w[powered]) * ratios[len(places) :, 1].exp()
         )
         off = (power_w / _tensor(examples.power_w[powered])).log()
+        # At the power cap the GPU lowered its clock, so a prediction above the measured power may be right.
         at_cap = _tensor(examples.power_w[powered] / examples.cap_w[powered]) > AT_CAP
         of_power: Tensor = torch.where(at_cap, off.clamp(max=0.0), off).abs().mean()
         return of_time + of_power
 
     def together(self, batch: int) -> Tensor:
-        """Of time, of operations that are read as synthetic networks of one GPU and mode: what each takes stays."""
+        """Loss of time over synthetic networks of one GPU and mode.
+
+        The target of each operation stays what was measured by itself: a synthetic network has no effects of its own.
+
+        Args:
+            batch: Number of operations in all networks together.
+        """
         places = self._examples.synthetic(self._draw, max(1, batch // SYNTHETIC_LENGTH))
         of_time: Tensor = (self._ratios(places)[..., 0] - _tensor(self._examples.log_ratio[places])).abs().mean()
         return of_time
 
     def _ratios(self, places: NDArray[np.int64]) -> Tensor:
-        """Log ratios of sequences of operations."""
+        """Log ratios of sequences of operations, shape (sequences, operations, 2), with noise on the inputs."""
         values = self._examples.values[places]
         values[..., _MACHINE, :] += self._draw.normal(0.0, _BLUR, (*places.shape, WIDTH)).astype(np.float32)
         kinds = np.where(self._draw.random(places.shape) < self._hidden, 0, self._examples.kinds[places])
@@ -176,5 +200,5 @@ class _Losses:
 
 
 def _tensor(values: FloatArray) -> Tensor:
-    """Numbers as the model computes with them."""
+    """Numbers in fp32, in which the model computes."""
     return torch.as_tensor(values, dtype=torch.float32)

@@ -1,13 +1,14 @@
 """A transformer over the operations of a network, after DeepPM (Shim et al., DATE 2022). Needs torch.
 
-DeepPM reads a basic block of x86 code: tokens make instructions, instructions make the block. Here tokens make
-operations and operations make the network. Three encoder stacks follow one another: over all tokens of the network,
-over the tokens of one operation, and over one vector per operation, the sum of its tokens. Attention scores shrink
-with the distance of two tokens, and residuals are added without layer norm. A linear head reads time and energy off
-each operation's vector. What the network adds to the sum of its parts is read off the sum of the vectors by a head of
-its own (network_head.py), because few networks were measured and many operations.
+DeepPM reads a basic block of x86 code, which consists of instructions, which consist of tokens. Here a network consists
+of operations, which consist of tokens. Three encoder stacks follow one another: over all tokens of the network, over
+the tokens of one operation, and over one vector for each operation: the sum of its tokens or, as in DeepPM, the token
+that names its kind. Attention scores shrink with the distance of two tokens, and residuals are added without layer
+norm. A linear head predicts time and energy from each operation's vector. How a network differs from the sum of its
+operations is predicted by a separate head from the sum of the vectors (network_head.py), because many operations but
+few networks were measured.
 
-What ONNX Runtime computes in its place is written in onnx.py: change both.
+For predictions, onnx.py writes the same arithmetic for ONNX Runtime. A change of one must be made in the other.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ from torch.nn import functional
 from ..physics.operation_numbers import FAMILIES
 from ..recipes.transformer import TransformerRecipe
 from .onnx import UNIT
+from .positions import frequencies
 from .tokens import IN_NETWORK, ROLES, WIDTH
 
-_SPREAD = 0.2  # Of the weights that read a token.
+_SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
 
 
 class _Layer(nn.Module):
@@ -39,7 +41,8 @@ class _Layer(nn.Module):
         self.widen = nn.Linear(width, feed_forward * width)
         self.narrow = nn.Linear(feed_forward * width, width)
         self.norms = nn.ModuleList(nn.LayerNorm(width) if recipe.layer_norm else nn.Identity() for _ in range(2))
-        # Without layer norm a deep sum of random parts would be far from its target at the start.
+        # Without layer norm, a sum over many layers with random weights would start far from its target. With zeros,
+        # each layer starts as the identity.
         for last in () if recipe.layer_norm else (self.gather, self.narrow):
             nn.init.zeros_(last.weight)
 
@@ -52,10 +55,10 @@ class _Layer(nn.Module):
         sequences, length, _ = vectors.shape
         parts = self.attend(vectors).view(sequences, length, 3, self._heads, self._head_width)
         queries, keys, values = parts.permute(2, 0, 3, 1, 4).unbind(0)
-        if length == 1:  # A vector that is alone gathers itself.
+        if length == 1:  # The softmax over a single score is 1.
             alone: Tensor = values.reshape(sequences, length, -1)
             return alone
-        # Scaled before they are many: of a network's scores, every pass counts.
+        # Queries are scaled instead of scores: scores are many, and each pass over them takes time.
         scores = (queries / math.sqrt(self._head_width)) @ keys.transpose(-1, -2)
         if self._weighted:
             place = torch.arange(length, dtype=scores.dtype)
@@ -65,16 +68,17 @@ class _Layer(nn.Module):
 
 
 class OperationTransformer(nn.Module):
-    """The model; see the head of this file.
+    """The transformer, as the docstring of this file describes it.
 
     Args:
-        recipe: Sizes and variant.
+        recipe: Numbers of layers, widths, and which parts of DeepPM's design are used.
         kinds: Length of the vocabulary of kinds.
     """
 
     def __init__(self, recipe: TransformerRecipe, kinds: int) -> None:
         super().__init__()
         self._three = recipe.stacks == "three"
+        self._of_kind, self._positions = recipe.operation_vector == "kind", recipe.positional_encoding
         width = recipe.width
 
         def stack(layers: int, feed_forward: int) -> nn.Sequential:
@@ -82,10 +86,12 @@ class OperationTransformer(nn.Module):
 
         self.read = nn.Parameter(torch.randn(len(ROLES), WIDTH, width) * _SPREAD)
         self.roles = nn.Parameter(torch.randn(len(ROLES), width) * _SPREAD)
+        if self._positions:
+            self.roles.data.copy_(_sinusoids(len(ROLES), width))
         self.family = nn.Embedding(len(FAMILIES), width)
         self.kind = nn.Embedding(kinds, width)
-        # What training saw of each input. What lies beyond is taken for the edge, as trees do; what never varied says
-        # nothing, even where it does.
+        # The range of each input in the training data. Inputs outside are clipped to it, so that the transformer does
+        # not extrapolate, as trees do not. An input that was constant in training thereby has no effect.
         self.lowest = nn.Buffer(torch.full((len(ROLES), WIDTH), -torch.inf))
         self.highest = nn.Buffer(torch.full((len(ROLES), WIDTH), torch.inf))
         for embedding in (self.family, self.kind):
@@ -102,52 +108,73 @@ class OperationTransformer(nn.Module):
         nn.init.zeros_(self.operation_head.bias)
 
     def matrices(self) -> Iterator[Tensor]:
-        """The weights that read tokens, and those of the layers, without biases."""
+        """The weight matrices that are applied to tokens and those of the layers, without biases."""
         yield self.read
         for layer in (module for module in self.modules() if isinstance(module, _Layer)):
             yield from (part.weight for part in (layer.attend, layer.gather, layer.widen, layer.narrow))
 
     @torch.no_grad()
     def read_as_they_are(self, centre: Tensor, unit: Tensor) -> None:
-        """Read tokens as they are, after (tokens - centre) / unit were learned from; both of shape (roles, WIDTH)."""
+        """Change the weights so that the model takes tokens as they are instead of normalized ones.
+
+        Args:
+            centre: What was subtracted from tokens in training, shape (len(ROLES), WIDTH).
+            unit: What the differences were divided by, shape (len(ROLES), WIDTH).
+        """
         self.read.div_(unit[:, :, None])
         self.roles.sub_((centre[:, None] @ self.read)[:, 0])
         for bound in (self.lowest, self.highest):
             bound.mul_(unit).add_(centre)
 
     def forward(self, values: Tensor, families: Tensor, kinds: Tensor, shares: Tensor) -> tuple[Tensor, Tensor]:
-        """Predict.
+        """Predict log ratios of operations, and make vectors of networks.
 
         Args:
             values: Tokens, shape (sequences, operations, len(ROLES), WIDTH).
-            families: Family of each operation, shape (sequences, operations).
-            kinds: Kind of each operation, in the same shape.
-            shares: Share of each operation in its network's time, in the same shape.
+            families: Index of each operation's family, shape (sequences, operations).
+            kinds: Index of each operation's kind in the vocabulary, shape (sequences, operations).
+            shares: Share of each operation in its network's device time, shape (sequences, operations).
 
         Returns:
-            Log ratios of device time to least time and of dynamic energy to what physics says, shape (sequences,
-            operations, 2); and the sum over a network of its operations' vectors and of what they were told that they
-            are to it, by their shares: shape (sequences, width + IN_NETWORK).
+            The logarithms of device time over least time and of dynamic energy over that of physics, shape (sequences,
+            operations, 2). And a vector for each network, shape (sequences, width + IN_NETWORK): the mean, weighted
+            with `shares`, of its operations' vectors and of the numbers that relate them to the network.
         """
         vectors = self._read(values, families, kinds)
-        told = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)
-        return self.operation_head(vectors) * UNIT, (told * shares[..., None]).sum(1)
+        in_network = torch.cat([vectors, values[:, :, 0, -IN_NETWORK:]], dim=-1)
+        return self.operation_head(vectors) * UNIT, (in_network * shares[..., None]).sum(1)
 
     def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
         """A vector for each operation, shape (sequences, operations, width)."""
         sequences, operations = families.shape
-        flat = values.clamp(self.lowest, self.highest).reshape(sequences * operations, len(ROLES), WIDTH)
-        read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
-        named = (self.family(families) + self.kind(kinds)).reshape(sequences * operations, 1, -1)
-        vectors = torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)
+        vectors = self._of_tokens(values, families, kinds)
         vectors = self.over_network(vectors.reshape(sequences, operations * len(ROLES), -1))
         vectors = vectors.reshape(sequences * operations, len(ROLES), -1)
         if not self._three:
-            return _sum_of_tokens(vectors, sequences)
-        summed: Tensor = self.over_kinds(_sum_of_tokens(self.over_operation(vectors), sequences))
-        return summed
+            return self._by_operation(vectors, sequences)
+        operation_vectors = self._by_operation(self.over_operation(vectors), sequences)
+        if self._positions:
+            operation_vectors = operation_vectors + _sinusoids(operations, operation_vectors.shape[-1])
+        through: Tensor = self.over_kinds(operation_vectors)
+        return through
+
+    def _of_tokens(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
+        """A vector for each token, shape (sequences x operations, len(ROLES), width)."""
+        flat = values.clamp(self.lowest, self.highest).reshape(families.numel(), len(ROLES), WIDTH)
+        read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
+        named = (self.family(families) + self.kind(kinds)).reshape(families.numel(), 1, -1)
+        return torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)
+
+    def _by_operation(self, vectors: Tensor, sequences: int) -> Tensor:
+        """One vector for each operation, shape (sequences, operations, width), from those of its tokens.
+
+        A sum is divided by the square root of the number of tokens, so that it varies as much as a single token does.
+        """
+        one = vectors[:, 0] if self._of_kind else vectors.sum(1) / math.sqrt(len(ROLES))
+        return one.reshape(sequences, -1, vectors.shape[-1])
 
 
-def _sum_of_tokens(vectors: Tensor, sequences: int) -> Tensor:
-    """One vector per operation, shape (sequences, operations, width)."""
-    return vectors.sum(1).reshape(sequences, -1, vectors.shape[-1]) / math.sqrt(len(ROLES))
+def _sinusoids(places: int, width: int) -> Tensor:
+    """Sines, then cosines, of the places from 0 on; shape (places, width)."""
+    angles = torch.arange(places, dtype=torch.float32)[:, None] * torch.from_numpy(frequencies(width))
+    return torch.cat([angles.sin(), angles.cos()], dim=1)

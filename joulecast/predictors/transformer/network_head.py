@@ -18,9 +18,9 @@ class Example(NamedTuple):
     """A network to learn from.
 
     Args:
-        vector: What the head sees of it.
+        vector: The vector that a transformer makes of the network, shape (numbers,).
         log_time, log_energy: Logarithms of measured time and energy over the values predicted from its operations.
-        device: How far its time depends on that of the device: 1, or towards 0 where the host decides.
+        device: How much its time depends on the device: 1 where only the device counts, 0 where only the host does.
         weight: Weight of this network in the fit.
     """
 
@@ -33,12 +33,12 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True)
 class NetworkHead:
-    """Reads off a network's vector by which factors its operations' device time and dynamic energy are off.
+    """Predicts two factors from the vector of a network: for the device time and dynamic energy of its operations.
 
     Args:
-        weights: Shape (2, numbers of a vector), for the logarithms of both.
-        bias: Two numbers.
-        lowest, highest: Range of these logarithms in training, two numbers each.
+        weights: Weights of a linear function that gives the logarithms of the factors, shape (2, numbers of a vector).
+        bias: Bias of this function, shape (2,).
+        lowest, highest: Range of the logarithms in training, each of shape (2,); predictions stay within it.
     """
 
     weights: FloatArray
@@ -47,17 +47,21 @@ class NetworkHead:
     highest: FloatArray
 
     def __call__(self, vector: FloatArray) -> tuple[float, float]:
-        """Factors of device time and of dynamic energy."""
+        """Factors for device time and for dynamic energy.
+
+        Args:
+            vector: Vector of the network, shape (numbers,).
+        """
         time, energy = np.exp(np.clip(self.weights @ vector + self.bias, self.lowest, self.highest)).tolist()
         return time, energy
 
     @classmethod
     def fit(cls, examples: Sequence[Example], shrinkage: float) -> Self:
-        """Ridge regression, with the numbers of the vectors in units of their spread.
+        """Fit by ridge regression, with the numbers of the vectors in units of their standard deviation.
 
         Args:
             examples: The networks to learn from, at least one.
-            shrinkage: How strongly all corrections are drawn to zero, beside weights that sum up to one.
+            shrinkage: Penalty on the squared weights; the weights of the examples sum up to one.
         """
         vectors, log_time, log_energy, device, weight = (np.array(column) for column in zip(*examples, strict=True))
         weight = weight / weight.sum()
@@ -74,21 +78,24 @@ class NetworkHead:
         weights = found[:, :-1] / spread
         return cls(weights, found[:, -1] - weights @ centre, logs.min(1), logs.max(1))
 
-    def to_json(self) -> dict[str, Any]:
-        """The head as lists."""
+    def to_dict(self) -> dict[str, Any]:
+        """The head as a dictionary of lists."""
         return {name: getattr(self, name).tolist() for name in ("weights", "bias", "lowest", "highest")}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Read what `to_json` wrote.
+    def from_dict(cls, value: Mapping[str, Any]) -> Self:
+        """Read what `to_dict` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: It is something else.
+            KeyError, TypeError, ValueError: The content is not what `to_dict` writes.
         """
         weights = number_array(value["weights"], 2)
         bias, lowest, highest = (number_array(value[name]) for name in ("bias", "lowest", "highest"))
         if len(weights) != 2 or any(array.shape != (2,) for array in (bias, lowest, highest)):
-            raise ValueError("a head for networks of another shape")
+            raise ValueError(
+                f"the head for networks has arrays of shapes {weights.shape}, {bias.shape}, {lowest.shape} and "
+                f"{highest.shape} instead of (2, numbers) and three times (2,)"
+            )
         return cls(weights, bias, lowest, highest)
 
 

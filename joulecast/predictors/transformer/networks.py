@@ -24,31 +24,31 @@ from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Networks, launch_s
 from ..measured.device_rows import DeviceRow, rows_by_gpu
 from ..networks.composition import HostModel, compose, counts_of
-from ..networks.gradients import as_parts
+from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive
 from .examples import SYNTHETIC_LENGTH
 from .network_head import Example, NetworkHead
 
-_MADE_UP = 600  # Networks to put together.
-_MADE_UP_WEIGHT = 0.5  # All of them together, beside all that were measured.
-_LEAST_DYNAMIC = 0.05  # Of the power: static power is known no better.
-_MEAN_COUNT = 3.0  # How often an operation runs in them.
+_SYNTHETIC = 600  # Number of synthetic networks.
+_SYNTHETIC_WEIGHT = 0.5  # Weight of all synthetic networks together; all measured ones together have a weight of 1.
+_LEAST_DYNAMIC = 0.05  # Least share of dynamic power in measured power, because static power is not known better.
+_MEAN_COUNT = 3.0  # Mean number of calls of an operation in a synthetic network.
 
 
 def read_networks(
     base: Attentive, rows: Sequence[DeviceRow], recipe: TransformerRecipe
 ) -> Callable[[Networks], Attentive]:
-    """Prepare to learn from networks, several times if need be: what they have in common is computed once.
+    """Prepare to fit heads to several sets of networks; what these fits have in common is computed once.
 
     Args:
-        base: Knows operations, but no networks.
-        rows: Device times to put networks together from.
-        recipe: Settings; `shrinkage` is the one that counts.
+        base: The residual model of operations, without a head.
+        rows: Device times of operations, from which synthetic networks are put together.
+        recipe: Settings; this uses `shrinkage` and `seed`.
 
     Returns:
-        A function from measured networks to what is known with them.
+        A function from measured networks to `base` with a head that is fitted to them.
     """
     synthetic = [*_synthetic(base, rows, np.random.default_rng(recipe.seed))]
     parts = lru_cache(maxsize=None)(partial(_parts, base))
@@ -58,7 +58,7 @@ def read_networks(
             mode: HostModel.fit([(*parts(*each), each[1].time_s) for each in networks if each[1].mode == mode], mode)
             for mode in MODES
         }
-        # One campaign of hundreds must not outvote another of tens.
+        # Otherwise a campaign with hundreds of networks would outweigh one with tens.
         sizes = Counter((gpu, m.mode, m.precision) for gpu, m, _ in networks)
         measured = [
             _measured(base, gpu, m, *parts(gpu, m, network), hosts[m.mode], 1 / sizes[gpu, m.mode, m.precision])
@@ -75,7 +75,7 @@ def _parts(
     base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network
 ) -> tuple[FloatArray, OperationPredictions]:
     predictor = AnyGpuPredictor(gpu, m.mode, base)
-    return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz))
+    return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz), gpu)
 
 
 def _measured(
@@ -87,7 +87,7 @@ def _measured(
     host: HostModel,
     weight: float,
 ) -> Example:
-    """A measured network beside what its parts come to."""
+    """A measured network as an example: its time and energy over those predicted from its operations."""
     cap_w, clock = float(gpu.power_limit_w), gpu.checked_clock_mhz(m.clock_mhz)
     settled = predictions.together(counts, host.total_s(counts, predictions), clock, cap_w)
     totals = compose(counts, settled, host, cap_w)
@@ -95,17 +95,18 @@ def _measured(
     predicted_w = totals.energy_j / totals.time_s - static_w
     measured_w = max(m.power_w - static_w, _LEAST_DYNAMIC * m.power_w)
     log_time = float(np.log(m.time_s / totals.time_s))
+    # Device and host are joined by a 4-norm (physics/norms.py), whose derivative d(log time) / d(log device time) is:
     device = totals.device_time_s**4 / (totals.device_time_s**4 + totals.host_time_s**4)
     vector = base.vector(predictions.operations, counts, gpu)
     return Example(vector, log_time, log_time + float(np.log(measured_w / predicted_w)), device, weight)
 
 
 def _synthetic(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Generator) -> Iterator[Example]:
-    """Networks put together from operations of one GPU and mode, and what these take over what is predicted."""
+    """Networks put together from measured operations of one GPU and mode, with the sums of their times as targets."""
     groups = rows_by_gpu(rows)
-    # As in fitting operations: one GPU must not outvote another.
+    # The square root keeps a GPU with many measurements from outweighing others, as in the fit to operations.
     share = np.sqrt([len(group) for group in groups.values()])
-    for ((gpu, mode), group), networks in zip(groups.items(), np.ceil(_MADE_UP * share / share.sum()), strict=True):
+    for ((gpu, mode), group), networks in zip(groups.items(), np.ceil(_SYNTHETIC * share / share.sum()), strict=True):
         shape = (int(networks), SYNTHETIC_LENGTH)
         some = [group[place] for place in draw.choice(len(group), shape).ravel().tolist()]
         counts = draw.geometric(1 / _MEAN_COUNT, shape).astype(float)
@@ -116,5 +117,5 @@ def _synthetic(base: Attentive, rows: Sequence[DeviceRow], draw: np.random.Gener
         vectors = base.reader.vectors(operations, counts, device_s, launches_s, gpu)
         log_time = np.log((counts * measured_s).sum(1) / (counts * device_s).sum(1))
         for vector, log in zip(vectors, log_time.tolist(), strict=True):
-            # Their energy was not measured; it is taken for what it is predicted to be.
-            yield Example(vector, log, 0.0, 1.0, _MADE_UP_WEIGHT / _MADE_UP)
+            # The energy was not measured, so the target is a factor of 1.
+            yield Example(vector, log, 0.0, 1.0, _SYNTHETIC_WEIGHT / _SYNTHETIC)

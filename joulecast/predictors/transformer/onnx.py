@@ -10,39 +10,46 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..formats import onnx_writer
+from .positions import frequencies
 from .tokens import IN_NETWORK, ROLES, WIDTH
 from .weights import TransformerWeights
 
 INPUTS: tuple[str, ...] = ("values", "families", "kinds", "shares")
 OUTPUTS: tuple[str, ...] = ("operations", "networks")
-"""Names of what the model takes and gives, in the order of `Encoder`."""
+"""Names of the model's inputs and outputs, in the order of `Encoder`."""
 
 UNIT = 0.5
-"""Log ratios of one operation are about so large; heads predict them in this unit."""
+"""Typical size of an operation's log ratio. The head predicts log ratios in this unit, so its outputs are about 1."""
 
 _IR_VERSION, _OPERATORS = 9, 20
 _FLOAT = 1  # TensorProto.data_type
 _SIZES = ("sequences", "operations")
-_Apart = Callable[[str, int], str]
-"""Rows of a matrix and their width -> the same in three dimensions, along the second all that attend to one another."""
+_Split = Callable[[str, int], str]
+"""Rows of a matrix and their width -> the same numbers, shape (sequences, rows of a sequence, width).
+
+The rows of one sequence attend to one another.
+"""
 
 
 def transformer_to_onnx(weights: TransformerWeights, *, alone: bool = False) -> bytes:
-    """The model for ONNX Runtime; its inputs and outputs are those of `Encoder`.
+    """Write the model for ONNX Runtime; its inputs and outputs are those of `Encoder`.
 
     Args:
         weights: Weights of the transformer.
-        alone: Whether all sequences are of one operation each, which takes a fifth less time then.
+        alone: Whether every sequence has a single operation. Such a model takes a fifth less time.
+
+    Returns:
+        A serialized ONNX model.
     """
     graph = _Graph(weights, alone)
     vectors = graph.vectors()
     head = graph.linear(vectors, *(UNIT * weights.arrays[f"operation_head.{part}"] for part in ("weight", "bias")))
     graph.by_sequence(head, 2, to=["operations"])
-    told = graph.node("Slice", ["values", *map(graph.integers, ([0, WIDTH - IN_NETWORK], [1, WIDTH], [2, 3]))])
-    told = graph.reshaped(told, [0, 0, IN_NETWORK])
+    relation = graph.node("Slice", ["values", *map(graph.integers, ([0, WIDTH - IN_NETWORK], [1, WIDTH], [2, 3]))])
+    relation = graph.reshaped(relation, [0, 0, IN_NETWORK])
     vectors = graph.by_sequence(vectors, weights.width)
-    told = graph.node("Concat", [vectors, told], onnx_writer.whole("axis", 2))
-    weighted = graph.node("Mul", [told, graph.node("Unsqueeze", ["shares", graph.integers([2])])])
+    in_network = graph.node("Concat", [vectors, relation], onnx_writer.whole("axis", 2))
+    weighted = graph.node("Mul", [in_network, graph.node("Unsqueeze", ["shares", graph.integers([2])])])
     graph.sum(weighted, to=["networks"])
     value = onnx_writer.value
     ends = [
@@ -57,7 +64,7 @@ def transformer_to_onnx(weights: TransformerWeights, *, alone: bool = False) -> 
 
 
 class _Graph:
-    """Nodes and constants of a transformer, in order; each result is known by its name."""
+    """The nodes and constants of a transformer, in order. Methods take and return the names of results."""
 
     def __init__(self, weights: TransformerWeights, alone: bool) -> None:
         self.parts: list[bytes] = []
@@ -71,7 +78,7 @@ class _Graph:
         return outputs[0]
 
     def constant(self, values: NDArray[Any] | np.float32) -> str:
-        """Add a constant, unless it is there already."""
+        """Add a constant, unless the graph has the same one already."""
         values = np.asarray(values)
         key = repr((values.dtype, values.shape)).encode() + values.tobytes()
         if key not in self._constants:
@@ -84,20 +91,26 @@ class _Graph:
         return self.constant(np.array(values, np.int64))
 
     def stored(self, name: str) -> str:
-        """Add some of the weights."""
+        """Add the weights of this name as a constant."""
         return self.constant(self._weights.arrays[name])
 
     def linear(self, vectors: str, weight: NDArray[np.float32], bias: NDArray[np.float32]) -> str:
-        """A linear layer over the rows of a matrix; the weight has a row for each number that comes out."""
+        """A linear layer over the rows of a matrix.
+
+        Args:
+            vectors: Name of the matrix, shape (rows, inputs).
+            weight: Shape (outputs, inputs).
+            bias: Shape (outputs,).
+        """
         columns = np.ascontiguousarray(weight.T)
         return self.node("Gemm", [vectors, self.constant(columns), self.constant(bias)])
 
     def reshaped(self, vectors: str, shape: list[int]) -> str:
-        """The same numbers in another shape; 0 stands for a size that stays, -1 for what is left."""
+        """The same numbers in another shape, where 0 stands for an unchanged size and -1 for the remaining size."""
         return self.node("Reshape", [vectors, self.integers(shape)])
 
     def by_sequence(self, rows: str, width: int, to: list[str] | None = None) -> str:
-        """The rows of each sequence apart: shape (sequences, rows of one, width)."""
+        """The rows of a matrix grouped by sequence, shape (sequences, rows of a sequence, width)."""
         sequences = self.node("Shape", ["families"], onnx_writer.whole("end", 1))
         shape = self.node("Concat", [sequences, self.integers([-1, width])], onnx_writer.whole("axis", 0))
         return self.node("Reshape", [rows, shape], to=to)
@@ -112,13 +125,29 @@ class _Graph:
 
     def vectors(self) -> str:
         """A vector for each operation, sequence after sequence, as the rows of a matrix."""
-        width, roles = self._weights.width, len(ROLES)
+        width = self._weights.width
         vectors = self.reshaped(self._read(), [-1, width])
         vectors = self._stack("over_network", vectors, self._by_operation if self._alone else self.by_sequence)
         vectors = self._stack("over_operation", vectors, self._by_operation)
-        summed = self.sum(self._by_operation(vectors, width))
-        vectors = self.node("Div", [summed, self.constant(np.float32(math.sqrt(roles)))])
+        vectors = self._operation_vectors(self._by_operation(vectors, width))
+        if self._weights.positional_encoding:
+            vectors = self._placed(vectors, width)
         return self._stack("over_kinds", vectors, None if self._alone else self.by_sequence)
+
+    def _operation_vectors(self, tokens: str) -> str:
+        """One vector per operation, as the rows of a matrix, from those of its tokens."""
+        if self._weights.operation_vector == "kind":
+            return self.node("Gather", [tokens, self.constant(np.array(0))], onnx_writer.whole("axis", 1))
+        return self.node("Div", [self.sum(tokens), self.constant(np.float32(math.sqrt(len(ROLES))))])
+
+    def _placed(self, rows: str, width: int) -> str:
+        """Vectors of operations with sinusoids of their place in the sequence added."""
+        vectors = self.by_sequence(rows, width)
+        places = self.node("Unsqueeze", [self._places(vectors)[0], self.integers([1])])
+        angles = self.node("Mul", [places, self.constant(frequencies(width)[None])])
+        waves = [self.node(wave, [angles]) for wave in ("Sin", "Cos")]
+        placed = self.node("Add", [vectors, self.node("Concat", waves, onnx_writer.whole("axis", 1))])
+        return self.reshaped(placed, [-1, width])
 
     def _by_operation(self, rows: str, width: int) -> str:
         return self.reshaped(rows, [-1, len(ROLES), width])
@@ -128,7 +157,7 @@ class _Graph:
         roles = len(ROLES)
         values = self.node("Max", ["values", self.stored("lowest")])
         values = self.node("Min", [values, self.stored("highest")])
-        # Role by role, each of which has weights of its own.
+        # Each role has weights of its own, so this is a batched product with one product for each role.
         by_role = self.transposed(self.reshaped(values, [-1, roles, WIDTH]), 1, 0, 2)
         read = self.transposed(self.node("MatMul", [by_role, self.stored("read")]), 1, 0, 2)
         read = self.node("Add", [read, self.stored("roles")])
@@ -136,18 +165,18 @@ class _Graph:
             self.node("Gather", [self.stored(f"{n}.weight"), f]) for n, f in (("family", "families"), ("kind", "kinds"))
         ]
         named = self.reshaped(self.node("Add", names), [-1, 1, self._weights.width])
-        # Added to the first token alone.
+        # The vectors of family and kind are added to the first token only.
         first = self.constant(np.eye(roles, 1, dtype=np.float32))
         return self.node("Add", [read, self.node("Mul", [named, first])])
 
-    def _stack(self, stack: str, vectors: str, apart: _Apart | None) -> str:
-        """The layers of a stack; without `apart` each vector is alone."""
+    def _stack(self, stack: str, vectors: str, split: _Split | None) -> str:
+        """The layers of a stack; without `split`, each sequence is a single vector."""
         nearness = None
-        if apart is not None and self._weights.distance_weighting:
-            nearness = self._nearness(apart(vectors, self._weights.width))
+        if split is not None and self._weights.distance_weighting:
+            nearness = self._nearness(split(vectors, self._weights.width))
         for name in self._weights.layers(stack):
-            # A vector that is alone gathers itself.
-            attended = self._values(vectors, name) if apart is None else self._attention(vectors, name, apart, nearness)
+            # The softmax over a single score is 1, so attention within one vector gives its values unchanged.
+            attended = self._values(vectors, name) if split is None else self._attention(vectors, name, split, nearness)
             vectors = self.node("Add", [vectors, self._of_layer(attended, f"{name}gather.")])
             vectors = self._normalized(vectors, name, 0)
             widened = self.node("Gelu", [self._of_layer(vectors, f"{name}widen.")])
@@ -165,21 +194,21 @@ class _Graph:
         return self.node("LayerNormalization", [vectors, self.stored(f"{norm}weight"), self.stored(f"{norm}bias")])
 
     def _values(self, vectors: str, name: str) -> str:
-        """What each vector has to be gathered, heads side by side."""
+        """The values of attention for each vector, heads side by side, shape (rows, width)."""
         weight, bias = (self._weights.arrays[f"{name}attend.{part}"] for part in ("weight", "bias"))
         return self.linear(vectors, np.split(weight, 3)[2], np.split(bias, 3)[2])
 
-    def _attention(self, vectors: str, name: str, apart: _Apart, nearness: str | None) -> str:
+    def _attention(self, vectors: str, name: str, split: _Split, nearness: str | None) -> str:
         arrays, heads, width = self._weights.arrays, self._weights.heads, self._weights.width
         size = width // heads
-        # Queries are scaled before they are many.
+        # The weights of queries are scaled instead of the scores, which are many.
         scales = np.array([1 / math.sqrt(size), 1, 1], np.float32)[:, None, None]
         biases = arrays[f"{name}attend.bias"].reshape(3, heads, size) * scales
         weights = arrays[f"{name}attend.weight"].reshape(3, heads, size, width) * scales[..., None]
         found = []
-        # Each head by itself, so that nothing as large as all vectors has to be put into another order.
+        # Each head is computed by itself, because heads side by side would need a transposition of all vectors.
         for head in range(heads):
-            parts = [apart(self.linear(vectors, weights[part, head], biases[part, head]), size) for part in range(3)]
+            parts = [split(self.linear(vectors, weights[part, head], biases[part, head]), size) for part in range(3)]
             queries, keys, values = parts
             scores = self.node("MatMul", [queries, self.transposed(keys, 0, 2, 1)])
             if nearness is not None:
@@ -188,12 +217,16 @@ class _Graph:
         return self.reshaped(self.node("Concat", found, onnx_writer.whole("axis", 2)), [-1, width])
 
     def _nearness(self, vectors: str) -> str:
-        """1 less the distance of any two vectors of a sequence over its length."""
+        """The weight of every pair of vectors: 1 - distance / length, shape (length, length) of the sequence."""
+        place, length = self._places(vectors)
+        column = self.node("Unsqueeze", [place, self.integers([1])])
+        distance = self.node("Abs", [self.node("Sub", [column, place])])
+        return self.node("Sub", [self.constant(np.float32(1)), self.node("Div", [distance, length])])
+
+    def _places(self, vectors: str) -> tuple[str, str]:
+        """The places of the vectors of a sequence, from 0 on, and how many there are."""
         shape = self.node("Shape", [vectors])
         length = self.node("Gather", [shape, self.constant(np.array(1))])
         length = self.node("Cast", [length], onnx_writer.whole("to", _FLOAT))
         zero, one = self.constant(np.float32(0)), self.constant(np.float32(1))
-        place = self.node("Range", [zero, length, one])
-        column = self.node("Unsqueeze", [place, self.integers([1])])
-        distance = self.node("Abs", [self.node("Sub", [column, place])])
-        return self.node("Sub", [one, self.node("Div", [distance, length])])
+        return self.node("Range", [zero, length, one]), length

@@ -51,14 +51,14 @@ ROLES: tuple[str, ...] = (
 )
 """The roles of the tokens of an operation, in their order."""
 
-# Features that other tokens contain already: the kind and the GPU. (`kernel_generation` is not among them, because the
+# Features that other tokens contain already: the kind and the GPU. (`kernel_generation` is not one of them, because the
 # compute capability in the token `machine` does not say which generation's fp32 kernels run.)
 _TOLD = ("family_", "kind_", "log_ridge", "log_sms", "log_watts_per_tflops")
 _PHYSICS = [place for place, name in enumerate(RELATIVE_NAMES) if not name.startswith(_TOLD)]
 PHYSICS_NAMES: tuple[str, ...] = tuple(RELATIVE_NAMES[place] for place in _PHYSICS)
 """Names of the numbers of the token `physics`: features of relative.py, scaled by units that training determines."""
 
-# These features are no logarithms, and differ between operations by factors of a thousand.
+# These features are not logarithms, and differ between operations by factors of a thousand.
 _NO_LOGARITHMS = [place for place, name in enumerate(PHYSICS_NAMES) if not name.startswith("log_")]
 
 WIDTH = max(36, len(PHYSICS_NAMES))
@@ -81,18 +81,18 @@ _DIVISORS = (2, 4, 8, 16, 32, 64, 128)
 _ELEMENTS_PER_BLOCK = 1024.0
 _LEAST_S = 1e-12
 _CACHED = 20_000  # Operations whose attributes are read once, for all GPUs.
-_LONGEST = 3.0  # Of the log ratio of host to device time, either way: beyond it only one of them matters.
+_LONGEST = 3.0  # Largest absolute log ratio of host to device time; beyond it only the longer one matters.
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Operations on one GPU.
+    """Operations on one GPU as tokens.
 
     Args:
-        values: Shape (operations, len(ROLES), WIDTH).
-        families: Index into FAMILIES, one per operation.
-        kinds: Index into a vocabulary, one per operation.
-        least: The least times that predictions relate to, at one clock.
+        values: The tokens of each operation, shape (operations, len(ROLES), WIDTH).
+        families: Index of each operation's family in FAMILIES, shape (operations,).
+        kinds: Index of each operation's kind in a vocabulary, shape (operations,).
+        least: The least times of physics at one clock, which predictions multiply by a factor.
     """
 
     values: NDArray[np.float32]
@@ -108,10 +108,10 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
         operations: The operations, at least one.
         gpu: The GPU that they run on.
         clock_mhz: Graphics clock that the least times are for.
-        vocabulary: The kinds that are told apart, UNKNOWN first.
+        vocabulary: The kinds that have vectors of their own, UNKNOWN first.
 
     Raises:
-        InputError: An operation's precision does not exist on the GPU.
+        InputError: The GPU does not support the precision of an operation.
     """
     operations = OperationList.of(operations)
     default_mhz = float(gpu.boost_clock_mhz)
@@ -136,14 +136,14 @@ def tokens(operations: Sequence[Operation], gpu: GPU, clock_mhz: float, vocabula
 
 @lru_cache(maxsize=8)
 def _places_in(vocabulary: tuple[str, ...]) -> NDArray[np.int64]:
-    """Of each kind, as `numbers_of` counts them; 0 for those that a vocabulary lacks."""
+    """Index in the vocabulary of every kind in KINDS, shape (kinds,); 0, for UNKNOWN, where it is not in it."""
     known = {kind: place for place, kind in enumerate(vocabulary)}
     return np.array([known.get(kind, 0) for kind in KINDS], dtype=np.int64)
 
 
 @cached(1)
 def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
-    """Tokens with the numbers that are the same on all GPUs, zeros in the place of the others; to be read only."""
+    """Tokens with the numbers that do not depend on the GPU, and zeros elsewhere. The array cannot be written to."""
     n = numbers_of(operations)
     moved = n.bytes_read + n.bytes_written
     amounts = [np.log(amount + 1) / 8 - 2 for amount in (n.flops, moved, n.bytes_written, n.input_size)]
@@ -165,22 +165,28 @@ def _same_everywhere(operations: OperationList) -> NDArray[np.float32]:
 def in_network(
     values: NDArray[np.float32], counts: FloatArray, device_s: FloatArray, host_s: FloatArray
 ) -> NDArray[np.float32]:
-    """Tokens of a network's operations, told what each is to it.
+    """Add to tokens the four numbers that relate each operation to its network.
+
+    They are the logarithm of its calls, its share of the network's device time, and the log ratios of host to device
+    time of the operation and of the network.
 
     Args:
-        values: Of its operations, each alone; shape (..., operations, len(ROLES), WIDTH).
-        counts: How often each runs; shape (..., operations), as all that follow.
-        device_s: Seconds of one call that the GPU works.
-        host_s: Seconds of one call that launching takes; zero where nothing waits for the host.
+        values: Tokens of operations by themselves, shape (..., operations, len(ROLES), WIDTH).
+        counts: Calls of each operation in one iteration, shape (..., operations).
+        device_s: Device seconds of one call, shape (..., operations).
+        host_s: Seconds to launch one call, shape (..., operations); zero where the GPU never waits for the host.
+
+    Returns:
+        New tokens, in the shape of `values`.
     """
-    told = values.copy()
+    found = values.copy()
     device, host = counts * device_s, counts * host_s
     total = device.sum(axis=-1, keepdims=True)
-    told[..., 0, -IN_NETWORK] = np.log(counts) / 4
-    told[..., 0, -IN_NETWORK + 1] = device / total
-    told[..., 0, -IN_NETWORK + 2] = _log_ratio(host, device)
-    told[..., 0, -IN_NETWORK + 3] = _log_ratio(host.sum(axis=-1, keepdims=True), total)
-    return told
+    found[..., 0, -IN_NETWORK] = np.log(counts) / 4
+    found[..., 0, -IN_NETWORK + 1] = device / total
+    found[..., 0, -IN_NETWORK + 2] = _log_ratio(host, device)
+    found[..., 0, -IN_NETWORK + 3] = _log_ratio(host.sum(axis=-1, keepdims=True), total)
+    return found
 
 
 def _log_ratio(host: FloatArray, device: FloatArray) -> FloatArray:
@@ -190,7 +196,10 @@ def _log_ratio(host: FloatArray, device: FloatArray) -> FloatArray:
 
 
 def _between(values: FloatArray, low: int, high: int) -> FloatArray:
-    """Place of each value among the whole numbers from low to high: weights of the two that are next to it."""
+    """Piecewise linear encoding: the weights of the integers from low to high, shape (values, high - low + 1).
+
+    Only the two integers next to a value have weights above zero: 2.25 gives 0.75 for 2 and 0.25 for 3.
+    """
     centres = np.arange(low, high + 1)
     weights: FloatArray = np.maximum(0.0, 1 - np.abs(np.clip(values, low, high)[:, None] - centres))
     return weights
@@ -218,7 +227,7 @@ def _put_work(token: NDArray[np.float32], n: Any, gpu: GPU, least: LeastTimes) -
 
 
 def _put_waves(token: NDArray[np.float32], n: Any, gpu: GPU) -> None:
-    """Fill in the waves of thread blocks that operations make as batched products."""
+    """Write the waves of thread blocks into the token, for operations as batched matrix products."""
     batch, rows, columns = n.batch, n.rows, n.columns
     waves = [tile_count(rows, columns, tile, batch) / gpu.sms for tile in _TILES]
     waves += [n.output_size / _ELEMENTS_PER_BLOCK / gpu.sms, batch * rows / gpu.sms]

@@ -1,6 +1,6 @@
 """The stored weights of a transformer, from which it can be rebuilt. They contain no code.
 
-ONNX Runtime gets a graph that is written from them (onnx.py), never one that came with them.
+ONNX Runtime gets a graph that this version writes from them (onnx.py), never a graph from a file.
 """
 
 from __future__ import annotations
@@ -15,55 +15,74 @@ from numpy.typing import NDArray
 from ...errors import ZooError
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 from ..physics.operation_numbers import FAMILIES
+from ..recipes.transformer import OPERATION_VECTORS
 from .tokens import ROLES, WIDTH
 
 STACKS = ("over_network", "over_operation", "over_kinds")
-_MOST_NUMBERS = 4096  # Along any side of an array.
+# Limits that keep damaged or hostile files from taking all memory.
+_MOST_NUMBERS = 4096  # Along any axis of an array.
 _MOST_WIDTH = 1024
-_MOST_HEADS = 32  # Scores are as many times the length of a network, squared.
+_MOST_HEADS = 32  # Each head needs memory for the square of a network's length.
 _MOST_LAYERS = 64
-# Entries that say neither were made with these.
-_HEADS, _WEIGHTED = "2", "True"
+# Values of entries that were stored before these facts were.
+_FACTS = {"heads": "2", "distance_weighting": "True", "operation_vector": "sum", "positional_encoding": "False"}
 
 
 @dataclass(frozen=True)
 class TransformerWeights:
-    """What `OperationTransformer` consists of.
+    """The weights of an `OperationTransformer`, checked when they are made.
 
     Args:
-        arrays: Weights by the names that `OperationTransformer` gives them, in fp32.
+        arrays: Name of a parameter in `OperationTransformer` -> its weights in fp32.
         heads: Attention heads of a layer.
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
+        operation_vector: What stands for an operation: "sum" of its tokens, or the token of its "kind".
+        positional_encoding: Whether sinusoids of its place are added to an operation's vector.
 
     Raises:
-        ZooError: An array is missing, too many or of another shape than the others ask for, or the whole is larger than
-            any can be.
+        ZooError: An array is missing, unknown, of another type or of a shape that does not match the others; or the
+            transformer is larger than allowed.
     """
 
     arrays: Mapping[str, NDArray[np.float32]]
     heads: int
     distance_weighting: bool
+    operation_vector: str = "sum"
+    positional_encoding: bool = False
 
     def __post_init__(self) -> None:
         given = {name: array.shape for name, array in self.arrays.items()}
         if any(array.dtype != np.float32 for array in self.arrays.values()):
-            raise _no_transformer("numbers that are not fp32", None, "fp32")
+            given_types = sorted({str(array.dtype) for array in self.arrays.values()})
+            raise _refused("an array is not in fp32", ", ".join(given_types), "float32")
         layers, widest = len([*self.layers()]), max((max(shape, default=1) for shape in given.values()), default=0)
         if layers > _MOST_LAYERS or widest > _MOST_NUMBERS:
-            raise _no_transformer("larger than allowed", (layers, widest), (_MOST_LAYERS, _MOST_NUMBERS))
+            given_size = f"{layers} layers, {widest} numbers along an axis"
+            raise _refused("they are too large", given_size, f"{_MOST_LAYERS} layers, {_MOST_NUMBERS} numbers")
         expected = self._expected()
         off = sorted(name for name in given.keys() | expected.keys() if given.get(name) != expected.get(name))
         if off:
-            raise _no_transformer(f"another shape at {off[0][:60]!r}", given.get(off[0]), expected.get(off[0]))
+            name = off[0]
+            raise _refused(
+                f"the array {name[:60]!r} is missing, unknown or of another shape",
+                given.get(name, "no such array"),
+                expected.get(name, "no array of this name"),
+            )
         if not 0 < self.heads <= _MOST_HEADS or self.width % self.heads:
-            raise _no_transformer("an impossible number of heads", self.heads, f"a divisor of {self.width}")
+            raise _refused(
+                "the number of attention heads is impossible",
+                self.heads,
+                f"a divisor of {self.width} up to {_MOST_HEADS}",
+            )
+        if self.positional_encoding and self.width % 2:
+            raise _refused("positional encoding needs an even width", self.width, "an even number")
 
     @property
     def width(self) -> int:
-        """Numbers of a vector."""
+        """How many numbers a vector has."""
         roles = self.arrays.get("roles", np.zeros((0, 0)))
         if roles.ndim != 2 or not 0 < roles.shape[1] <= _MOST_WIDTH:
-            raise _no_transformer("vectors of an impossible width", roles.shape, f"1 to {_MOST_WIDTH}")
+            raise _refused("the width of vectors is impossible", roles.shape, f"(roles, 1 to {_MOST_WIDTH})")
         return int(roles.shape[1])
 
     @property
@@ -72,7 +91,11 @@ class TransformerWeights:
         return len(self.arrays["kind.weight"])
 
     def layers(self, stack: str | None = None) -> Iterator[str]:
-        """What the names of the arrays of each layer begin with, in order; of one stack, or of all."""
+        """The prefix of each layer's array names, in order.
+
+        Args:
+            stack: Name of the stack; None for all stacks.
+        """
         for each in STACKS if stack is None else (stack,):
             number = 0
             while f"{each}.{number}.attend.weight" in self.arrays:
@@ -84,7 +107,7 @@ class TransformerWeights:
         return f"{layer}norms.0.weight" in self.arrays
 
     def _expected(self) -> dict[str, tuple[int, ...]]:
-        """Name -> shape, as far as the width, the vocabulary and the feed-forward parts leave no choice."""
+        """Name -> shape of every array, given the width, the size of the vocabulary and the feed-forward widths."""
         width = self.width
         expected: dict[str, tuple[int, ...]] = {
             "read": (len(ROLES), WIDTH, width),
@@ -115,8 +138,8 @@ class TransformerWeights:
         return max(1, len(array)) if array is not None and array.ndim else 1
 
     def to_bytes(self) -> bytes:
-        """As safetensors; the same weights give the same bytes."""
-        facts = {"heads": str(self.heads), "distance_weighting": str(self.distance_weighting)}
+        """The weights in the safetensors format; the same weights give the same bytes."""
+        facts = {name: str(getattr(self, name)) for name in _FACTS}
         return arrays_to_bytes(self.arrays, facts)
 
     @classmethod
@@ -124,18 +147,28 @@ class TransformerWeights:
         """Read what `to_bytes` wrote.
 
         Raises:
-            ZooError: The bytes are no weights, or not those of a transformer.
+            ZooError: The bytes are damaged, or are not the weights of a transformer.
         """
         arrays, facts = arrays_from_bytes(stored)
-        heads, weighted = facts.get("heads", _HEADS), facts.get("distance_weighting", _WEIGHTED)
-        if not (heads.isascii() and heads.isdecimal() and len(heads) < 4) or weighted not in ("True", "False"):
-            raise _no_transformer("facts that are none", str(facts)[:100], "heads and distance_weighting")
-        return cls(arrays, int(heads), weighted == "True")
+        told = {name: facts.get(name, default) for name, default in _FACTS.items()}
+        heads, weighted, vector, positions = told.values()
+        if (
+            not (heads.isascii() and heads.isdecimal() and len(heads) < 4)
+            or not {weighted, positions} <= {"True", "False"}
+            or vector not in OPERATION_VECTORS
+        ):
+            raise _refused(
+                "their facts cannot be read",
+                str(facts)[:100],
+                "heads: 1 to 999, distance_weighting and positional_encoding: True or False, operation_vector: "
+                + " or ".join(OPERATION_VECTORS),
+            )
+        return cls(arrays, int(heads), weighted == "True", vector, positions == "True")
 
 
-def _no_transformer(what: str, given: object, allowed: object) -> ZooError:
+def _refused(reason: str, given: object, allowed: object) -> ZooError:
     return ZooError(
-        f"these are not the weights of a transformer: {what}",
+        f"the stored weights of a transformer are refused: {reason}",
         given=given,
         allowed=str(allowed),
         hint="pull the entry again, or train it again",

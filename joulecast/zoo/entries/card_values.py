@@ -32,7 +32,7 @@ def host_of(value: Mapping[str, Any]) -> HostModel:
     offset = value["offset_s"]
     if type(offset) not in (int, float) or not abs(offset) <= _MOST_OFFSET_S:
         raise _damaged("offset_s", offset, f"within {_MOST_OFFSET_S:g} s")
-    return HostModel.from_json(value)
+    return HostModel.from_dict(value)
 
 
 def _damaged(what: str, given: object, allowed: str) -> ZooError:

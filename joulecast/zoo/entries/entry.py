@@ -98,12 +98,12 @@ def save_entry(
     """
     facts = {
         **predictor.facts(),
-        "network_errors": None if network_errors is None else network_errors.to_json(),
+        "network_errors": None if network_errors is None else network_errors.to_dict(),
     }
     files = {
         **common_files(asdict(card), facts),
         LEFT_OUT: json_bytes(left_out),
-        OPERATIONS: json_bytes([o.to_json() for o in sorted(trained_on, key=lambda o: o.digest)]),
+        OPERATIONS: json_bytes([o.to_dict() for o in sorted(trained_on, key=lambda o: o.digest)]),
         **predictor.time.to_files("time"),
         **predictor.power.to_files("power"),
     }
@@ -114,7 +114,7 @@ def _golden(predictor: OperationPredictor, operations: list[Operation]) -> dict[
     """The golden prediction: a few operations, and what they are predicted to cost."""
     predictions = predictor.predict(operations)
     return {
-        "operations": [operation.to_json() for operation in operations],
+        "operations": [operation.to_dict() for operation in operations],
         "time_s": predictions.time_s.tolist(),
         "power_w": predictions.power_w.tolist(),
     }
@@ -166,12 +166,12 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
         predictor = OperationPredictor(
             gpu=find_gpu(facts["gpu"]),
             mode=facts["mode"],
-            baseline=Baseline.from_json(facts["baseline"]),
+            baseline=Baseline.from_dict(facts["baseline"]),
             time=from_files(files, "time"),
             power=from_files(files, "power"),
             measured=frozenset(facts["measured"]),
             transferred=tuple(facts["transferred"]),
-            calibration=None if facts.get("calibration") is None else Calibration.from_json(facts["calibration"]),
+            calibration=None if facts.get("calibration") is None else Calibration.from_dict(facts["calibration"]),
         )
         composition = card["composition"]
         if composition not in COMPOSITIONS:
@@ -183,7 +183,7 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
             composition=composition,
             network_errors=None
             if facts.get("network_errors") is None
-            else NetworkCalibration.from_json(facts["network_errors"]),
+            else NetworkCalibration.from_dict(facts["network_errors"]),
         )
         operations = golden_operations(manifest["golden"]["operations"])
         smoke_test(network_predictor, operations)
@@ -212,7 +212,7 @@ def load_background(folder: Path) -> Background:
     _, files = checked_files(folder, NEEDED)
     with refusing_damage(folder):
         stored = parsed_json(files[OPERATIONS], "the operations of this zoo entry") if OPERATIONS in files else []
-        operations = tuple(Operation.from_json(value) for value in stored)
+        operations = tuple(Operation.from_dict(value) for value in stored)
         names = ("time", "power")
         whole = all(f"{name}.ubj" in files for name in names)
         return Background(operations, {name: files[f"{name}.ubj"] for name in names} if whole else {})

@@ -41,7 +41,7 @@ def golden_operations(values: Sequence[Mapping[str, Any]]) -> list[Operation]:
     """
     if not 0 < len(values) <= _MOST_OPERATIONS:
         raise ZooError("a golden prediction has an impossible number of operations", given=len(values))
-    return [Operation.from_json(value) for value in values]
+    return [Operation.from_dict(value) for value in values]
 
 
 def smoke_test(predictor: NetworkPredictor, operations: Sequence[Operation]) -> None:

@@ -118,7 +118,7 @@ def save_kernels(folder: str | Path, kernels: Kernels, card: KernelsCard, golden
             "family": family,
             "variant": variant,
             "gpu": gpu,
-            "operations": [operation.to_json() for operation in operations],
+            "operations": [operation.to_dict() for operation in operations],
             "device_s": _device_s(family, kernels.variants[family, variant], gpu, operations).tolist(),
         }
         for (family, variant), (gpu, operations) in sorted(golden.items())

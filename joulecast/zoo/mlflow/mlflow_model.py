@@ -32,7 +32,7 @@ class JoulecastModel(PythonModel):  # type: ignore[misc]
         """Predict one row per operation."""
         if "operation" not in model_input:
             raise InputError("a table to predict has one operation per row", allowed="column operation, as JSON")
-        operations = [Operation.from_json(json.loads(text)) for text in model_input["operation"]]
+        operations = [Operation.from_dict(json.loads(text)) for text in model_input["operation"]]
         clocks = model_input.get("clock_mhz", pd.Series(np.nan, index=model_input.index)).astype(float)
         gpus = model_input.get("gpu", pd.Series("", index=model_input.index))
         found = np.full((len(operations), len(OUTPUTS)), np.nan)

@@ -90,7 +90,7 @@ def _example(card: Mapping[str, Any], any_gpu: bool) -> Any:
 
     mode = "inference" if any_gpu else card["mode"]
     operations = [Operation("relu", [(32, channels, 56, 56)], mode=mode) for channels in (64, 256)]
-    columns = {"operation": [json.dumps(operation.to_json()) for operation in operations]}
+    columns = {"operation": [json.dumps(operation.to_dict()) for operation in operations]}
     if any_gpu:
         columns["gpu"] = ["NVIDIA A30", "NVIDIA A30"]
     return pd.DataFrame(columns)

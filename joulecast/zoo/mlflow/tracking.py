@@ -60,7 +60,7 @@ def track(trained: Trained, recipe: Recipe, entry: Path, uri: str | None = None,
     card = trained.card
 
     def fill(mlflow: Any, run_id: str) -> None:
-        log_params(mlflow, {**recipe.to_json(), "dataset_sha256": card.data["sha256"]})
+        log_params(mlflow, {**recipe.to_dict(), "dataset_sha256": card.data["sha256"]})
         log_metrics(mlflow, own_metrics(trained.validation))
         log_curves(mlflow, curves_of(trained.predictor))
         _log_datasets(mlflow, run_id, [{"gpu": card.gpu, **card.data}])
@@ -78,7 +78,7 @@ def track_any_gpu(trained: TrainedAnyGpu, recipe: Recipe, entry: Path, uri: str 
     card = trained.card
 
     def fill(mlflow: Any, run_id: str) -> None:
-        log_params(mlflow, recipe.to_json())
+        log_params(mlflow, recipe.to_dict())
         log_metrics(mlflow, any_gpu_metrics(trained.validation))
         log_curves(mlflow, {**curves_of(trained.learned), **trained.validation.curves})
         _log_datasets(mlflow, run_id, card.data)
@@ -125,7 +125,7 @@ def track_evaluation(
             metrics |= {f"{prefix}{key}": value for key, value in own_metrics(validation).items()}
 
     def fill(mlflow: Any, run_id: str) -> None:
-        log_params(mlflow, recipe.to_json())
+        log_params(mlflow, recipe.to_dict())
         log_metrics(mlflow, metrics)
         _log_datasets(mlflow, run_id, datasets)
         mlflow.log_artifacts(str(report.parent), "report")

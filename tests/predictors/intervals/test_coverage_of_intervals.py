@@ -70,7 +70,7 @@ def test_distances():
     assert np.isinf(closeness.distances([Operation("gelu", [(4,)])])).all()
     # A network of one measured operation many times over is as close as can be.
     assert Closeness.of(known[:1]).distances(known[:1]) == pytest.approx([0.0], abs=1e-3)
-    again = Closeness.from_json(json.loads(json.dumps(closeness.to_json())))
+    again = Closeness.from_dict(json.loads(json.dumps(closeness.to_dict())))
     assert again.distances(known) == pytest.approx(closeness.distances(known), abs=0.01)
     other = [operation.replace(precision="bf16") for operation in known]
     assert (closeness.distances(other) > closeness.distances(known)).all()
@@ -183,7 +183,7 @@ def test_what_chance_allows(count, low, high):
 
 
 def test_calibration_comes_back_from_storage(calibration):
-    again = Calibration.from_json(json.loads(json.dumps(calibration.to_json())))
+    again = Calibration.from_dict(json.loads(json.dumps(calibration.to_dict())))
     operations = simulated_operations()
     nothing = np.zeros(len(operations), dtype=bool)
     distances = np.linspace(0, 9, len(operations))
@@ -192,7 +192,7 @@ def test_calibration_comes_back_from_storage(calibration):
         assert again.log_errors(*asked) == pytest.approx(calibration.log_errors(*asked), rel=1e-3)
     asked = (0.9, operations, nothing, nothing, distances, np.linspace(90, 110, len(operations)))
     assert again.power_errors(*asked) == pytest.approx(calibration.power_errors(*asked), rel=1e-3)
-    assert len(json.dumps(calibration.to_json())) < 80_000
+    assert len(json.dumps(calibration.to_dict())) < 80_000
 
 
 def test_few_errors_make_no_calibration():
@@ -245,7 +245,7 @@ def test_networks_that_are_hard_get_wider_intervals(dataset, calibration):
     (row,) = network_coverage(calibration, {"name": errors}, 0.9)
     assert row.cases == 60
     assert all(0.8 < row.within[quantity] <= 1 for quantity in ("time", "energy", "edp"))
-    again = NetworkCalibration.from_json(json.loads(json.dumps(made.to_json())))
+    again = NetworkCalibration.from_dict(json.loads(json.dumps(made.to_dict())))
     assert again.difficulty(calibration, errors[0].parts) == hard
 
 
@@ -318,7 +318,7 @@ def test_interval_of_a_network(predictor):
     assert far.far_outside
     assert any("far outside the training data" in note for note in far.notes)
     assert np.divide(*far.interval().time_s) < np.divide(*wide.time_s)
-    assert far.to_json()["far_outside"]
+    assert far.to_dict()["far_outside"]
 
 
 def test_other_clocks_and_missing_operations_widen(predictor):

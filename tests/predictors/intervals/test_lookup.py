@@ -118,7 +118,7 @@ def test_networks_come_back_from_storage():
         {"overlap": errors},
         "networks of a test",
     )
-    again = NetworkCalibration.from_json(known.to_json())
+    again = NetworkCalibration.from_dict(known.to_dict())
     assert again.basis == known.basis
     assert again.difficulties == known.difficulties
     assert {name: row.tolist() for name, row in again.scores["overlap"].items()} == {

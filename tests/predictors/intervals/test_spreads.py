@@ -77,7 +77,7 @@ def test_levels_that_few_errors_support():
 def test_units_of_power_are_interpolated_in_logarithms_and_rounded_when_stored():
     units = PowerUnits(np.array([50.0, 100.0]), np.array([0.1, 0.4]))
     assert units.of(np.array([50.0, 75.0, 100.0])).tolist() == pytest.approx([0.1, 0.2, 0.4])
-    stored = PowerUnits(np.array([50.123456]), np.array([0.12345678])).to_json()
+    stored = PowerUnits(np.array([50.123456]), np.array([0.12345678])).to_dict()
     assert stored == {"watts": [50.1235], "units": [0.123457]}
 
 
@@ -86,7 +86,7 @@ def test_units_of_power_are_interpolated_in_logarithms_and_rounded_when_stored()
 )
 def test_units_of_power_that_are_damaged(watts, units):
     with pytest.raises(ValueError, match=r"^units of power that are none$"):
-        PowerUnits.from_json({"watts": watts, "units": units})
+        PowerUnits.from_dict({"watts": watts, "units": units})
 
 
 def group(*errors):
@@ -94,12 +94,12 @@ def group(*errors):
 
 
 def test_a_calibration_needs_a_group_for_all_and_none_that_is_empty():
-    whole = Calibration(Closeness({}), {"": (group(0.1, 0.2),), "normalization GPU": (group(0.1),)}).to_json()
-    assert set(Calibration.from_json(whole).groups) == {"", "normalization GPU"}
-    assert Calibration.from_json(whole).power_units is None
+    whole = Calibration(Closeness({}), {"": (group(0.1, 0.2),), "normalization GPU": (group(0.1),)}).to_dict()
+    assert set(Calibration.from_dict(whole).groups) == {"", "normalization GPU"}
+    assert Calibration.from_dict(whole).power_units is None
     for groups in ({name: rows for name, rows in whole["groups"].items() if name}, {**whole["groups"], "x": []}):
         with pytest.raises(ValueError, match="without a group for all, or with an empty group"):
-            Calibration.from_json({**whole, "groups": groups})
+            Calibration.from_dict({**whole, "groups": groups})
 
 
 def test_networks_by_errors_without_difficulty():

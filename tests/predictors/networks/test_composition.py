@@ -86,7 +86,7 @@ def test_the_offset_of_the_host_is_learned_from_networks():
     bound = HostModel.fit([(np.array([1.0]), predictions([1.0], [50e-6], [0.0]), 1.0)], "training")
     assert bound == HostModel.prior("training")
     assert HostModel.fit([], "inference") == HostModel.prior("inference")
-    assert HostModel.from_json(found.to_json()) == found
+    assert HostModel.from_dict(found.to_dict()) == found
 
 
 def test_where_many_offsets_are_as_good_the_middle_is_taken():

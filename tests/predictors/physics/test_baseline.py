@@ -109,7 +109,7 @@ def test_a_kind_that_always_waits_for_the_host_is_as_slow_as_others_if_its_quick
 
 def test_baselines_survive_json():
     known = baseline(["short"])
-    assert Baseline.from_json(known.to_json()) == known
+    assert Baseline.from_dict(known.to_dict()) == known
 
 
 def test_host_times_are_those_of_the_method_that_most_loops_were_run_by():

@@ -97,4 +97,4 @@ def test_a_board_that_hardly_draws_more_at_work_is_busy_by_watts():
 
 def test_the_number_of_large_loops_survives_json():
     known = Baseline({"relu fp32": GroupConstants({"loop": 1e-5}, 2.0, 1.5, 100.0, large_loops=7)}, 50.0, "loop")
-    assert Baseline.from_json(known.to_json()).groups["relu fp32"].large_loops == 7
+    assert Baseline.from_dict(known.to_dict()).groups["relu fp32"].large_loops == 7

@@ -143,5 +143,5 @@ def test_prior_energies_have_their_sources():
 
 
 def test_constants_survive_json():
-    assert EnergyConstants.from_json(CONSTANTS.to_json()) == CONSTANTS
-    assert CONSTANTS.to_json()["gddr_j_per_byte"] == 1e-10
+    assert EnergyConstants.from_dict(CONSTANTS.to_dict()) == CONSTANTS
+    assert CONSTANTS.to_dict()["gddr_j_per_byte"] == 1e-10

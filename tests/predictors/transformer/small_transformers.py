@@ -37,6 +37,8 @@ VARIANTS = {
     "without weighting": {"distance_weighting": False},
     "without the three stacks": {"stacks": "one"},
     "without Muon": {"matrix_learning_rate": 0.0},
+    "kinds and places": {"operation_vector": "kind", "positional_encoding": True},
+    "places in one stack": {"positional_encoding": True, "stacks": "one"},
 }
 A30, T4 = find_gpu("A30"), find_gpu("T4")
 
@@ -78,7 +80,7 @@ def quick():
 @cache
 def served():
     """The same through ONNX Runtime."""
-    return Attentive.from_json(quick().to_json(), OnnxEncoder(weights_of(quick().reader.encoder.model, QUICK)))
+    return Attentive.from_dict(quick().to_dict(), OnnxEncoder(weights_of(quick().reader.encoder.model, QUICK)))
 
 
 def torch_encoder(model):

@@ -64,6 +64,12 @@ def test_stored_weights_round_trip(quick):
     again = TransformerWeights.from_bytes(weights.to_bytes())
     assert (again.heads, again.distance_weighting) == (2, True)
     assert again.to_bytes() == weights.to_bytes()
+    other = TransformerWeights(weights.arrays, 2, False, "kind", True)
+    assert TransformerWeights.from_bytes(other.to_bytes()).positional_encoding
+    # Entries from before these settings existed do not name them.
+    arrays, facts = arrays_from_bytes(weights.to_bytes())
+    older = {name: facts[name] for name in ("heads", "distance_weighting")}
+    assert TransformerWeights.from_bytes(arrays_to_bytes(arrays, older)).to_bytes() == weights.to_bytes()
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
@@ -89,23 +95,24 @@ HOSTILE = {
     "fp64": lambda arrays, facts: arrays.update(roles=arrays["roles"].astype(float)),
     "heads that do not divide": lambda arrays, facts: facts.update(heads="3"),
     "heads by the thousand": lambda arrays, facts: facts.update(heads="1" * 5000),
-    "heads that are none": lambda arrays, facts: facts.update(heads="0"),
-    "heads that are no number": lambda arrays, facts: facts.update(heads="\u00b2"),
-    "a truth value that is none": lambda arrays, facts: facts.update(distance_weighting="1"),
+    "no heads": lambda arrays, facts: facts.update(heads="0"),
+    "heads in digits other than ASCII": lambda arrays, facts: facts.update(heads="\u00b2"),
+    "a truth value other than True and False": lambda arrays, facts: facts.update(distance_weighting="1"),
+    "an operation's vector other than sum and kind": lambda arrays, facts: facts.update(operation_vector="mean"),
 }
 
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
-def test_weights_that_make_no_transformer_are_refused(quick, change):
+def test_damaged_weights_are_refused(quick, change):
     arrays, facts = arrays_from_bytes(weights_of(quick.reader.encoder.model, QUICK).to_bytes())
     change(arrays, facts)
-    with pytest.raises(ZooError, match="not the weights of a transformer"):
+    with pytest.raises(ZooError, match="weights of a transformer are refused"):
         TransformerWeights.from_bytes(arrays_to_bytes(arrays, facts))
 
 
 def test_what_onnx_runtime_cannot_compute_is_one_error(served):
     values, families, kinds, shares = arrays(1, 3)
-    with pytest.raises(ZooError, match="does not compute") as caught:
+    with pytest.raises(ZooError, match="cannot compute") as caught:
         served.reader.encoder(values, families, kinds + 10_000, shares)
     assert "out of data bounds" in str(caught.value.hint)
 
@@ -117,8 +124,8 @@ def test_stored_predictor(quick, served):
     assert np.allclose(one.energy_j, other.energy_j, rtol=1e-4)
     whole = [on(A30, each).predict(network).time_s for each in (quick, served)]
     assert whole[0] == pytest.approx(whole[1], rel=1e-4)
-    with pytest.raises(InputError, match="other tokens"):
-        Attentive.from_json({**quick.to_json(), "tokens": [1, 1]}, served.reader.encoder)
+    with pytest.raises(InputError, match="another layout"):
+        Attentive.from_dict({**quick.to_dict(), "tokens": [1, 1]}, served.reader.encoder)
 
 
 def test_predicting_needs_no_torch(quick, tmp_path):
@@ -131,7 +138,7 @@ def test_predicting_needs_no_torch(quick, tmp_path):
         "from joulecast.hardware import find_gpu\n"
         "from joulecast.predictors.transformer.weights import TransformerWeights\n"
         "weights = TransformerWeights.from_bytes(open(sys.argv[1], 'rb').read())\n"
-        f"learned = Attentive.from_json({quick.to_json()!r}, OnnxEncoder(weights))\n"
+        f"learned = Attentive.from_dict({quick.to_dict()!r}, OnnxEncoder(weights))\n"
         "o = j.Operation('linear', [(512, 512)], {'out_features': 512})\n"
         "assert AnyGpuPredictor(find_gpu('A30'), 'inference', learned).predict([o]).time_s[0] > 0\n"
         "assert not {'torch', 'sklearn', 'xgboost', 'scipy', 'onnx', 'safetensors'} & set(sys.modules)\n"
@@ -193,7 +200,7 @@ def test_without_measured_networks_a_network_is_its_parts(dataset):
     network = made_networks()[0][2]
     operations = [entry.operation for entry in network]
     assert learned.in_network(operations, np.full(len(operations), 4.0), A30) == (1.0, 1.0)
-    assert learned.to_json()["head"] is None
+    assert learned.to_dict()["head"] is None
 
 
 def test_what_cannot_be_predicted(served):

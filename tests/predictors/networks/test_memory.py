@@ -9,7 +9,7 @@ import joulecast
 from joulecast import Operation
 from joulecast.extraction.models.torchvision_models import build
 from joulecast.hardware import find_gpu
-from joulecast.queries.memory import memory_need, saved_bytes
+from joulecast.predictors.networks.memory import memory_need, saved_bytes
 
 LINEAR = Operation("linear", [(32, 1000)], {"out_features": 500, "bias": False})
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..hardware import GPU
-from ..operations.network import Entry, Network
-from ..operations.precisions import ELEMENT_BYTES
-from ..operations.rules import size
+from ...hardware import GPU
+from ...operations.network import Entry, Network
+from ...operations.precisions import ELEMENT_BYTES
+from ...operations.rules import size
 
 # The CUDA context with the kernels of cuDNN and cuBLAS, and their workspaces. An allowance, not a measurement.
 _CONTEXT_BYTES = 768 * 2**20
@@ -76,7 +76,7 @@ def memory_need(network: Network) -> MemoryNeed:
 def saved_bytes(network: Network) -> int:
     """Bytes that the forward pass saves for the backward pass.
 
-    For convolutional networks this is within 10 % of what autograd saves, as tests/queries/test_memory.py checks.
+    For convolutional networks this is within 10 % of what autograd saves (tests/predictors/networks/test_memory.py).
     """
     first = network.entries[0].operation
     dropped = sum(each.work.output_bytes for each in network.uncounted if each.work is not None)

@@ -1,0 +1,121 @@
+"""Answers to questions about generation and training over several GPUs, for models that are known by name."""
+
+from __future__ import annotations
+
+from ..errors import InputError, unknown_name
+from ..generation.choices import GenerationChoices
+from ..generation.choosing import CLOCKS, best_generation
+from ..generation.generate import predict_generation
+from ..generation.images.predict import ImagePrediction, predict_image
+from ..generation.known import KNOWN
+from ..generation.parallel import split_count
+from ..generation.prediction import GenerationPrediction
+from ..generation.training import ParallelTraining, training_of
+from ..hardware import gpus
+from ..operations.network import Network
+from ..predictors.networks.execution import Execution
+from .generation_questions import (
+    BestGenerationQuestion,
+    GenerationQuestion,
+    ImageQuestion,
+    ParallelTrainingQuestion,
+)
+from .networks import Networks
+from .problems import too_large
+from .settings import Settings
+from .validation import checked_gpu, checked_host, checked_predictor, checked_prices, plain_clock
+
+_UNFUSED = "transformers"
+
+
+class GenerationAnswers:
+    """Answers questions about generation."""
+
+    _settings: Settings
+    networks: Networks
+
+    def predict_generation(self, question: GenerationQuestion) -> GenerationPrediction:
+        """See `joulecast.predict_generation`; models are those whose parts are known without torch."""
+        _refuse_unknown(question.model, question.engine)
+        _check_gpus(question.gpu, question.predictor, "inference")
+        given = question.model_dump(exclude={"clock_mhz"})
+        return predict_generation(given.pop("model"), given.pop("gpu"), clock=plain_clock(question.clock_mhz), **given)
+
+    def best_generation(self, question: BestGenerationQuestion) -> GenerationChoices:
+        """See `joulecast.best_generation`; models are those whose parts are known without torch."""
+        _refuse_unknown(question.model, question.engine)
+        for name in question.gpus or ():
+            _check_gpus(name)
+        clocks = question.clocks_mhz
+        choices = len(gpus() if question.gpus is None else question.gpus) * (CLOCKS if clocks is None else len(clocks))
+        choices *= len(question.counts) * len(question.batches) * len(question.precisions)
+        if choices > self._settings.max_choices:
+            raise too_large("there are too many choices to compare", choices, self._settings.max_choices)
+        given = question.model_dump(exclude={"clocks_mhz", "price_per_hour"})
+        return best_generation(
+            given.pop("model"),
+            clocks=None if clocks is None else [plain_clock(clock) or clock for clock in clocks],
+            price_per_hour=checked_prices(question.price_per_hour),
+            **given,
+        )
+
+    def predict_image(self, question: ImageQuestion) -> ImagePrediction:
+        """See `joulecast.predict_image`."""
+        predictor = checked_predictor(question.predictor, checked_gpu(question.gpu), "inference")
+        given = question.model_dump(exclude={"clock_mhz", "host", "predictor"})
+        return predict_image(
+            given.pop("model"),
+            given.pop("gpu"),
+            clock=plain_clock(question.clock_mhz),
+            host=checked_host(question.host),
+            predictor=predictor,
+            **given,
+        )
+
+    def predict_parallel_training(self, question: ParallelTrainingQuestion) -> ParallelTraining:
+        """See `joulecast.predict_parallel_training`."""
+        predictor = _check_gpus(question.gpu, question.predictor, "training")
+
+        def extract(shape: tuple[int, ...]) -> Network:
+            return self.networks.extract(
+                question.model,
+                shape,
+                mode="training",
+                precision=question.precision,
+                cache_length=None,
+                optimizer=question.optimizer,
+                assume=None,
+                model_options=None,
+            )
+
+        given = question.model_dump(
+            include={"data_parallel", "tensor_parallel", "pipeline_parallel", "micro_batches", "precision"}
+        )
+        return training_of(
+            extract,
+            question.input_shape,
+            question.gpu,
+            clock=plain_clock(question.clock_mhz),
+            power_limit_w=question.power_limit_w,
+            execution=Execution.of(question.execution, checked_host(question.host)),
+            predictor=predictor,
+            **given,
+        )
+
+
+def _check_gpus(name: str, predictor: str | None = None, mode: str = "inference") -> str | None:
+    """Check the name of one GPU or of several ("2x H100 SXM"), and that of a predictor for it."""
+    _, single = split_count(name)
+    return checked_predictor(predictor, checked_gpu(single), mode)
+
+
+def _refuse_unknown(model: str, engine: str) -> None:
+    if model not in KNOWN:
+        raise unknown_name("language model", model, KNOWN, hint="the library takes configurations, too")
+    if engine == _UNFUSED:
+        raise InputError(
+            "a service predicts engines with fused kernels",
+            given=engine,
+            allowed="vllm, sglang or tensorrt_llm",
+            hint="for eager steps ask /v1/predict, with a cache_length",
+        )

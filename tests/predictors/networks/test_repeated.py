@@ -1,0 +1,37 @@
+"""A network that is predicted again: the same bits, without asking the regressors again."""
+
+from __future__ import annotations
+
+import joulecast
+from joulecast.predictors.predictor import OperationPredictor
+
+SHAPE = (2, 3, 99, 99)
+
+
+def test_regressors_are_asked_once_for_a_network(monkeypatch):
+    joulecast.predict("resnet18", (1, 3, 64, 64), "A30")  # loads the predictor, which is tried out then
+    joulecast.predict("resnet18", (1, 3, 64, 64), "A30", predictor="forest")
+    asked, learn = [], OperationPredictor._learned_loops
+
+    def noted(self, matrix, *rest):
+        asked.append(len(matrix))
+        return learn(self, matrix, *rest)
+
+    monkeypatch.setattr(OperationPredictor, "_learned_loops", noted)
+    once = joulecast.predict("resnet18", SHAPE, "A30")
+    assert len(asked) == 1
+    assert joulecast.predict("resnet18", SHAPE, "A30") == once
+    assert joulecast.predict("resnet18", SHAPE, "A30", 900).time_s > once.time_s
+    assert len(asked) == 1
+    joulecast.predict("resnet18", SHAPE, "A30", power_limit_w=120)
+    joulecast.predict("resnet18", SHAPE, "A30", predictor="forest")
+    assert len(asked) == 3
+
+
+def test_other_sizes_and_precisions_are_other_networks():
+    times = {
+        joulecast.predict("resnet18", (batch, 3, 64, 64), "A30", precision=precision).time_s
+        for batch in (1, 64)
+        for precision in ("fp32", "fp16")
+    }
+    assert len(times) == 4

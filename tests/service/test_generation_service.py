@@ -1,0 +1,153 @@
+"""Generation and training over several GPUs over HTTP: the client gives what the library gives."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+import joulecast
+from joulecast.errors import InputError, JoulecastError, UnknownNameError
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    return joulecast.Client(service.url)
+
+
+def test_generation_is_equal(client):
+    options = {"batch": 16, "prompt_tokens": 200, "output_tokens": 100, "tensor_parallel": 2}
+    here = joulecast.predict_generation("llama3_8b", "H100 SXM", **options)
+    there = client.predict_generation("llama3_8b", "H100 SXM", **options)
+    assert there == here
+    assert there.interval(0.8) == here.interval(0.8)
+    with pytest.raises(InputError, match="does not fit"):
+        client.predict_generation("llama3_1_70b", "L4", batch=1, prompt_tokens=10, output_tokens=10)
+    with pytest.raises(UnknownNameError, match="language model"):
+        client.predict_generation("../llama", "L4", batch=1, prompt_tokens=10, output_tokens=10)
+    with pytest.raises(UnknownNameError, match="not as a file"):
+        client.predict_generation("llama3_8b", "2x /tmp/a.toml", batch=1, prompt_tokens=10, output_tokens=10)
+
+
+SERVED = {"prompt_tokens": 200, "output_tokens": 100, "gpus": ["H100 SXM", "2x L40S"], "batches": [1, 32]}
+CHOSEN = {
+    "energy": SERVED,
+    "limits": {**SERVED, "max_time_per_output_token_s": 0.03, "min_tokens_per_s": 50, "clocks": [1200]},
+    "cost": {**SERVED, "objective": "cost", "price_per_hour": {"H100 SXM": 2.5, "L40S": 0.8}, "precisions": ["fp8"]},
+    "counts": {**SERVED, "gpus": "H100 SXM", "counts": [1, 2], "objective": "time", "engine": "sglang"},
+}
+
+
+@pytest.mark.parametrize("options", CHOSEN.values(), ids=CHOSEN.keys())
+def test_choices_of_generation_are_equal(client, options):
+    here, there = joulecast.best_generation("llama3_8b", **options), client.best_generation("llama3_8b", **options)
+    assert there == here
+    assert there.rows == here.rows
+    assert there.left_out == here.left_out
+    assert there.pareto() == here.pareto()
+
+
+def test_the_front_is_answered_as_json_and_csv(service):
+    question = {"model": "llama3_8b", **SERVED}
+    here = joulecast.best_generation("llama3_8b", **SERVED)
+    answer = service.ask("/v1/best_generation", question).json
+    assert [(row["batch"], row["clock_mhz"]) for row in answer["pareto"]] == [
+        (row.batch, row.clock_mhz) for row in here.pareto()
+    ]
+    assert len(answer["rows"]) == len(here.rows)
+    table = service.ask("/v1/best_generation?format=csv", question).text
+    assert len(list(csv.DictReader(io.StringIO(table)))) == len(here.rows)
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [("sd3_5_medium", {"steps": 4, "host": 0.5}), ("wan_2_1_1_3b", {"frames": 17, "execution": "graph"})],
+)
+def test_images_and_videos_are_equal(client, model, options):
+    here, there = (where.predict_image(model, "H100 SXM", **options) for where in (joulecast, client))
+    assert (there.time_per_image_s, there.energy_per_image_j) == (here.time_per_image_s, here.energy_per_image_j)
+    assert (there.size, there.steps, there.weights_bytes) == (here.size, here.steps, here.weights_bytes)
+    assert there.denoise.tree() == here.denoise.tree()
+    assert [each.energy_j for each in there.text] == [each.energy_j for each in here.text]
+
+
+def test_parallel_training_is_equal(client):
+    options = {"data_parallel": 2, "pipeline_parallel": 2, "precision": "bf16", "optimizer": None}
+    here, there = (
+        where.predict_parallel_training("gpt2", (16, 128), "4x H100 SXM", **options) for where in (joulecast, client)
+    )
+    assert (there.time_s, there.energy_j, there.power_w) == (here.time_s, here.energy_j, here.power_w)
+    assert (there.gpus, there.micro_batches, there.notes) == (4, 2, here.notes)
+    stepping = client.predict_parallel_training("gpt2", (16, 128), "4x H100 SXM", **{**options, "optimizer": "sgd"})
+    assert stepping.energy_j > here.energy_j
+
+
+PROMPT = {"prompt_tokens": 10, "output_tokens": 10}
+REFUSED = {
+    "no objective": ("best_generation", ["llama3_8b"], {**PROMPT, "objective": "fame"}),
+    "no price": ("best_generation", ["llama3_8b"], {**PROMPT, "objective": "cost"}),
+    "nothing fits": ("best_generation", ["llama3_1_70b"], {**PROMPT, "gpus": ["T4"]}),
+    "no such precision": ("best_generation", ["llama3_8b"], {**PROMPT, "gpus": ["T4"], "precisions": ["int3"]}),
+    "odd pixels": ("predict_image", ["flux_1_dev", "H100 SXM"], {"height": 1001}),
+    "frames of an image": ("predict_image", ["flux_1_dev", "H100 SXM"], {"frames": 9}),
+    "a small GPU": ("predict_image", ["flux_1_dev", "T4"], {"precision": "fp16"}),
+    "no pipeline": ("predict_image", ["flux_2", "H100 SXM"], {}),
+    "a group of three": ("predict_parallel_training", ["gpt2", (12, 64), "3x A100 80GB SXM"], {"data_parallel": 3}),
+    "an odd batch": ("predict_parallel_training", ["gpt2", (3, 64), "A30"], {"data_parallel": 2}),
+    "other GPUs": ("predict_parallel_training", ["gpt2", (8, 64), "2x A30"], {"data_parallel": 4}),
+}
+
+
+@pytest.mark.parametrize(("function", "arguments", "options"), REFUSED.values(), ids=REFUSED.keys())
+def test_errors_are_equal(client, function, arguments, options):
+    with pytest.raises(JoulecastError) as here:
+        getattr(joulecast, function)(*arguments, **options)
+    with pytest.raises(type(here.value)) as there:
+        getattr(client, function)(*arguments, **options)
+    assert str(there.value) == str(here.value)
+
+
+LLAMA = {"model": "llama3_8b", "prompt_tokens": 9, "output_tokens": 9}
+IMAGE = {"model": "sd3_5_medium", "gpu": "H100 SXM"}
+TRAINED = {"model": "gpt2", "input_shape": [8, 64], "gpu": "A30"}
+BROKEN = {
+    "a file": ("best_generation", {**LLAMA, "model": "config.json"}),
+    "a GPU file": ("best_generation", {**LLAMA, "gpus": ["2x /tmp/gpu.toml"]}),
+    "no batches": ("best_generation", {**LLAMA, "batches": []}),
+    "eager steps": ("best_generation", {**LLAMA, "engine": "transformers"}),
+    "an endless prompt": ("best_generation", {**LLAMA, "prompt_tokens": 10**8}),
+    "no tokens": ("best_generation", {**LLAMA, "output_tokens": 0}),
+    "an endless batch": ("best_generation", {**LLAMA, "batches": [2**31 - 1], "gpus": ["H100 SXM"]}),
+    "an unknown field": ("predict_image", {**IMAGE, "size": 512}),
+    "a host's profile": ("predict_image", {**IMAGE, "host": "host.json"}),
+    "a predictor's folder": ("predict_image", {**IMAGE, "predictor": "../zoo"}),
+    "an endless image": ("predict_image", {**IMAGE, "height": 99_840, "width": 99_840}),
+    "an image of nothing": ("predict_image", {**IMAGE, "width": 0}),
+    "an endless video": ("predict_image", {**IMAGE, "model": "wan_2_1_1_3b", "frames": 99_997}),
+    "a model file": ("predict_parallel_training", {**TRAINED, "model": "model.pt2"}),
+    "shapes by name": ("predict_parallel_training", {**TRAINED, "input_shape": {"input_ids": [8, 64]}}),
+    "no optimizer of the three": ("predict_parallel_training", {**TRAINED, "optimizer": "lion"}),
+    "endless training": ("predict_parallel_training", {**TRAINED, "micro_batches": 2**31 - 1}),
+}
+
+
+@pytest.mark.parametrize(("path", "question"), BROKEN.values(), ids=BROKEN.keys())
+def test_what_cannot_be_is_refused(service, path, question):
+    answer = service.ask(f"/v1/{path}", question)
+    assert answer.status == 422
+    assert {"type", "title", "status", "detail", "given", "allowed", "hint", "instance"} == answer.json.keys()
+
+
+def test_too_many_choices_are_refused(narrow):
+    answer = narrow.ask("/v1/best_generation", {**LLAMA, "gpus": ["H100 SXM"]})  # 8 clocks and 8 batches
+    assert (answer.status, answer.json["given"], answer.json["allowed"]) == (413, "64", "up to 50")
+    many = narrow.ask("/v1/predict_many", {"networks": [{"model": "resnet18"}] * 4, "gpu": "A30"})
+    assert (many.status, many.json["title"]) == (413, "there are too many networks")
+
+
+def test_the_name_of_the_command_answers_too(service):
+    question = {**LLAMA, "gpu": "H100 SXM", "batch": 4}
+    assert service.ask("/v1/generate", question).body == service.ask("/v1/predict_generation", question).body
+    assert "/v1/generate" not in json.dumps(service.ask("/v1/openapi.json").json)
