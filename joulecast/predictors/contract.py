@@ -98,6 +98,11 @@ class PredictsOperations(Protocol):
         """
         ...
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """Whether `in_network` corrects an operation alike in every network, whatever else runs there and how often."""
+        ...
+
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Warnings about predictions of these operations on this GPU, one sentence each."""
         ...
@@ -182,6 +187,11 @@ class ResidualModel(Protocol):
         Raises:
             ZooError: It was not trained, but read from files.
         """
+        ...
+
+    @property
+    def same_in_all_networks(self) -> bool:
+        """Whether `in_network` gives the same factors for every network."""
         ...
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:

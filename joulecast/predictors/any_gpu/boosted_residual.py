@@ -202,6 +202,11 @@ class BoostedResidual:
         """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
         return self.ratio(operations, gpu, capped), np.ones(len(operations))
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `ResidualModel.same_in_all_networks`."""
+        return True
+
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""
         return 1.0, 1.0
