@@ -71,7 +71,7 @@ def renew_hosts(folder: Path, networks: Networks) -> dict[str, HostModel]:
         **{mode: host for mode, host in fit_hosts(entry.learned, networks).items() if mode in known},
     }
     card = parsed_json(stored[CARD], CARD)
-    files = {**stored, CARD: json_bytes({**card, "host": {mode: host.to_json() for mode, host in hosts.items()}})}
+    files = {**stored, CARD: json_bytes({**card, "host": {mode: host.to_dict() for mode, host in hosts.items()}})}
     listed = {**manifest["files"], CARD: {"sha256": sha256_of(files[CARD]), "size_bytes": len(files[CARD])}}
     put_in_place(folder, {**files, MANIFEST: json_bytes({**manifest, "files": listed})})
     return hosts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.network import Network
 from ..operation_predictions import OperationPredictions
@@ -9,19 +10,23 @@ from .channels_last import layout_slowdowns
 from .gradients import gradient_fractions
 
 
-def as_parts(
-    network: Network, predictions: OperationPredictions, gpu: GPU, *, layouts: bool = True
-) -> OperationPredictions:
+def part_factors(network: Network, gpu: GPU) -> FloatArray:
+    """Work of each operation in a network over that in a loop, shape (operations,); 1 for all in inference.
+
+    Args:
+        network: The network.
+        gpu: The GPU that it runs on.
+    """
+    return gradient_fractions(network) * layout_slowdowns(network, gpu)
+
+
+def as_parts(network: Network, predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
     """Operations without the gradient that the first layer omits, and with what the order of tensors costs.
 
     Args:
         network: The network.
         predictions: Predictions of its operations, in the order of the network.
         gpu: The GPU that they run on.
-        layouts: Whether to count what the order of tensors costs. This was found on measured networks, so a test on
-            these very networks leaves it out.
     """
-    factors = gradient_fractions(network)
-    if layouts:
-        factors = factors * layout_slowdowns(network, gpu)
+    factors = part_factors(network, gpu)
     return predictions if (factors == 1).all() else predictions.times(factors, factors)

@@ -10,11 +10,11 @@ would be one that they never saw for this kind, and they would answer with leave
 
 Depthwise convolutions, in which each channel has a filter of its own, are a case apart. In fp32 a kernel of PyTorch
 computes them, several times slower than memory allows. In half precision cuDNN does where PyTorch expects it to be
-quicker: on channels-last tensors, and else in fp16 with 32 channels and more, windows of 1, 3 or 5, and with a stride of
-2 only for many channels (`use_cudnn_depthwise` and `check_cudnn_depthwise_workload_with_filter` in
+quicker: on channels-last tensors, and else in fp16 with 32 channels and more, windows of 1, 3 or 5, and a stride of 2
+only for many channels (`use_cudnn_depthwise` and `check_cudnn_depthwise_workload_with_filter` in
 ATen/native/Convolution.cpp). It is bound by memory except for the gradient of the weight. The factor for training was
-chosen with timm's published times in view (the half of benchmarks/public that is not held back for tests). PyTorch's own
-kernel is bound by memory in the forward pass as well, and takes as long as in fp32 in the backward.
+chosen with timm's published times in view (the half of benchmarks/public that is not held back for tests). PyTorch's
+own kernel is bound by memory in the forward pass as well, and takes as long as in fp32 in the backward.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ from .roofline import on_tensor_cores
 _MOVEMENT = FAMILIES.index("movement")
 _DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training, by cuDNN.
 _LARGE_WINDOW = 6.0  # Larger windows are those of ConvNeXt and its like, whose tensors lie in channels-last order.
-_AS_IN_FP32 = 2.0  # PyTorch's kernel computes as many instructions as in fp32, while half the bytes halve the least time.
+_AS_IN_FP32 = (
+    2.0  # PyTorch's kernel computes as many instructions as in fp32, while half the bytes halve the least time.
+)
 _FP16 = PRECISIONS.index("fp16")
 
 
