@@ -11,8 +11,8 @@ from typing import Any
 from ..datasets import Dataset
 from ..errors import DatasetError
 from ..predictors.contract import Networks
-from ..predictors.evaluation.kernel_power import PowerErrors, kept_power_errors, power_tables, validate_power
-from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, kept_errors, tables, validate_kernels
+from ..predictors.evaluation.kernel_power import PowerErrors, power_tables, stored_power_errors, validate_power
+from ..predictors.evaluation.kernels import SPLITS, KernelErrors, coverage, stored_errors, tables, validate_kernels
 from ..predictors.kernels.families import FAMILIES
 from ..predictors.kernels.family import Names
 from ..predictors.kernels.fit import LEAST_ROWS, Measured, by_variant, fit_kernels
@@ -86,7 +86,7 @@ def train_kernels(
     others = {} if kept is None else {n: v for n, v in kept.kernels.variants.items() if n[0] not in families}
     validation = validate_kernels(learned, recipe)
     timed = Kernels(
-        {**others, **{n: replace(v, errors=kept_errors(validation, n)) for n, v in fitted.variants.items()}}
+        {**others, **{n: replace(v, errors=stored_errors(validation, n)) for n, v in fitted.variants.items()}}
     )
     powered = readings(timed, power_rows(data))
     power_validation = validate_power(timed, powered, recipe)
@@ -165,7 +165,7 @@ def _united(old: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) 
 def _power(
     tables: Sequence[Readings], validation: Sequence[PowerErrors], names: Names, recipe: KernelRecipe
 ) -> PowerDemand:
-    return replace(fit_power(tables, recipe), errors=kept_power_errors(validation, names))
+    return replace(fit_power(tables, recipe), errors=stored_power_errors(validation, names))
 
 
 def _golden(measured: Mapping[Names, Sequence[Measured]]) -> Golden:

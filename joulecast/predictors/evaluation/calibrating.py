@@ -1,4 +1,4 @@
-"""Makes the calibrations of intervals/calibration.py from errors on operations and networks that were held out."""
+"""Makes the calibrations of intervals/calibration.py from errors on operations and networks that were left out."""
 
 from __future__ import annotations
 
@@ -22,29 +22,33 @@ KEPT = 99
 """Most errors that are stored of a group, which gives levels in steps of 1 %."""
 
 LEAST_ERRORS = 30
-"""Least number of errors of a group. With fewer, its 90 % interval would rest on its three largest errors."""
+"""Least number of errors of a group. With fewer, its 90 % interval would depend on its three largest errors alone."""
 
 _PER_BIN = 40
 _MOST_BINS = 5
 _KEPT_OF_ALL = 199
-_MOST_PER_KIND = 20  # Otherwise one kind would speak for all kinds that nothing was measured of.
+_MOST_PER_KIND = 20  # Otherwise a single kind would determine the errors of all kinds that were not measured.
 _FAR = 0.99
 _MOST_UNITS = 12
 _UNIT_LEVEL = 0.9
-_LEAST_UNIT = 1e-3  # Sensors show no less.
-_ROUNDING = 1e-6  # Of sums of weights.
+_LEAST_UNIT = 1e-3  # Smaller differences of power are below the resolution of sensors.
+_ROUNDING = 1e-6  # Tolerance for rounding errors in sums of weights.
 _CORRELATIONS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 _FLOORS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15)
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """Errors on measurements as arrays of one length, with what decides on their group.
+    """Errors on measurements, with the properties that determine their group. All arrays have shape (measurements,).
 
     Args:
         errors: Quantity -> absolute log errors, NaN where not measured.
-        weights: Quantity -> what each counts: the measurements of an operation, which err alike, are one together.
-        shared: Factor for a weight in groups of several kinds, so that no kind decides for all.
+        weights: Quantity -> weight of each error. The errors of one operation are correlated, so their weights add up
+            to one.
+        shared: Factor for the weights in groups of several kinds, so that no kind outvotes the others.
+        families: Family of each operation, or `MEASURED` or `STAND_IN`.
+        host_bound: Whether the measurement loop waited for the host.
+        distances: Distance to the nearest operations of the training data.
     """
 
     errors: Mapping[str, FloatArray]
@@ -70,7 +74,7 @@ class _Pool:
 
 
 def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None) -> _Pool:
-    """Errors of several splits; from place `seen` on, of operations that were measured before."""
+    """Errors of several splits. The splits from index `seen` on have operations that are in the training data."""
     families = [
         MEASURED if i >= seen else f"{STAND_IN}, {family}" if np.isinf(distance) else family
         for i, part in enumerate(every)
@@ -99,14 +103,14 @@ def _pool(every: Sequence[OperationErrors], seen: int, units: PowerUnits | None)
 
 
 def weights_of(operations: Sequence[Operation], values: FloatArray) -> FloatArray:
-    """One over the number of measurements of the same operation; 0 where a value is not known."""
+    """Weight of each value: one over the number of known values of the same operation; 0 for unknown (NaN) values."""
     known = ~np.isnan(values[: len(operations)])
     counts = Counter(operation for operation, is_known in zip(operations, known.tolist(), strict=True) if is_known)
     return np.array([1 / max(counts[operation], 1) for operation in operations]) * known
 
 
 def _shared(part: OperationErrors) -> FloatArray:
-    """One, or less where a kind that another one stands in for has many operations."""
+    """Factor for each weight: 1, or less for kinds that another kind stands in for and that have many operations."""
     unique = set(zip(part.operations, np.isinf(part.distances).tolist(), strict=True))
     of_kind = Counter(operation.kind for operation, far in unique if far)
     far = zip(part.operations, np.isinf(part.distances).tolist(), strict=True)
@@ -124,11 +128,11 @@ def calibrate(
 
     Args:
         closeness: The operations that the predictor was trained on.
-        errors: On operations that were left out, by whatever split.
-        seen: On new measurements of operations that were not.
+        errors: Errors on operations that were left out, one item per split.
+        seen: Errors on new measurements of operations that are in the training data; None if there are none.
 
     Returns:
-        None where there are too few errors.
+        The calibration; None if there are too few errors.
     """
     left_out = [_usable(part) for part in errors]
     units = power_units(left_out)
@@ -140,7 +144,7 @@ def calibrate(
     stands_in = np.char.startswith(pool.families, STAND_IN)
     groups: dict[str, tuple[ErrorGroup, ...]] = {}
     for family in sorted(set(pool.families.tolist())):
-        # These two have no distance: none, and no end of it.
+        # The distances of these two are all 0 or all infinite, so they are not divided into bins of distance.
         most = 1 if family == MEASURED or family.startswith(STAND_IN) else _MOST_BINS
         groups |= _by_bound(family, pool.families == family, pool, most)
     groups |= _by_bound(STAND_IN, stands_in, pool.as_shared(), 1)
@@ -151,7 +155,7 @@ def calibrate(
 
 
 def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dict[str, tuple[ErrorGroup, ...]]:
-    """Groups of those bound by the host and by the GPU, and where one has too few, of both together."""
+    """One group for operations bound by the host and one for the GPU; if one has too few, also a common group."""
     bounds = np.where(pool.host_bound, "host", "GPU")
     found = {f"{name} {bound}": _bins(pool.where(mine & (bounds == bound)), most) for bound in ("host", "GPU")}
     if not all(found.values()):
@@ -160,7 +164,7 @@ def _by_bound(name: str, mine: NDArray[np.bool_], pool: _Pool, most: int) -> dic
 
 
 def power_units(errors: Sequence[OperationErrors]) -> PowerUnits | None:
-    """Errors of power that 90 % of the cases stay within, by ranges of power; None where there are too few cases."""
+    """The 90 % quantile of the errors of power, by range of power; None if there are too few cases."""
     watts = np.concatenate([part.predicted_power_w for part in errors]) if errors else np.empty(0)
     sizes = np.concatenate([np.abs(part.log_errors("power")) for part in errors]) if errors else np.empty(0)
     weights = np.concatenate([weights_of(p.operations, p.log_errors("power")) for p in errors]) if errors else sizes
@@ -208,12 +212,12 @@ def _bins(pool: _Pool, most: int, kept: int = KEPT) -> tuple[ErrorGroup, ...]:
 
 
 def thinned(errors: FloatArray, kept: int, weights: FloatArray | None = None) -> FloatArray:
-    """Sorted errors, or if there are more than `kept`, the ranks that cover as much as their ranks would.
+    """Sorted errors; at most `kept` of them, evenly spaced by rank, so that their conformal intervals stay the same.
 
     Args:
         errors: Errors in any order; NaN where there is none.
-        kept: How many are wanted at most.
-        weights: Weight of each error; None for 1 each. The result has as many errors as the weights sum up to.
+        kept: Most errors to return.
+        weights: Weight of each error; None for 1 each. The result has at most as many errors as the weights sum up to.
     """
     known = ~np.isnan(errors)
     order = np.argsort(errors[known], kind="stable")
@@ -233,11 +237,11 @@ def fit_networks(
 
     Args:
         calibration: Errors of the operations.
-        splits: Errors on networks, split by split.
-        basis: What networks these are.
+        splits: Errors on networks, one sequence per split.
+        basis: Description of these networks, for the interval's basis.
 
     Returns:
-        None where no network was measured.
+        The calibration; None if no network was measured.
     """
     errors = [error for split in splits for error in split]
     if not errors:
@@ -269,7 +273,7 @@ def fit_networks(
 
 
 def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> FloatArray:
-    """Sorted scores, one per measured network, the mean over splits: they err alike, and must not count twice."""
+    """Sorted scores, one per measured network: the mean over splits, because the errors of a network are correlated."""
     of_each: dict[NetworkMeasurement, list[float]] = {}
     for e, score in zip(errors, scores, strict=True):
         of_each.setdefault(e.measurement, []).append(score)
@@ -277,7 +281,10 @@ def _one_of_each(errors: Sequence[NetworkError], scores: Sequence[float]) -> Flo
 
 
 def _misfit(size: FloatArray, width: FloatArray) -> float:
-    """Likelihood of errors under a Laplace distribution of that width, up to a factor that is common to all."""
+    """Negative log likelihood of errors under Laplace distributions of these widths, up to a constant.
+
+    The widths are scaled by the factor that makes the errors most likely.
+    """
     return float(np.log(np.mean(size / width)) + np.mean(np.log(width)))
 
 

@@ -23,7 +23,7 @@ def curves_of(fitted: object) -> dict[str, Sequence[float]]:
     Forests have none: their trees are grown independently of each other.
 
     Args:
-        fitted: A predictor, a correction or a regressor.
+        fitted: A predictor, a residual model or a regressor.
     """
     parts: Mapping[str, object] = getattr(fitted, "parts", {})
     own: Curves = getattr(fitted, "curves", {})
@@ -32,12 +32,12 @@ def curves_of(fitted: object) -> dict[str, Sequence[float]]:
 
 
 def error_by_trees(regressor: BoostedRegressor, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
-    """Mean absolute error on what was held out, after every hundredth of the trees.
+    """Mean absolute error on rows that were left out, after each hundredth of the trees.
 
     Args:
-        regressor: Just fitted.
-        inputs: What it has not seen.
-        targets: What should come out.
+        regressor: A regressor that was just fitted.
+        inputs: Inputs of rows that it was not fitted to, shape (rows, inputs).
+        targets: Targets of these rows, shape (rows,).
     """
     import xgboost
 
