@@ -248,5 +248,5 @@ def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     found = {mode: numbers(value[mode]) for mode in MODES}
     missing = [mode for mode in MODES if "" not in found[mode]]
     if missing:
-        raise KeyError(f"host times of other kinds in {missing[0]}")
+        raise KeyError(f'host times in {missing[0]} lack "", the time of kinds that are not listed')
     return found

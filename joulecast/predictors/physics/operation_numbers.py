@@ -202,9 +202,9 @@ def _computed_flops(operation: Operation) -> float:
     _, rows, columns, reduction = _as_product(operation)
     if operation.kind == "attention":
         columns = operation.input_shapes[1][-2]
-    filled = rows * columns * reduction
+    needed = rows * columns * reduction
     computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_UP)
-    return float(operation.flops * computed / filled)
+    return float(operation.flops * computed / needed)
 
 
 def _as_product(operation: Operation) -> Product:
