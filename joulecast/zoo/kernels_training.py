@@ -30,10 +30,11 @@ from .entries.provenance import git_commit
 from .kernel_networks import network_errors, network_factors
 
 LIMITS = (
-    "Device times and power were measured at the default clock and cap only. Other clocks and caps rest on physics.",
-    "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied; some engines left "
-    "theirs zero.",
-    "fp16 is taken to run as bf16 does, at the same rate of tensor cores: linear layers were measured in bf16.",
+    "Device times and power were measured at the default clock and cap only. For other clocks and caps, they are "
+    "scaled by physics.",
+    "Power was measured on H200, B200 and GB200 only. It depends on the values that are multiplied, and some engines "
+    "were measured with zeros.",
+    "Linear layers were measured in bf16. fp16 is assumed to behave the same, because tensor cores have the same rate.",
     "Quantized layers were measured in the kernels of engines for language models, not in PyTorch's.",
     "On a GPU of an unmeasured generation, errors are larger than in the tables of left-out generations if it differs "
     "more from the measured generations than these differ from each other.",
@@ -42,7 +43,7 @@ LIMITS = (
 
 @dataclass(frozen=True)
 class TrainedKernels:
-    """What was learned, with its validation and card, ready to be stored."""
+    """Trained models of kernels with their validation and card, ready to be stored."""
 
     kernels: Kernels
     validation: tuple[KernelErrors, ...]
@@ -126,7 +127,7 @@ def train_kernels(
 def learn_networks(
     datasets: Sequence[tuple[Path, Dataset]], kept: KernelsEntry, networks: Networks, base: AnyGpuEntry
 ) -> TrainedKernels:
-    """The same entry, with what networks show learned again: after `base` was trained, or more networks were measured.
+    """Learn factors and errors of networks again, after `base` was trained again or more networks were measured.
 
     Args:
         datasets: Datasets of the networks, with the folders that they were loaded from.
