@@ -24,7 +24,7 @@ SPLITS = (
 )
 _LEFT_OUT_ROWS = 5_000  # Most rows of each GPU if whole GPUs are left out. More rows change the errors little.
 _UNASKED = KernelTrees(trees=1, depth=1)
-_STORED_ERRORS = 400  # Most errors that an entry stores for the intervals of a variant.
+_MOST_ERRORS = 400  # Most errors that an entry stores for the intervals of a variant.
 _LEVEL = 0.9
 
 
@@ -120,9 +120,9 @@ def stored_errors(validation: Sequence[KernelErrors], names: Names) -> dict[str,
 
 def evenly_ranked(errors: FloatArray) -> FloatArray:
     """Up to 400 of some sorted errors, at evenly spaced ranks."""
-    if len(errors) <= _STORED_ERRORS:
+    if len(errors) <= _MOST_ERRORS:
         return errors
-    some: FloatArray = errors[np.linspace(0, len(errors) - 1, _STORED_ERRORS).round().astype(int)]
+    some: FloatArray = errors[np.linspace(0, len(errors) - 1, _MOST_ERRORS).round().astype(int)]
     return some
 
 
