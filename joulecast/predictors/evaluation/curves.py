@@ -18,9 +18,9 @@ _POINTS = 100
 
 
 def curves_of(fitted: object) -> dict[str, Sequence[float]]:
-    """The curves of something that was just fitted, and of its parts.
+    """The curves of a model that was just fitted, and of its parts.
 
-    Forests have none: their trees are grown independently of each other.
+    Forests have no curves, because their trees are grown independently of each other.
 
     Args:
         fitted: A predictor, a residual model or a regressor.
@@ -32,12 +32,12 @@ def curves_of(fitted: object) -> dict[str, Sequence[float]]:
 
 
 def error_by_trees(regressor: BoostedRegressor, inputs: NDArray[np.float32], targets: FloatArray) -> list[float]:
-    """Mean absolute error on rows that were left out, after each hundredth of the trees.
+    """Mean absolute error on held-out rows after every hundredth of the trees.
 
     Args:
-        regressor: A regressor that was just fitted.
-        inputs: Inputs of rows that it was not fitted to, shape (rows, inputs).
-        targets: Targets of these rows, shape (rows,).
+        regressor: The fitted regressor.
+        inputs: Features of the held-out rows, shape (rows, features).
+        targets: True values of these rows, shape (rows,).
     """
     import xgboost
 
