@@ -108,4 +108,4 @@ EXPERTS = Family(
     covers=of_nvidia,
     shrinkage=_SHRINKAGE,
 )
-"""Layers of experts, measured with SGLang's Triton kernel, which users of PyTorch call, too, and with FlashInfer's."""
+"""Layers of experts, measured with the kernels of SGLang (Triton), which can be called from PyTorch, and FlashInfer."""
