@@ -110,7 +110,7 @@ class Subject(Strict):
     cache_length: Size | None = Field(None, description="Tokens in a transformer's cache before this call.")
     assume: Annotated[dict[Name, Assumed], Field(max_length=3)] | None = Field(
         None,
-        description="Stand-ins for values that only the input has, of a model by name: `experts` is uniform, `boxes` "
+        description="Assumptions about values of the input of a named model: `experts` is uniform, `boxes` "
         "and `box_side` (pixels) are numbers up to 100000.",
         examples=[{"boxes": 100}],
     )
