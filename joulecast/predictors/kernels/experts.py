@@ -104,4 +104,4 @@ EXPERTS = Family(
     unseen=_layer,
     covers=of_nvidia,
 )
-"""Layers of experts, measured with SGLang's Triton kernel, which users of PyTorch call, too, and with FlashInfer's."""
+"""Layers of experts, measured with the kernels of SGLang (Triton), which can be called from PyTorch, and FlashInfer."""
