@@ -154,7 +154,7 @@ class Prediction(Tabular, Plain, Drawn):
 
     @property
     def batch_size(self) -> int | None:
-        """Number of samples in an iteration, the first dimension of the first input; None if there is no input shape."""
+        """Samples of an iteration: the first dimension of the first input; None if there is no input shape."""
         return batch_size_of(self.input_shape)
 
     @property
