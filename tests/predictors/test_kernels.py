@@ -15,6 +15,7 @@ from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import Roofline
 from joulecast.predictors.evaluation.kernels import coverage, stored_errors, tables, validate_kernels
+from joulecast.predictors.kernels.basis import basis_of
 from joulecast.predictors.kernels.convolution import CONVOLUTION
 from joulecast.predictors.kernels.experts import EXPERTS
 from joulecast.predictors.kernels.families import FAMILIES
@@ -130,6 +131,11 @@ def test_what_a_prediction_rests_on_is_said(kernels):
     assert kernels.remarks(operations, H100) == (f"linear in half: measured on {H100.name}",)
     assert "predicted from NVIDIA H100 80GB HBM3, NVIDIA H200" in kernels.remarks(operations, find_gpu("H100 PCIe"))[0]
     assert kernels.remarks(OperationList([Operation("relu", [(8, 8)], precision="bf16")]), H100) == ()
+
+
+def test_a_b300_runs_the_kernels_of_a_b200():
+    assert basis_of(find_gpu("B300"), {B200.name}, {"10.0"}) == "same generation"
+    assert basis_of(find_gpu("RTX PRO 6000 Blackwell Server Edition"), {B200.name}, {"10.0"}) == "other generations"
 
 
 def test_fp16_is_taken_for_bf16_and_nothing_else_for_anything(kernels):
