@@ -147,7 +147,7 @@ def predict(
             "compiled": by torch.compile in its default mode.
         host: The machine that launches operations: a factor on the launch times of the reference host, a name
             (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote; None for the host
-            that is usual for the GPU: newer servers for GPUs announced in 2022 or later.
+            that is typical for the GPU: newer servers for GPUs announced in 2022 or later.
         assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 

@@ -136,7 +136,7 @@ class OnHost(Strict):
     host: HostFactor | Name | None = Field(
         None,
         description="The machine that launches operations: a factor on the reference host's time, or a host's name; "
-        "none for the host that is usual for the GPU.",
+        "none for the host that is typical for the GPU.",
         examples=[0.5],
     )
 
