@@ -1,4 +1,4 @@
-"""Device times of kernels: physics by hand, what is learned of simulated GPUs, and what each prediction rests on."""
+"""Device times of kernels: physics by hand, models fitted to simulated GPUs, and the basis of each prediction."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def kernels(measured):
 
 def test_sustained_runs_and_doubtful_weights_are_not_learned_from(measured):
     for table in measured["linear", "half"]:
-        assert table.device_s.max() < 1.0  # (sustained ones are simulated with 5 s, vLLM's with 7 s)
+        assert table.device_s.max() < 1.0  # sustained runs are simulated with 5 s, and those of vLLM with 7 s
     assert LINEAR.learns_from(linear(1, 32, 32, "fp8", implementation="vllm"))
 
 
@@ -219,7 +219,7 @@ def test_few_tokens_keep_few_experts_busy(tokens, busy, each):
 
 
 def test_experts_pass_the_memory_once():
-    # Of one token, eight experts of three matrices each are read, and next to nothing is computed.
+    # For one token, eight experts with three matrices each are read, and almost nothing is computed.
     constants = np.array([500.0, 50.0, 1e-9, 1e12, 1.0, 1.0, 8.0, 1e12, 1e9])
     seconds = EXPERTS.physics_s(OperationList([experts(1)]), H100, constants)[0]
     assert seconds == pytest.approx(8 * 3 * 2048 * 7168 * 2 / H100.memory_bandwidth, rel=0.05)
