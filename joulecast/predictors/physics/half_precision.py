@@ -9,12 +9,9 @@ trees predict the same operation in fp32. If they were given the operation in ha
 would be one that they never saw for this kind, and they would answer with leaves of other kinds.
 
 Depthwise convolutions, in which each channel has a filter of its own, are a case apart. In fp32 a kernel of PyTorch
-computes them, several times slower than memory allows. In half precision cuDNN does where PyTorch expects it to be
-quicker: on channels-last tensors, and else in fp16 with 32 channels and more, windows of 1, 3 or 5, and a stride of 2
-only for many channels (`use_cudnn_depthwise` and `check_cudnn_depthwise_workload_with_filter` in
-ATen/native/Convolution.cpp). It is bound by memory except for the gradient of the weight. The factor for training was
-chosen with timm's published times in view (the half of benchmarks/public that is not held back for tests). PyTorch's
-own kernel is bound by memory in the forward pass as well, and takes as long as in fp32 in the backward.
+computes them, several times slower than memory allows. In half precision cuDNN does (`use_cudnn_depthwise` in
+ATen/native/Convolution.cpp), and is bound by memory except for the gradient of the weight. The factor for training was
+chosen with timm's published times in view (the half of benchmarks/public that is not held back for tests).
 """
 
 from __future__ import annotations
@@ -29,19 +26,14 @@ from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
-from ...operations.precisions import HALF_BYTES, PRECISIONS
+from ...operations.precisions import HALF_BYTES
 from ..formats.numbers import numbers
 from .operation_numbers import FAMILIES, numbers_of
 from .precisions import in_fp32
 from .roofline import on_tensor_cores
 
 _MOVEMENT = FAMILIES.index("movement")
-_DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training, by cuDNN.
-_LARGE_WINDOW = 6.0  # Larger windows are those of ConvNeXt and its like, whose tensors lie in channels-last order.
-_AS_IN_FP32 = (
-    2.0  # PyTorch's kernel computes as many instructions as in fp32, while half the bytes halve the least time.
-)
-_FP16 = PRECISIONS.index("fp16")
+_DEPTHWISE_TRAINING = 3.0  # Device time over least time of depthwise convolutions in training.
 
 
 @dataclass(frozen=True)
@@ -96,8 +88,8 @@ def alone(operations: Sequence[Operation], ratio: FloatArray) -> FloatArray:
         operations: Operations of any precision.
         ratio: Device time over least time as learned from single operations, shape (operations,).
     """
-    by_cudnn, by_pytorch = OperationList.of(operations).derived(_half_depthwise)
-    put: FloatArray = np.where(by_cudnn > 0, by_cudnn, ratio * np.where(by_pytorch > 0, _AS_IN_FP32, 1.0))
+    depthwise = OperationList.of(operations).derived(_half_depthwise)
+    put: FloatArray = np.where(depthwise > 0, depthwise, ratio)
     return put
 
 
@@ -167,23 +159,12 @@ def _half_groups(operations: OperationList) -> FloatArray:
 
 
 def _half_depthwise(operations: OperationList) -> FloatArray:
-    """How depthwise convolutions in half precision are computed.
-
-    Returns:
-        Shape (2, operations): device time over least time where cuDNN computes them, and 1 where PyTorch's own kernel
-        does; 0 for other operations.
-    """
+    """Device time over least time of depthwise convolutions in half precision; 0 for other operations."""
     n = numbers_of(operations)
-    half, training = _is_depthwise(n) & (n.element_bytes == HALF_BYTES), n.is_training > 0
-    width = n.width * n.stride
-    strided = (n.stride == 2) & ((n.channels_in >= 512) | ((n.channels_in >= 256) & (width >= 28)))
-    on_cudnn = (n.precision == _FP16) & (n.channels_in >= 32) & (width >= 7)
-    on_cudnn &= (n.stride == 1) | (n.first_size == 1) | strided
-    by_pytorch = half & training & (n.kernel < _LARGE_WINDOW) & ~on_cudnn
-    by_cudnn = np.where(half & ~by_pytorch, np.where(training, _DEPTHWISE_TRAINING, 1.0), 0.0)
-    found = np.array([by_cudnn, by_pytorch])
-    found.flags.writeable = False
-    return found
+    ratio = np.where(n.is_training > 0, _DEPTHWISE_TRAINING, 1.0)
+    put: FloatArray = np.where(_is_depthwise(n) & (n.element_bytes == HALF_BYTES), ratio, 0.0)
+    put.flags.writeable = False
+    return put
 
 
 def _is_depthwise(n: Any) -> Any:
