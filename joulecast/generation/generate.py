@@ -63,7 +63,7 @@ def predict_generation(
         InputError: The model writes no text; or the GPU lacks the memory, the precision, the clock or the cap.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
 
-    Example:
+    Examples:
         >>> chat = predict_generation("llama3_8b", "H100 SXM", batch=64, prompt_tokens=512, output_tokens=512)
         >>> chat.memory.fits
         True

@@ -139,7 +139,7 @@ def predict_parallel_training(
         InputError: GPUs, batch, heads or features do not divide.
         ZooError, ExtractionError, UncoveredError, MissingDependencyError: See `joulecast.predict`.
 
-    Example:
+    Examples:
         >>> four = predict_parallel_training("gpt2", (16, 512), "4x H100 SXM", data_parallel=4)
         >>> four.gpus
         4
