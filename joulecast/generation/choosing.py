@@ -96,7 +96,7 @@ def best_generation(
         batches: Sequences at a time, to choose from.
         precisions: Of the weights, to choose from.
         clocks: Graphics clocks in MHz, to choose from; None for eight of each GPU, its default among them.
-        engine: vllm, sglang, tensorrt_llm or transformers.
+        engine: vllm, vllm_async (asynchronous scheduling), sglang, tensorrt_llm or transformers.
         cache_precision: fp8 for keys and values; None for 16 bits.
         power_limit_w: Power cap of a board in watts; None for each board's default.
         max_time_to_first_token_s: Seconds that a request may wait for its first token.

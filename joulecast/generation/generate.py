@@ -46,7 +46,8 @@ def predict_generation(
         prompt_tokens: Tokens of each prompt.
         output_tokens: Tokens that are written for each.
         precision: Of the weights: bf16, fp16, fp8 or nvfp4. Norms, logits and attention stay in 16 bits.
-        engine: vllm, sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
+        engine: vllm (scheduling as in version 0.11), vllm_async (asynchronous scheduling, the default of later
+            versions), sglang or tensorrt_llm, with fused kernels in CUDA graphs; or transformers, which is eager.
         tensor_parallel: GPUs that share each layer; the others are further replicas, which share the batch.
         expert_parallel: GPUs that whole experts are shared out to; 1 where tensor parallelism divides them.
         batching: "continuous" or "static"; None for what the engine does.

@@ -61,6 +61,7 @@ KNOWN: Mapping[str, Architecture] = {
     **{name: ARCHITECTURES[name] for name in ("gpt2", "gpt2_xl", "llama2_7b", "llama3_8b", "qwen2_0_5b", "qwen2_7b")},
     "llama3_1_8b": _llama("Llama-3.1-8B", 4096, 14336, 32, 32, 8, 128256),
     "llama3_1_70b": _llama("Llama-3.1-70B", 8192, 28672, 80, 64, 8, 128256),
+    "llama3_1_405b": _llama("Llama-3.1-405B", 16384, 53248, 126, 128, 8, 128256),
     "llama3_2_1b": _llama("Llama-3.2-1B", 2048, 8192, 16, 32, 8, 128256, **_TIED),
     "llama3_2_3b": _llama("Llama-3.2-3B", 3072, 8192, 28, 24, 8, 128256, **_TIED),
     "qwen2_5_7b": _qwen2("Qwen2.5-7B", 3584, 18944, 28, 28, 4, 152064),

@@ -15,8 +15,6 @@ from .serving import Batching, Load, cycle_of
 from .steps import Precisions, StepTokens
 
 _CACHED_IN = {None: 2.0, "fp8": 1.0}
-# Scales of nvfp4: one byte for each 16 elements (NVIDIA, "Introducing NVFP4", 2025); mxfp4 has one for 32.
-_SCALES = {"nvfp4": 1 / 16}
 _LOGITS_BYTES = 3 * 4  # Logits, probabilities and random numbers in fp32.
 
 
@@ -62,8 +60,7 @@ def weights_bytes(decoder: Decoder, precisions: Precisions) -> int:
 
 
 def _element(part: Part, precisions: Precisions) -> float:
-    weights = precisions.weights if part.quantized else precisions.activations
-    return ELEMENT_BYTES[weights] + _SCALES.get(weights, 0.0)
+    return ELEMENT_BYTES[precisions.weights if part.quantized else precisions.activations]
 
 
 def cached_bytes(decoder: Decoder, tokens: int, precisions: Precisions) -> float:

@@ -19,6 +19,7 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.bounds import Bounds
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
+from .cache_energy import WEIGHTS, cache_energy_factors
 from .collectives import KINDS, collective_costs
 from .steps import StepTokens
 
@@ -71,9 +72,9 @@ class StepNetworks:
 
     @cached_property
     def together(self) -> Network:
-        """All operations, each once."""
+        """All operations, each once, and the product that says what bytes cost; see cache_energy.py."""
         each = dict.fromkeys(operation for network in self.networks.values() for operation in network.operations)
-        return Network(tuple(map(Entry, each)))
+        return Network(tuple(map(Entry, (*each, WEIGHTS) if WEIGHTS not in each else each)))
 
     @cached_property
     def places(self) -> Mapping[StepTokens, Places]:
@@ -96,7 +97,7 @@ class StepNetworks:
             return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
         operations, gpu = self.together.operations, predictor.operations.gpu
         found = predictor.operations.predict_for_network(operations, power_limit_w)
-        found = with_collectives(found, gpu)
+        found = with_collectives(found.times(1.0, cache_energy_factors(found, gpu)), gpu)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
             for tokens, network in steps

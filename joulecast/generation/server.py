@@ -134,7 +134,9 @@ class Server:
         halves = self._step(tokens).half_widths(KERNEL_LEVEL)
         whole_s = prediction.time_s + self._waiting_s(tokens)
         seconds = np.array([cost.device_time_s or 0.0 for cost in prediction.operations])
-        return None if halves is None else step_sigmas(halves, seconds, 1 - prediction.device_time_s / whole_s)
+        kinds = [cost.operation.kind for cost in prediction.operations]
+        waiting_share = 1 - prediction.device_time_s / whole_s
+        return None if halves is None else step_sigmas(halves, seconds, kinds, waiting_share)
 
     def cost(self, steps: Sequence[Steps], clocks: Sequence[float]) -> Cost:
         """Steps with what they wait for the engine, in which the board draws what it draws without work.

@@ -141,7 +141,11 @@ class _Step:
 
     def _collective(self, kind: str, *shape: int) -> Iterator[Operation]:
         if self.parallel.tensor > 1:
-            attributes = {"gpus": self.parallel.tensor, "link": self.parallel.link, "implementation": self.engine.name}
+            attributes = {
+                "gpus": self.parallel.tensor,
+                "link": self.parallel.link,
+                "implementation": self.engine.collectives,
+            }
             yield self._plain(kind, shape, **attributes)
 
     def _linear(self, rows: int, inputs: int, outputs: int, bias: bool, precision: str) -> Operation:

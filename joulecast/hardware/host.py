@@ -135,23 +135,32 @@ def _profile(path: Path) -> Host:
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
             raise InputError(
-                "there is no such host profile", given=str(path), hint="`joulecast host --out FILE` makes one"
+                "there is no such host profile",
+                given=str(path),
+                allowed="the path of a host profile",
+                hint="`joulecast host --out FILE` makes one",
             )
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["kind"] != "joulecast host":
-            raise ValueError("another kind of file")
+            raise ValueError('its "kind" is not "joulecast host"')
         if value["format"] != FORMAT:
-            raise InputError("a host profile of another version", given=repr(value["format"]), allowed=FORMAT)
+            raise InputError(
+                "the host profile has another format",
+                given=repr(value["format"]),
+                allowed=FORMAT,
+                hint="make it again with `joulecast host --out FILE`",
+            )
         factor, name = float(value["factor"]), str(value["processor"])
         if not math.isfinite(factor):
-            raise ValueError("no factor")
+            raise ValueError("its factor is not finite")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
             "this file is not a host profile",
             given=f"{path}: {error!r}"[:300],
-            hint="`joulecast host --out FILE` makes one",
+            allowed="a file that `joulecast host --out FILE` wrote",
+            hint="make it again",
         ) from error
     here = processor()
     note = "" if name == here else f"the host profile comes from another machine: {name}, this is {here}"

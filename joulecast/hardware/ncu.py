@@ -2,8 +2,8 @@
 
     ncu --csv --print-units base --metrics NAMES python train.py > counters.csv
 
-`metrics()` gives the names. The table below holds what to add up for each level. The names are those that Nsight
-Compute has for GPUs from Volta on (compute capability 7.0); nobody has tried them on a GPU here.
+`metrics()` returns the names. The table below says which counters are added up for each level. The names are those that
+Nsight Compute has for GPUs since Volta (compute capability 7.0). They have not been tested on a GPU.
 """
 
 from __future__ import annotations

@@ -98,6 +98,11 @@ class PredictsOperations(Protocol):
         """
         ...
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """Whether `in_network` corrects an operation alike in every network, whatever else runs there and how often."""
+        ...
+
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """Warnings about predictions of these operations on this GPU, one sentence each."""
         ...
@@ -184,6 +189,11 @@ class ResidualModel(Protocol):
         """
         ...
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """Whether `in_network` gives the same factors for every network."""
+        ...
+
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """Factors for device time and dynamic energy of all operations inside a network.
 
@@ -238,5 +248,5 @@ def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     found = {mode: numbers(value[mode]) for mode in MODES}
     missing = [mode for mode in MODES if "" not in found[mode]]
     if missing:
-        raise KeyError(f"host times of other kinds in {missing[0]}")
+        raise KeyError(f'host times in {missing[0]} lack "", the time of kinds that are not listed')
     return found

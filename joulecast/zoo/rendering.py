@@ -1,4 +1,4 @@
-"""Model cards as Markdown, for people."""
+"""Writes model cards as Markdown."""
 
 from __future__ import annotations
 

@@ -102,9 +102,9 @@ class BoostedResidual:
         Raises:
             KeyError, TypeError, ValueError: It is something else.
         """
-        share = number(value.get("share", 0.0))  # Entries of trees alone may say nothing of it.
+        share = number(value.get("share", 0.0))  # Entries without a perceptron may lack it.
         if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
-            raise ValueError("an impossible share of a perceptron")
+            raise ValueError(f"the share of the perceptron is {share}; it must be 0 without one, and up to 1 with one")
         return cls(
             time=time,
             unseen_chips=unseen_chips,
@@ -133,16 +133,26 @@ class BoostedResidual:
             ZooError, KeyError, TypeError, ValueError: It is something else.
         """
         if facts["inputs"] != list(RELATIVE_NAMES):
-            raise ZooError("this zoo entry was trained on other features", hint="train it again")
+            raise ZooError(
+                "this zoo entry was trained with other features than this version computes",
+                given=str(facts["inputs"])[:200],
+                allowed=f"the {len(RELATIVE_NAMES)} features of relative.py",
+                hint="train it again",
+            )
         time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", _UNSEEN))
         perceptron = Perceptron.from_files(files, _PERCEPTRON)
         if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
-            raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
+            raise ZooError(
+                "a stored perceptron has another number of inputs than there are features",
+                given=perceptron.columns,
+                allowed=len(RELATIVE_NAMES),
+                hint="pull the entry again, or train it again",
+            )
         return cls.from_dict(facts, time, unseen_chips, perceptron)
 
     @property
     def parts(self) -> dict[str, object]:
-        """What has learning curves of its own; see `curves_of`."""
+        """The parts that have learning curves; see `curves_of`."""
         return {"time": self.time, _UNSEEN: self.unseen_chips}
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
@@ -201,6 +211,11 @@ class BoostedResidual:
     ) -> tuple[FloatArray, FloatArray]:
         """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
         return self.ratio(operations, gpu, capped), np.ones(len(operations))
+
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `ResidualModel.same_in_all_networks`."""
+        return True
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""

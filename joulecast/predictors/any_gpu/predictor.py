@@ -193,6 +193,11 @@ class AnyGpuPredictor:
             return found
         return found.times(self.kernels.in_network(OperationList.of(predictions.operations), self.gpu), 1.0)
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `PredictsOperations.same_in_all_networks`."""
+        return self.learned.same_in_all_networks
+
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
         """See `PredictsOperations.remarks`: the measurements behind the device times of kernels."""
         return () if self.kernels is None else self.kernels.remarks(OperationList.of(operations), self.gpu)

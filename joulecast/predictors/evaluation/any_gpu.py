@@ -33,7 +33,7 @@ from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
 from ..recipes.settings import Recipe
 from ..regressors.xgboost_model import BoostedRegressor
-from .calibrating import KEPT, thinned
+from .calibrating import MOST_ERRORS, thinned
 from .curves import Curves, error_by_trees
 from .parallel import in_parallel
 
@@ -284,8 +284,8 @@ def _device_errors(rows: Sequence[DeviceRow], log_ratio: Sequence[float]) -> dic
             groups[family][row.gpu.chip].append(abs(value))
     found = {}
     for family, chips in sorted(groups.items()):
-        as_many_each = np.concatenate([thinned(np.sort(errors), KEPT) for errors in chips.values()])
-        found[family] = tuple(float(f"{error:.4g}") for error in thinned(np.sort(as_many_each), KEPT))
+        as_many_each = np.concatenate([thinned(np.sort(errors), MOST_ERRORS) for errors in chips.values()])
+        found[family] = tuple(float(f"{error:.4g}") for error in thinned(np.sort(as_many_each), MOST_ERRORS))
     return found
 
 

@@ -18,7 +18,7 @@ from ..intervals.network_calibration import NETWORK_QUANTITIES, Difficulty, Netw
 from .networks import NetworkError
 from .operations import OperationErrors
 
-KEPT = 99
+MOST_ERRORS = 99
 """Most errors that are stored of a group, which gives levels in steps of 1 %."""
 
 LEAST_ERRORS = 30
@@ -26,7 +26,7 @@ LEAST_ERRORS = 30
 
 _PER_BIN = 40
 _MOST_BINS = 5
-_KEPT_OF_ALL = 199
+_MOST_ERRORS_OF_ALL = 199
 _MOST_PER_KIND = 20  # Otherwise one kind would speak for all kinds that nothing was measured of.
 _FAR = 0.99
 _MOST_UNITS = 12
@@ -145,8 +145,10 @@ def calibrate(
         groups |= _by_bound(family, pool.families == family, pool, most)
     groups |= _by_bound(STAND_IN, stands_in, pool.as_shared(), 1)
     for bound in ("host", "GPU"):
-        groups[bound] = _bins(pool.as_shared().where(unseen & (bounds == bound)), most=1, kept=_KEPT_OF_ALL)
-    groups[""] = _bins(pool.as_shared().where(unseen), most=1, kept=_KEPT_OF_ALL)
+        groups[bound] = _bins(
+            pool.as_shared().where(unseen & (bounds == bound)), most=1, most_errors=_MOST_ERRORS_OF_ALL
+        )
+    groups[""] = _bins(pool.as_shared().where(unseen), most=1, most_errors=_MOST_ERRORS_OF_ALL)
     return Calibration(closeness, {name: bins for name, bins in groups.items() if bins}, units)
 
 
@@ -187,7 +189,7 @@ def _quantile(values: FloatArray, weights: FloatArray, level: float) -> float:
     return float(values[order[min(place, len(order) - 1)]])
 
 
-def _bins(pool: _Pool, most: int, kept: int = KEPT) -> tuple[ErrorGroup, ...]:
+def _bins(pool: _Pool, most: int, most_errors: int = MOST_ERRORS) -> tuple[ErrorGroup, ...]:
     """Bins of distance with about as many operations each; none if there are too few."""
     count = int(pool.weights["time"].sum() + _ROUNDING)
     if count < LEAST_ERRORS:
@@ -202,25 +204,28 @@ def _bins(pool: _Pool, most: int, kept: int = KEPT) -> tuple[ErrorGroup, ...]:
     for i, farthest in enumerate([*edges, last]):
         mine = pool.where(place == i)
         if min(weights.sum() for weights in mine.weights.values()) + _ROUNDING >= LEAST_ERRORS // 2:
-            known = {quantity: thinned(mine.errors[quantity], kept, mine.weights[quantity]) for quantity in mine.errors}
+            known = {
+                quantity: thinned(mine.errors[quantity], most_errors, mine.weights[quantity])
+                for quantity in mine.errors
+            }
             found.append(ErrorGroup(float(farthest), known))
     return tuple(found)
 
 
-def thinned(errors: FloatArray, kept: int, weights: FloatArray | None = None) -> FloatArray:
-    """Sorted errors, or if there are more than `kept`, the ranks that cover as much as their ranks would.
+def thinned(errors: FloatArray, most: int, weights: FloatArray | None = None) -> FloatArray:
+    """Sorted errors, or if there are more than `most`, equally spaced quantiles of them.
 
     Args:
-        errors: Errors in any order; NaN where there is none.
-        kept: How many are wanted at most.
+        errors: Errors in any order; NaN for unknown ones.
+        most: Largest number of errors to return.
         weights: Weight of each error; None for 1 each. The result has as many errors as the weights sum up to.
     """
     known = ~np.isnan(errors)
     order = np.argsort(errors[known], kind="stable")
     reached = np.cumsum(np.ones(len(order)) if weights is None else weights[known][order])
     count = int(reached[-1] + _ROUNDING)
-    most = min(kept, count)
-    ranks = (count + 1) * np.arange(1, most + 1) / (most + 1)
+    number = min(most, count)
+    ranks = (count + 1) * np.arange(1, number + 1) / (number + 1)
     places = np.searchsorted(reached, ranks - _ROUNDING)
     found: FloatArray = errors[known][order[np.minimum(places, len(order) - 1)]]
     return found

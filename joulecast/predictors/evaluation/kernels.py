@@ -24,7 +24,7 @@ SPLITS = (
 )
 _LEFT_OUT_ROWS = 5_000  # Most rows of each GPU where whole GPUs are left out, because more rows change little.
 _UNASKED = KernelTrees(trees=1, depth=1)
-_KEPT_ERRORS = 400  # Errors that an entry keeps for its intervals.
+_MOST_ERRORS = 400  # Errors that an entry keeps for its intervals.
 _LEVEL = 0.9
 
 
@@ -113,9 +113,9 @@ def kept_errors(validation: Sequence[KernelErrors], names: Names) -> dict[str, F
 
 def few(errors: FloatArray) -> FloatArray:
     """Sorted errors at evenly spaced ranks."""
-    if len(errors) <= _KEPT_ERRORS:
+    if len(errors) <= _MOST_ERRORS:
         return errors
-    few: FloatArray = errors[np.linspace(0, len(errors) - 1, _KEPT_ERRORS).round().astype(int)]
+    few: FloatArray = errors[np.linspace(0, len(errors) - 1, _MOST_ERRORS).round().astype(int)]
     return few
 
 

@@ -185,7 +185,7 @@ def product_features(products: Products, machine: Machine, physics_s: FloatArray
     cycles = physics_s * machine.clock_hz
     waves = np.ceil(rows / _TILES[:, :1]) * np.ceil(columns / _TILES[:, 1:]) * products.batch / machine.sms
     outputs = products.batch * rows * columns
-    filled = np.ceil(waves[: len(_LARGE)]) * machine.sms * _LARGE.prod(axis=1)[:, None] / outputs
+    padding = np.ceil(waves[: len(_LARGE)]) * machine.sms * _LARGE.prod(axis=1)[:, None] / outputs
     logs = [
         rows,
         columns,
@@ -202,5 +202,5 @@ def product_features(products: Products, machine: Machine, physics_s: FloatArray
         rows * columns * products.output_bytes / machine.l2_bytes,
         *(np.ceil(rows / pad) * pad / rows for pad in _PADS),
     ]
-    found: FloatArray = np.vstack([np.log2(logs), rows % 8 == 0, rows % 2 == 1, np.log2(waves), np.log2(filled)]).T
+    found: FloatArray = np.vstack([np.log2(logs), rows % 8 == 0, rows % 2 == 1, np.log2(waves), np.log2(padding)]).T
     return found
