@@ -14,7 +14,7 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import Roofline
-from joulecast.predictors.evaluation.kernels import coverage, kept_errors, tables, validate_kernels
+from joulecast.predictors.evaluation.kernels import coverage, stored_errors, tables, validate_kernels
 from joulecast.predictors.kernels.convolution import CONVOLUTION
 from joulecast.predictors.kernels.experts import EXPERTS
 from joulecast.predictors.kernels.families import FAMILIES
@@ -113,7 +113,7 @@ def test_left_out_sizes_gpus_and_generations(measured):
         assert count > 0
         assert 0 < middle <= 2 * mean
         assert middle < (0.3 if label.startswith("other") else 0.05), label
-    kept = kept_errors(errors, ("linear", "half"))
+    kept = stored_errors(errors, ("linear", "half"))
     assert set(kept) == {"measured", "same generation", "other generations"}
     assert all(np.all(np.diff(values) >= 0) for values in kept.values())
     assert coverage(errors)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.1)

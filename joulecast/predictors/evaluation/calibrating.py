@@ -1,4 +1,4 @@
-"""Makes the calibrations of intervals/calibration.py from errors on operations and networks that were held out."""
+"""Makes the calibrations of intervals/calibration.py from errors on operations and networks that were left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_ERRORS = 99
 """Largest number of errors that are stored for a group. With it, the levels of intervals have steps of 1 %."""
 
 LEAST_ERRORS = 30
-"""Least number of errors of a group. With fewer, its 90 % interval would rest on its three largest errors."""
+"""Least number of errors of a group. With fewer, its 90 % interval would depend on its three largest errors alone."""
 
 _PER_BIN = 40
 _MOST_BINS = 5
@@ -31,8 +31,8 @@ _MOST_PER_KIND = 20  # Otherwise a kind with many operations would decide the in
 _FAR = 0.99
 _MOST_UNITS = 12
 _UNIT_LEVEL = 0.9
-_LEAST_UNIT = 1e-3  # Sensors show no less.
-_ROUNDING = 1e-6  # Of sums of weights.
+_LEAST_UNIT = 1e-3  # Smaller differences of power are below the resolution of sensors.
+_ROUNDING = 1e-6  # Tolerance for rounding errors in sums of weights.
 _CORRELATIONS = (0.0, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0)
 _FLOORS = (0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.07, 0.1, 0.15)
 
@@ -223,12 +223,12 @@ def _bins(pool: _Pool, most: int, most_errors: int = MOST_ERRORS) -> tuple[Error
 
 
 def thinned(errors: FloatArray, most: int, weights: FloatArray | None = None) -> FloatArray:
-    """Sorted errors, or if there are more than `most`, equally spaced quantiles of them.
+    """Sorted errors; at most `most` of them, evenly spaced by rank, so that their conformal intervals stay the same.
 
     Args:
         errors: Errors in any order; NaN for unknown ones.
         most: Largest number of errors to return.
-        weights: Weight of each error; None for 1 each. The result has as many errors as the weights sum up to.
+        weights: Weight of each error; None for 1 each. The result has at most as many errors as the weights sum up to.
     """
     known = ~np.isnan(errors)
     order = np.argsort(errors[known], kind="stable")

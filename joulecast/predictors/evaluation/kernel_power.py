@@ -14,7 +14,7 @@ from ..kernels.family import Names
 from ..kernels.fit_power import Readings, fit_power
 from ..kernels.learned import Kernels, Variant
 from ..recipes.kernels import KernelRecipe
-from .kernels import drawn_by_size, few
+from .kernels import drawn_by_size, evenly_ranked
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +23,11 @@ class PowerErrors:
 
     Args:
         names: Family and variant.
-        basis: What the predictions rested on.
-        gpu: Full name.
+        basis: The measurements that the predictions are based on.
+        gpu: Full name of the GPU.
         power: Logarithms of predicted over measured power, shape (operations,).
-        energy: Relative errors of energy: predicted power times the predicted time of a burst.
+        energy: Logarithms of predicted over measured energy, shape (operations,); the predicted energy is the predicted
+            power times the predicted time of a burst.
     """
 
     names: Names
@@ -39,7 +40,7 @@ class PowerErrors:
 def validate_power(
     kernels: Kernels, measured: Mapping[Names, Sequence[Readings]], recipe: KernelRecipe
 ) -> tuple[PowerErrors, ...]:
-    """Errors on what is left out, for each variant.
+    """Errors on measurements that were left out, for each variant.
 
     Args:
         kernels: The model of device times in bursts.
@@ -89,15 +90,15 @@ def _errors(
             yield PowerErrors(names, learned.basis(table.gpu), table.gpu.name, power, energy)
 
 
-def kept_power_errors(validation: Sequence[PowerErrors], names: Names) -> dict[str, dict[str, FloatArray]]:
-    """Basis -> "power" and "energy" -> sorted absolute log errors of a variant, as many as intervals need."""
+def stored_power_errors(validation: Sequence[PowerErrors], names: Names) -> dict[str, dict[str, FloatArray]]:
+    """Basis -> "power" and "energy" -> sorted absolute log errors of a variant, thinned out for storage."""
     found: dict[str, dict[str, FloatArray]] = {}
     for basis in BASES:
         mine = [each for each in validation if (each.names, each.basis) == (names, basis)]
         if mine:
             found[basis] = {
-                "power": few(np.sort(np.abs(np.concatenate([each.power for each in mine])))),
-                "energy": few(np.sort(np.abs(np.concatenate([each.energy for each in mine])))),
+                "power": evenly_ranked(np.sort(np.abs(np.concatenate([each.power for each in mine])))),
+                "energy": evenly_ranked(np.sort(np.abs(np.concatenate([each.energy for each in mine])))),
             }
     return found
 
