@@ -82,7 +82,7 @@ async def watch(settings: Settings, seen: str, reloaded: Callable[[str, str | No
 
 
 async def follow(settings: Settings) -> None:
-    """Pull the followed predictors now and then periodically."""
+    """Pull the followed predictors at the start, and then periodically."""
     while True:
         for source in settings.follow:
             await _pull(source)

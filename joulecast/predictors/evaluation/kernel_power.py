@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...arrays import FloatArray
-from ..kernels.basis import BASES, Basis
+from ..kernels.basis import BASES, Basis, generation_of
 from ..kernels.families import FAMILIES
 from ..kernels.family import Names
 from ..kernels.fit_power import Readings, fit_power
@@ -65,14 +65,14 @@ def _of_variant(
     seen = [table.some(np.flatnonzero(~out)) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(np.flatnonzero(out)) for table, out in zip(tables, held, strict=True)]
     yield from _errors(names, variant, seen, unseen, recipe)
-    generations = {table.gpu.compute_capability for table in tables}
+    generations = {generation_of(table.gpu) for table in tables}
     for table in tables:
         others = [other for other in tables if other.gpu.name != table.gpu.name]
-        if any(other.gpu.compute_capability == table.gpu.compute_capability for other in others):
+        if any(generation_of(other.gpu) == generation_of(table.gpu) for other in others):
             yield from _errors(names, variant, others, [table], recipe)
     for generation in sorted(generations) if len(generations) > 1 else ():
-        others = [table for table in tables if table.gpu.compute_capability != generation]
-        mine = [table for table in tables if table.gpu.compute_capability == generation]
+        others = [table for table in tables if generation_of(table.gpu) != generation]
+        mine = [table for table in tables if generation_of(table.gpu) == generation]
         yield from _errors(names, variant, others, mine, recipe)
 
 

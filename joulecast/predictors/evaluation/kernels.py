@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...arrays import FloatArray
 from ...operations.operation_list import OperationList
 from ..intervals.conformal import conformal_error, conformal_rank
-from ..kernels.basis import BASES, Basis
+from ..kernels.basis import BASES, Basis, generation_of
 from ..kernels.families import FAMILIES
 from ..kernels.family import Family, Names
 from ..kernels.fit import Measured, fit_variant
@@ -70,15 +70,15 @@ def _of_variant(
     # Models that a split does not need are not fitted.
     yield from _errors(names, family, seen, unseen, replace(recipe, other_generations=_UNASKED))
     fewer = replace(recipe, most_rows=min(recipe.most_rows, _LEFT_OUT_ROWS))
-    generations = {table.gpu.compute_capability for table in tables}
+    generations = {generation_of(table.gpu) for table in tables}
     for table in tables:
-        generation = table.gpu.compute_capability
-        siblings = [other for other in tables if other.gpu.compute_capability == generation and other is not table]
+        generation = generation_of(table.gpu)
+        siblings = [other for other in tables if generation_of(other.gpu) == generation and other is not table]
         if siblings:
             yield from _errors(names, family, siblings, [table], replace(fewer, other_generations=_UNASKED))
     for generation in sorted(generations) if len(generations) > 1 else ():
-        others = [table for table in tables if table.gpu.compute_capability != generation]
-        mine = [table for table in tables if table.gpu.compute_capability == generation]
+        others = [table for table in tables if generation_of(table.gpu) != generation]
+        mine = [table for table in tables if generation_of(table.gpu) == generation]
         yield from _errors(names, family, others, mine, replace(fewer, generation=_UNASKED))
 
 
