@@ -13,7 +13,7 @@ from joulecast.errors import InputError, UnknownNameError
 from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
-from joulecast.predictors.any_gpu.roofline import Roofline
+from joulecast.predictors.any_gpu.roofline import NoResidual
 from joulecast.predictors.evaluation.kernels import coverage, stored_errors, tables, validate_kernels
 from joulecast.predictors.kernels.basis import basis_of
 from joulecast.predictors.kernels.convolution import CONVOLUTION
@@ -149,7 +149,7 @@ def test_fp16_is_taken_for_bf16_and_nothing_else_for_anything(kernels):
 
 def test_a_predictor_for_any_gpu_asks_the_kernels(kernels):
     operations = OperationList([linear(256, 4096, 4096), Operation("relu", [(256, 4096)], precision="bf16")])
-    plain = AnyGpuPredictor(H100, "inference", Roofline())
+    plain = AnyGpuPredictor(H100, "inference", NoResidual())
     asking = replace(plain, kernels=kernels)
     found, without = asking.predict(operations), plain.predict(operations)
     assert found.device_time_s[0] == pytest.approx(kernels.device_s(operations, H100)[0], rel=1e-6)
@@ -160,13 +160,13 @@ def test_a_predictor_for_any_gpu_asks_the_kernels(kernels):
 
 
 def test_a_quantized_layer_that_was_not_learned_is_missing(kernels):
-    found = AnyGpuPredictor(H100, "inference", Roofline(), kernels=kernels).predict([linear(64, 512, 512, "fp8")])
+    found = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels).predict([linear(64, 512, 512, "fp8")])
     assert found.source == ("missing",)
     assert np.isnan(found.time_s).all()
 
 
 def test_half_the_clock_takes_longer_for_compute(kernels):
-    predictor = AnyGpuPredictor(H100, "inference", Roofline(), kernels=kernels)
+    predictor = AnyGpuPredictor(H100, "inference", NoResidual(), kernels=kernels)
     work = [linear(8192, 8192, 8192)]
     assert predictor.predict(work, 990).device_time_s[0] > 1.5 * predictor.predict(work).device_time_s[0]
 
