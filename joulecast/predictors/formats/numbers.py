@@ -1,4 +1,4 @@
-"""Checks numbers in JSON from any source, so that a wrong one causes an error when it is loaded, not when it is used."""
+"""Checks numbers in JSON from any source, so that a wrong one causes an error on loading and not later."""
 
 from __future__ import annotations
 
