@@ -61,8 +61,8 @@ def check() -> None:
     run("ruff", "format", "--check", ".")
     run("ruff", "check", ".")
     run("mypy")
-    # Two processes take half as long; more would each need a gigabyte, and wait for the longest group of tests.
-    run("python", "-m", "pytest", *(["-n", "2", "--dist", "loadgroup"] if (os.cpu_count() or 1) > 1 else []))
+    # Three processes for two cores, because tests wait for servers and sensors. Each of them needs about 1.5 GB.
+    run("python", "-m", "pytest", *(["-n", "3", "--dist", "loadgroup"] if (os.cpu_count() or 1) > 1 else []))
 
 
 def templates() -> None:

@@ -58,7 +58,7 @@ def main() -> None:
     powers = readings(kernels, power_rows(data))
     print(f"# Kernels in half precision and below\n\n{SPLITS}\n")
     print("\n".join(_errors("Device time of calls over 10 us", tables(validate_kernels(measured, recipe)))))
-    print("\n".join(_errors("Power of calls over 60 us", power_tables(validate_power(powers, recipe)))))
+    print("\n".join(_errors("Power of calls over 60 us", power_tables(validate_power(kernels, powers, recipe)))))
     print("\n".join(_without(measured)))
     learned = {n: replace(v, power=fit_power(powers[n], recipe)) for n, v in kernels.variants.items() if n in powers}
     print("\n".join(_sustained(Kernels(learned), powers)))

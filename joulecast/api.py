@@ -144,7 +144,8 @@ def predict(
         execution: "eager", as PyTorch runs by itself; "graph": recorded once and replayed as a CUDA graph; or
             "compiled": by torch.compile in its default mode.
         host: The machine that launches operations: a factor of the seconds that the reference host takes, a name
-            (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote.
+            (`joulecast host --list`), or the path of a profile that `joulecast host --out` wrote; None for the host
+            that is usual for the GPU: newer servers for GPUs announced in 2022 or later.
         assume: Stand-ins for values that only the input has, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .errors import InputError
 from .hardware import GPU
-from .hardware.host import Host, find_host, hosts
+from .hardware.host import USUAL, Host, find_host, hosts
 from .operations.inputs import Inputs, shape_to_json
 from .operations.network import Network
 
@@ -36,7 +36,7 @@ def prices(price: float | Mapping[str, float] | None) -> float | dict[str, float
 def run(execution: str, host: str | float | Path | Host | None) -> dict[str, Any]:
     """Execution and host of a job. A profile of a host is read here, because the service needs only its factor."""
     found = find_host(host)
-    return {"execution": execution, "host": found.name if found.name in hosts() else found.factor}
+    return {"execution": execution, "host": found.name if found is USUAL or found.name in hosts() else found.factor}
 
 
 def choices(

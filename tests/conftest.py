@@ -71,7 +71,7 @@ def full_disk(most_bytes: int = 100) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-# What is expensive to start is started once where tests are spread over processes (`-n 2 --dist loadgroup`).
+# What is expensive to start is started once where tests are spread over processes (`-n 3 --dist loadgroup`).
 STARTED_ONCE = {"service": "service", "narrow": "service", "mlflow_at": "mlflow"}
 
 

@@ -61,7 +61,8 @@ def test_the_check_tells_them_apart():
 
 def test_no_argument_is_documented_by_where_or_which():
     found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
+    with_arguments = (path for path in sorted(PACKAGE.rglob("*.py")) if "Args:" in path.read_text())
+    for path in with_arguments:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 docstring = ast.get_docstring(node) or ""

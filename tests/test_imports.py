@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import joulecast
@@ -129,6 +130,7 @@ def test_public_names_exist_and_are_all():
     assert names - submodules == set(joulecast.__all__)
 
 
+@cache
 def imports(path: Path) -> list[list[str]]:
     """The modules of joulecast that a file imports, also inside functions, in parts and without `joulecast`."""
     package = ["joulecast", *path.relative_to(PACKAGE).parts[:-1]]

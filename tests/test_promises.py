@@ -27,7 +27,7 @@ Run = Callable[[str], None]
 def copied(tmp_path: Path) -> tuple[Path, Run]:
     """A copy of the package with its zoo, and a function that runs Python code with that copy."""
     package = tmp_path / "joulecast"
-    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE, package)  # with what Python has compiled, or it would compile every file again
     for entry in ("a30/blend-inference", "any-gpu/boosting", "any-gpu/kernels"):
         if (shipped("zoo") / entry).is_dir():
             shutil.copytree(shipped("zoo") / entry, package / "_shipped" / "zoo" / entry)

@@ -16,10 +16,10 @@ def host(
     listed: Annotated[bool, typer.Option("--list", help="List the hosts that have a name.")] = False,
 ) -> None:
     """Measure how fast this machine launches PyTorch operations. Takes seconds and needs no GPU."""
-    from ..hardware.host import hosts, write_profile
+    from ..hardware.host import USUAL, hosts, write_profile
 
     if listed:
-        rows = [[known.name, f"{known.factor:g}", known.source] for known in hosts().values()]
+        rows = [[known.name, f"{known.factor:g}", known.source] for known in (USUAL, *hosts().values())]
         typer.echo(table(["host", "factor", "source"], rows, frozenset({1})))
         return
     from ..profiling.devices import find_device

@@ -1,8 +1,8 @@
-"""From a model to its Network: run the forward on the meta device and write down what PyTorch executes.
+"""Tracing: run the forward of a module on PyTorch's meta device, and record the operators that it calls.
 
-Meta tensors have shapes but no memory, so nothing is computed and no weight is allocated. Under
-`inference_mode` PyTorch hands whole operators (linear, scaled_dot_product_attention) to a dispatch mode; the ones
-that the table of operators does not know are broken down until it does, or until they are primitive.
+Meta tensors have shapes but no memory, so nothing is computed and no weight is allocated. Under `inference_mode`,
+PyTorch passes whole operators (linear, scaled_dot_product_attention) to a dispatch mode. An operator that is not in the
+table of operators is decomposed into simpler ones until all of them are in the table, or cannot be decomposed further.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ Tensors = dict[str, torch.Tensor]
 
 
 class _OnOneDevice(TorchFunctionMode):
-    """Leaves tensors where they are when a forward sends them to a GPU: there they would be on it already.
+    """Keeps all tensors on the meta device, even if the forward moves them to a GPU.
 
-    Lists and texts that a forward makes of tensors are made number by number, as operators that a dispatch mode sees.
+    `tolist` and `format` read the values of a tensor without calling an operator. They are replaced by one call of
+    `item` per number, which a dispatch mode sees.
     """
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -47,10 +48,10 @@ class _OnOneDevice(TorchFunctionMode):
         if func is torch.Tensor.tolist and args[0].is_meta:
             return _listed(args[0])
         if func is torch.Tensor.__format__ and args[0].is_meta and not args[0].ndim:
-            with contextlib.suppress(RuntimeError):  # a value that nobody knows is told as PyTorch does
+            with contextlib.suppress(RuntimeError):  # an unknown value is formatted by PyTorch, as "..."
                 return format(args[0].item(), args[1])
         if func is torch.tensor and kwargs:
-            kwargs = {**kwargs, "device": None}  # its numbers are known, which they would not be on the meta device
+            kwargs = {**kwargs, "device": None}  # on the meta device, the tensor would lose its values
         return func(*map(_not_on_gpu, args), **{name: _not_on_gpu(value) for name, value in (kwargs or {}).items()})
 
 
@@ -64,18 +65,18 @@ def _not_on_gpu(value: Any) -> Any:
 
 
 class Forward:
-    """One forward of a module on the meta device, to be recorded as often as needed.
+    """The forward of a module on the meta device. It can be recorded several times.
 
     Args:
-        module: Is not changed.
-        inputs: Shapes, and types where they are not that of the parameters.
-        precision: "fp16" and "bf16" turn parameters and inputs into that type.
+        module: The module, which is not changed.
+        inputs: Shapes of the inputs, and their types if they differ from that of the parameters.
+        precision: "fp16" and "bf16" convert parameters and inputs to that type.
     """
 
     def __init__(self, module: torch.nn.Module, inputs: Inputs, precision: str) -> None:
         self.module, self.precision = module, precision
         self._half = DTYPES.get(precision)
-        # Parameters that two modules share stay one tensor.
+        # A parameter that two modules share stays a single tensor.
         once: dict[int, torch.Tensor] = {}
         self.tensors = {
             name: once.setdefault(id(tensor), self._in_type(tensor if tensor.is_meta else tensor.detach().to("meta")))
@@ -87,12 +88,12 @@ class Forward:
         self.kwargs: dict[str, Any] = {name: self.tensor(item) for name, item in inputs.named}
 
     def tensor(self, item: Input) -> torch.Tensor:
-        """An input without memory.
+        """A meta tensor with the shape and type of an input.
 
         Raises:
-            InputError: PyTorch has no such type, or no tensor of this size.
+            InputError: PyTorch has no such type, or cannot make a tensor of this size.
         """
-        # A module may say what it takes where a bare shape does not: token ids, say.
+        # If the user gives a shape without a type, the module may name one, such as int64 for token ids.
         name = item.dtype or getattr(self.module, "input_dtype", None)
         dtype = getattr(torch, name, None) if name else self._dtype
         if not isinstance(dtype, torch.dtype):
@@ -103,31 +104,36 @@ class Forward:
             raise InputError("this input is larger than any tensor", given=shape_text(item.shape)) from error
 
     def with_inputs(self, inputs: Inputs, further: Mapping[str, Any]) -> Forward:
-        """The same module with other inputs, and arguments that are no inputs."""
+        """The same module with other inputs.
+
+        Args:
+            inputs: The inputs.
+            further: Arguments of the forward that are not tensors, by name.
+        """
         other = Forward(self.module, inputs, self.precision)
         other.kwargs.update(further)
         return other
 
     def learned(self) -> list[torch.Tensor]:
-        """Parameters that need a gradient, each once."""
+        """The parameters that need a gradient, without repeats."""
         names = {name for name, p in self.module.named_parameters() if p.requires_grad}
         return [tensor for name, tensor in self.tensors.items() if name in names]
 
     def parameters(self) -> list[torch.Tensor]:
-        """All parameters, each once."""
+        """All parameters, without repeats."""
         names = {name for name, _ in self.module.named_parameters()}
         return [tensor for name, tensor in self.tensors.items() if name in names]
 
     def record(self, recorder: Recorder) -> Any:
-        """Run it once while a recorder writes down; returns what the module returns."""
+        """Run the forward while a recorder records it, and return the module's result."""
         with torch.inference_mode(), recorder.autocast.watching(), recorder.following(), recorder:
             return self._call(self.tensors)
 
     def record_accumulations(self, recorder: Recorder) -> None:
-        """Run forward and backward and write down what no forward shows.
+        """Run forward and backward, and record where the backward adds up several gradients of one tensor.
 
-        Every other kernel of the backward belongs to an operation of the forward; a training operation stands for
-        both.
+        Every other kernel of the backward belongs to an operation of the forward, because a training operation stands
+        for both.
         """
         learned = {name for name, _ in self.module.named_parameters(remove_duplicate=False)}
         once: dict[int, torch.Tensor] = {}
@@ -148,24 +154,24 @@ class Forward:
         attributes = [(part, dict(part.__dict__)) for part in self.module.modules()]
         try:
             with _OnOneDevice():
-                # Shared parameters are one tensor here already.
+                # Shared parameters are the same tensor already, so functional_call need not tie them.
                 return torch.func.functional_call(self.module, tensors, self.args, self.kwargs, tie_weights=False)
         finally:
-            # What a forward keeps in the module would be tensors without memory.
+            # A forward may store tensors in the module. These would be meta tensors, so they are removed.
             for part, before in attributes:
                 part.__dict__.clear()
                 part.__dict__.update(before)
 
     def _in_type(self, tensor: torch.Tensor) -> torch.Tensor:
-        # What is quantized, and knows its own type, stays what it is.
+        # Quantized tensors keep their type.
         quantized = tensor.dtype.itemsize < 2 or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
         return tensor.to(self._half) if self._half and tensor.is_floating_point() and not quantized else tensor
 
 
 def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Parameters and buffers, once for every place that holds one.
+    """Path and tensor of every parameter and buffer. A tensor that several modules hold appears once for each of them.
 
-    A module that two others share is one place: `functional_call` would give it back the wrong tensor otherwise.
+    A module that two others share appears once, because `functional_call` would restore the wrong tensor otherwise.
     """
     for path, part in module.named_modules():
         for name, tensor in (*part._parameters.items(), *part._buffers.items()):
@@ -175,9 +181,9 @@ def _named_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]
 
 @contextmanager
 def _in_mode(module: torch.nn.Module, mode: str) -> Iterator[None]:
-    """Put the module into train or eval mode, and every part of it back as it was."""
+    """Put a module into train or eval mode, and restore the flags of all its submodules afterwards."""
     flags = [(child, child.training) for child in module.modules()]
-    with contextlib.suppress(NotImplementedError):  # what torch.export makes has one mode only
+    with contextlib.suppress(NotImplementedError):  # programs of torch.export cannot change their mode
         module.train(mode == "training")
     try:
         yield
@@ -206,31 +212,31 @@ def trace(
     The module is not changed: parameters, buffers, train/eval flags and the random state stay as they are.
 
     Args:
-        module: Any module.
-        input_shape: Shape of its input, batch first; a list of shapes; a dictionary of names and shapes. An example
-            tensor may stand for a shape: its type is taken, its values are not. A shape alone has the type of the
-            parameters.
-        mode: "inference" runs it in eval mode, "training" in train mode; a training operation stands for its
+        module: The module.
+        input_shape: Shape of its input, batch first; a list of shapes; or a dictionary from name to shape. An example
+            tensor may take the place of a shape: its type is used, its values are not. An input that is given as a
+            shape has the type of the parameters.
+        mode: "inference" runs the module in eval mode, "training" in train mode. A training operation stands for its
             forward and backward.
-        precision: "fp16" and "bf16" run the module in that type; the others say what its fp32 operations run in.
-            Operations on tensors of another type, and those in a region of autocast, get the precision that they
-            really have.
-        name: What to call the network.
-        whitelist: Kinds to keep; others are listed in `Network.dropped` and count as not covered.
-        operators: Operators of your own: "namespace.name" and its kind, or a function from its arguments by name to
-            kind, input shapes and attributes.
-        optimizer: "sgd", "adam" or "adamw", whose step over all parameters is added to a training iteration.
-        assume: What stands in for values that only the input has; see `Assumptions`.
-        prepare: Called before the forward; adds arguments that are no inputs.
-        on_trace: Receives the recorder at the end: every single call in order, where a Network keeps the order of first
-            uses only, and the operators that the model runs.
+        precision: "fp16" and "bf16" run the module in that type; the others say which precision fp32 operations run
+            in. Operations on tensors of another type, and those in a region of autocast, get the precision that they
+            really run in.
+        name: Name of the network; None for the name of the module's class.
+        whitelist: Kinds to include. Operations of other kinds are listed in `Network.dropped` and count as uncovered.
+        operators: The user's own operators: "namespace.name" -> its kind, or a function that converts its arguments
+            (by name) to kind, input shapes and attributes.
+        optimizer: "sgd", "adam" or "adamw" to add the optimizer's step over all parameters to a training iteration.
+        assume: Assumptions about values of the input, on which the forward depends; see `Assumptions`.
+        prepare: Function that is called before the forward, and may add arguments to it that are not inputs.
+        on_trace: Function that is called with the recorder at the end. The recorder has every call in its order,
+            whereas a Network has the order of first uses only, and the names of the operators that the model runs.
 
     Returns:
-        Unique operations with counts and module paths, in order of first use.
+        The distinct operations with counts and module paths, in order of first use.
 
     Raises:
-        InputError: The shape is no shape, or mode, precision or a kind does not exist.
-        ExtractionError: The module raises on this input, or needs real values.
+        InputError: `input_shape` is not a shape, or mode, precision or a kind does not exist.
+        ExtractionError: The module raises an exception on this input, or depends on values of the input.
     """
     inputs = Inputs.of(input_shape)
     if mode not in MODES:
@@ -285,6 +291,6 @@ def trace(
 
 
 def _stated(assumptions: Assumptions, recorder: Recorder) -> tuple[str, ...]:
-    """Assumptions in words: those of the user, and that which the kind of grouped products makes in any case."""
+    """Assumptions in words: those of the user, and the one that every operation of kind grouped_linear makes."""
     grouped = any(operation.kind == "grouped_linear" for operation, _ in recorder.calls)
     return tuple(dict.fromkeys([*assumptions, *([EXPERTS] if grouped else [])]))

@@ -1,4 +1,4 @@
-"""Fourier transforms, interpolation, distances and grouped products as PyTorch's operators have them."""
+"""Conversion of PyTorch's operators for Fourier transforms, interpolation, distances and grouped products."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _GRID_MODES = ("linear", "nearest", "cubic")  # As torch.ops.aten.grid_sampler n
 
 
 def fourier(form: str) -> Callable[[Bound], Converted]:
-    """A transform between complex numbers ("c2c"), or with real ones on one side ("r2c", "c2r")."""
+    """A Fourier transform of complex numbers ("c2c"), or one whose input or output is real ("r2c", "c2r")."""
 
     def convert(bound: Bound) -> Converted:
         x = bound["self"]
@@ -23,7 +23,7 @@ def fourier(form: str) -> Callable[[Bound], Converted]:
 
 
 def interpolation(mode: str) -> Callable[[Bound], Converted]:
-    """Resizing of the spatial dimensions."""
+    """Interpolation that resizes the spatial dimensions."""
 
     def convert(bound: Bound) -> Converted:
         output = result_of(bound).shape
@@ -33,41 +33,44 @@ def interpolation(mode: str) -> Callable[[Bound], Converted]:
 
 
 def grid_sample(bound: Bound) -> Converted:
-    """Values of an input at the points of a grid."""
+    """The input sampled at the points of a grid."""
     mode = _GRID_MODES[bound["interpolation_mode"]]
     return "grid_sample", [shape_of(bound["input"]), shape_of(bound["grid"])], {"mode": mode}
 
 
 def distances(bound: Bound) -> Converted:
-    """Distances between all pairs; for many points and p = 2 as a product of matrices, which is about as much work."""
+    """Distances between all pairs of points.
+
+    For many points and p = 2, PyTorch computes them by a matrix product, which is about the same amount of work.
+    """
     return "cdist", [shape_of(bound["x1"]), shape_of(bound["x2"])], {"p": float(bound.get("p", 2.0))}
 
 
 def grouped_product(bound: Bound) -> Converted:
-    """Rows in groups, each times a matrix of its own."""
+    """A matrix product for each group of rows, in which every group has a matrix of its own."""
     x, weights = shape_of(bound["self"]), shape_of(bound["mat2"])
     if len(x) == 2 and len(weights) == 3:
         attributes = {"out_features": weights[-1], "num_experts": weights[0], "bias": bound["bias"] is not None}
         return "grouped_linear", [x], attributes
     if len(x) == 3 and len(weights) == 3:
         return "matmul", [x, weights], {}
-    # What the groups share out is the columns, or the reduction: the same work as one product of all.
+    # The groups divide the columns or the reduction, so their work is that of a single product.
     return "matmul", [(x[-2], x[-1]), (x[-1], weights[-1])], {}
 
 
 def vectors(bound: Bound) -> Converted:
-    """A matrix times a vector, or a vector times another."""
+    """The product of a matrix and a vector, or of two vectors."""
     first, second = list(bound.values())[:2]
     a, b = shape_of(first), shape_of(second)
     return "matmul", [a if len(a) == 2 else (1, *a), (*b, 1)], {}
 
 
 def cumulative(bound: Bound) -> Converted:
-    """Sums, products or maxima of what comes before."""
+    """A cumulative sum, product or maximum along a dimension."""
     x = first_of(bound)
     return "cumsum", [shape_of(x) or (1,)], {"dim": bound["dim"]}
 
 
 def random(bound: Bound) -> Converted:
-    """Random numbers."""
+    """A tensor of random numbers."""
     return "random", [plain(result_of(bound).shape) or (1,)], {}

@@ -1,7 +1,8 @@
-"""Recurrent layers, and pooling of regions, in the replayed forward as single functions, as a GPU runs them.
+"""Recurrent layers and torchvision's `roi_align` as single functions of autograd.
 
-Without memory PyTorch would unroll recurrent layers, and its backward would add up the gradients of their weights step
-by step. Of torchvision's pooling of regions it knows no backward there.
+The backward is run on the meta device to find where gradients are added up (`tracing.Forward.record_accumulations`).
+There, PyTorch would unroll a recurrent layer into its steps and add up the gradients of its weights step by step. On a
+GPU, one call of cuDNN computes the layer. For `roi_align`, torchvision has no backward on the meta device at all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu", "roi_align"})
 
 
 class _Whole(torch.autograd.Function):
-    """Anything that takes these inputs and gives these outputs: one gradient for each input."""
+    """A function with given outputs, whose backward returns one gradient of the right shape for each input."""
 
     @staticmethod
     def forward(ctx: Any, outputs: Any, *inputs: Any) -> Any:
@@ -28,7 +29,7 @@ class _Whole(torch.autograd.Function):
 
 
 class WholeLayers(TorchFunctionMode):
-    """Takes recurrent layers and pooling of regions for single functions."""
+    """Replaces recurrent layers and `roi_align` by single functions of autograd."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))

@@ -19,9 +19,7 @@ from ..predictors.operation_predictions import OperationPredictions
 from ..predictors.physics.bounds import Bounds
 from ..predictors.physics.clock import Work
 from ..predictors.physics.least_times import LeastTimes
-from ..zoo.catalogue import find_kernels
 from .collectives import KINDS, collective_costs
-from .same_die import energy_factors
 from .steps import StepTokens
 
 Places = NDArray[np.int64]
@@ -98,7 +96,7 @@ class StepNetworks:
             return {tokens: ServedStep(predictor, network, power_limit_w) for tokens, network in steps}
         operations, gpu = self.together.operations, predictor.operations.gpu
         found = predictor.operations.predict_for_network(operations, power_limit_w)
-        found = with_collectives(found.times(1.0, energy_factors(operations, gpu, find_kernels())), gpu)
+        found = with_collectives(found, gpu)
         return {
             tokens: ServedStep(predictor, network, power_limit_w, together=found, places=self.places[tokens])
             for tokens, network in steps

@@ -169,6 +169,11 @@ class GPU:
         return self.aliases[0].lower().replace(" ", "-")
 
     @property
+    def is_nvidia(self) -> bool:
+        """Whether it is NVIDIA's. AMD's GPUs run other libraries, and have LLVM targets for compute capabilities."""
+        return not self.compute_capability.startswith("gfx")
+
+    @property
     def unquantized(self) -> tuple[str, ...]:
         """The supported precisions of at least 16 bits."""
         return tuple(precision for precision in self.peak_flops if precision not in QUANTIZED)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError, unknown_name
+from .gpu import GPU
 
 FORMAT = 1
 """Version of a host profile."""
@@ -45,6 +46,12 @@ class Host:
                 allowed=f"{_FASTEST:g} to {_SLOWEST:g} times as long as the reference host",
             )
 
+    def of(self, gpu: GPU) -> Host:
+        """The host itself; `USUAL` becomes the host that is usual for GPUs of this age."""
+        if self is not USUAL:
+            return self
+        return hosts()[_NEWER_HOST] if (gpu.released or "") >= _NEWER_SINCE else REFERENCE
+
 
 @cache
 def hosts() -> Mapping[str, Host]:
@@ -56,20 +63,27 @@ def hosts() -> Mapping[str, Host]:
 REFERENCE = hosts()["reference"]
 """The host on which the training data were measured; its factor is 1."""
 
+_NEWER_HOST, _NEWER_SINCE = "h100-server", "2022"
+
+USUAL = Host("usual", 1.0, f"{_NEWER_HOST} for GPUs announced in {_NEWER_SINCE} or later, reference for older ones")
+"""The host to assume where none is named. Servers are bought with their GPUs, and processors become faster. Two servers
+of an H100 launch in 0.6 and about 0.5 of the reference host's time (hosts.toml), those of an A100 and an A10 in 1.03 to
+1.07."""
+
 
 def find_host(wanted: str | float | Path | Host | None) -> Host:
     """Find the host that a user names.
 
     Args:
         wanted: A name (`joulecast host --list`), a factor relative to the reference host, or the path of a profile that
-            `joulecast host --out` wrote; None for the reference host.
+            `joulecast host --out` wrote; None or "usual" for the host that is usual for the GPU (`Host.of`).
 
     Raises:
         UnknownNameError: There is no host of that name.
         InputError: The factor is out of range, or the file is not a profile.
     """
-    if wanted is None:
-        return REFERENCE
+    if wanted is None or wanted == USUAL.name:
+        return USUAL
     if isinstance(wanted, Host):
         return wanted
     if isinstance(wanted, bool):

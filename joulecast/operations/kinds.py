@@ -1,13 +1,13 @@
-"""The table of operation kinds: one row says all that joulecast knows about a kind.
+"""The table of operation kinds. One row contains everything that joulecast knows about a kind.
 
-To add a kind, add a row to KINDS (and, so that it is found in models, a row in `extraction/operators.py`).
-A row gives the attributes, the output shape, the FLOPs and the memory traffic. Conventions:
+To add a kind, add a row to KINDS. To find it in models as well, add a row in `extraction/operators.py`. A row gives the
+attributes, the output shape, the FLOPs and the memory traffic, by these conventions:
 
-- a multiply-add is two FLOPs; kinds that `torch.utils.flop_counter` counts agree with it (so the bias of a
-  linear or a convolution is not counted); other kinds count the arithmetic per output element, roughly;
-- traffic is the least that an unfused kernel moves: each tensor once per kernel that needs it;
-- a training operation is its forward in train mode plus its backward, gradients of inputs and parameters
-  included (for a convolution or linear: twice the forward FLOPs again).
+- A multiply-add is two FLOPs. Kinds that `torch.utils.flop_counter` counts have the same FLOPs here, so the bias of a
+  linear layer or a convolution is not counted. All other kinds have an estimate of the arithmetic per element.
+- Traffic is the least that kernels without fusion move: each kernel reads its inputs and writes its outputs once.
+- A training operation is its forward in train mode and its backward, which computes the gradients of inputs and
+  parameters. For a convolution or a linear layer, the backward has twice the FLOPs of the forward.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ KINDS: Mapping[str, Kind] = {
         attributes={
             "out_features": Attribute(COUNT),
             "bias": Attribute(FLAG, True),
-            # One scale per 128 elements of a row and 128 x 128 of the weights, instead of one per tensor or row.
+            # One scale for 128 elements of a row and for 128 x 128 weights, instead of one for a tensor or a row.
             "block_scaled": Attribute(FLAG, False, refinement=True),
             "implementation": _IMPLEMENTATION,
         },
@@ -89,8 +89,8 @@ KINDS: Mapping[str, Kind] = {
     "attention": Kind(
         family="attention",
         inputs=(3, 3),
-        # window: keys that a query sees, its own among them; None for all. cache_precision: what keys and values are
-        # stored in; None where that is the precision of the operation.
+        # window: number of keys that a query sees, including its own; None for all keys. cache_precision: precision in
+        # which keys and values are stored; None for the precision of the operation.
         attributes={
             "causal": Attribute(FLAG, False),
             "window": Attribute(COUNT.or_none(), None, refinement=True),
@@ -101,13 +101,14 @@ KINDS: Mapping[str, Kind] = {
         storage=storage.attention,
         output=rules.attention_output,
         flops=rules.attention_flops,
-        # The backward computes the scores again: five products where the forward has two.
+        # The forward has two products. The backward has five, because it computes the scores again instead of storing
+        # them (Dao et al., "FlashAttention", 2022).
         backward_flops=2.5,
         training_reads=Traffic(inputs=2, output=2),
         tensor_cores=True,
         product=rules.matmul_product,
     ),
-    # Rows sorted by the expert that they go to, each times the matrix of its own: one kernel for all.
+    # The rows are sorted by expert, and one kernel multiplies the rows of every expert by the matrix of that expert.
     "grouped_linear": Kind(
         family="matmul",
         attributes={
@@ -126,7 +127,7 @@ KINDS: Mapping[str, Kind] = {
     "lstm": recurrent(4, proj_size=Attribute(integer(0), 0)),
     "gru": recurrent(3),
     "rnn": recurrent(1),
-    # Distances between all pairs of points; backward, the differences are computed again for each side.
+    # Distances between all pairs of points. The backward computes the differences again for each of the two inputs.
     "cdist": Kind(
         family="matmul",
         inputs=(2, 2),
@@ -171,7 +172,7 @@ KINDS: Mapping[str, Kind] = {
         flops=rules.per_output_element(5),
         training_reads=Traffic(inputs=1, output=2),
     ),
-    # Sums of all elements before each; backward, the gradient is turned round, summed and turned back.
+    # The sum of all elements up to each position. The backward flips the gradient, sums it likewise, and flips it back.
     "cumsum": Kind(
         family="softmax",
         attributes={"dim": Attribute(DIMENSION, 0)},
@@ -185,7 +186,7 @@ KINDS: Mapping[str, Kind] = {
     "mul": product(),
     "div": product(),
     "pow": product(),
-    # Comparisons and truth values, one byte each.
+    # Comparisons, and logical operations on truth values. A truth value takes one byte.
     "compare": Kind(
         family="elementwise",
         inputs=(1, 2),
@@ -208,10 +209,11 @@ KINDS: Mapping[str, Kind] = {
         broadcast_reads=1,
         broadcast_writes=1,
     ),
-    # Where a tensor was used twice, autograd adds the two gradients.
+    # If a tensor is used twice, autograd adds up its two gradients.
     "gradient_accumulation": without_backward("elementwise", flops=1, reads=2),
-    # A step over so many parameters as PyTorch does it on a GPU unless told otherwise: for all tensors at once
-    # (foreach), one pass per line of _multi_tensor_sgd and _multi_tensor_adam in torch/optim.
+    # One step of an optimizer in PyTorch's default implementation on a GPU ("foreach"), which updates many tensors per
+    # kernel. Each line of _multi_tensor_sgd and _multi_tensor_adam (torch/optim) is a kernel with its own reads and
+    # writes.
     "sgd_step": without_backward("elementwise", flops=2, reads=2),
     "adam_step": without_backward("elementwise", flops=13, reads=11, writes=7),
     "adamw_step": without_backward("elementwise", flops=14, reads=12, writes=8),
@@ -227,7 +229,8 @@ KINDS: Mapping[str, Kind] = {
     "mean": reduction(1),
     "sum": reduction(1),
     "norm": reduction(2),
-    # Backward: a mask of what equals the result, how many there are, and the gradient shared out among them.
+    # The backward computes a mask of the elements that equal the result, counts them, and divides the gradient by that
+    # number.
     "max": reduction(1, Traffic(inputs=3, output=2), Traffic(inputs=2, output=2)),
     "argmax": Kind(
         family="pooling",
@@ -240,10 +243,10 @@ KINDS: Mapping[str, Kind] = {
         training_writes=Traffic(output=1),
         storage=storage.to_indices,
     ),
-    # Mean and squares in one pass; backward, x less its mean is written, then scaled.
+    # One pass computes the mean and the sum of squares. The backward writes x - mean(x), and then scales it.
     "var": reduction(4, Traffic(inputs=3, output=1), Traffic(inputs=2, output=1)),
     "prod": reduction(1, Traffic(inputs=2, output=2)),
-    # The largest value, then exponentials of what is left; backward, their shares of the sum.
+    # The forward finds the maximum and sums exp(x - max). The backward computes softmax(x) times the gradient.
     "logsumexp": reduction(5, Traffic(inputs=3, output=3)),
     "cat": Kind(
         family="movement",
@@ -251,7 +254,7 @@ KINDS: Mapping[str, Kind] = {
         attributes={"dim": Attribute(DIMENSION, 0)},
         output=rules.cat_output,
         flops=rules.per_output_element(0),
-        # Backward, each input's gradient is a view of the output's.
+        # In the backward, the gradient of each input is a view of the output's gradient.
         training_reads=Traffic(inputs=1),
         training_writes=Traffic(output=1),
     ),
@@ -261,7 +264,7 @@ KINDS: Mapping[str, Kind] = {
         flops=rules.per_output_element(0),
         training_reads=Traffic(inputs=1, output=1),
     ),
-    # Operators in place whose backward needs their input copy it first.
+    # The copy of its input that an in-place operator makes in training if its backward needs that input.
     "save_input": without_backward("movement", flops=0, reads=1),
     "embedding": Kind(
         family="movement",
@@ -270,13 +273,13 @@ KINDS: Mapping[str, Kind] = {
         flops=rules.per_output_element(0),
         parameters=indexing.embedding_parameters,
         storage=storage.embedding,
-        # Only the rows that are looked up are read; the gradient is as large as the whole table.
+        # The forward reads only the rows that are looked up. The gradient is as large as the whole table.
         reads=Traffic(inputs=1, output=1),
         training_reads=Traffic(inputs=2, output=3),
         training_writes=Traffic(output=2, parameters=1),
     ),
     **INDEX_KINDS,
-    # Backward, each value is added to the elements that it was made of.
+    # The backward adds the gradient of each output element to the input elements that it was interpolated from.
     "interpolate": Kind(
         family="pooling",
         attributes={
@@ -298,8 +301,8 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(inputs=2, output=1),
         training_writes=Traffic(inputs=2, output=1),
     ),
-    # form: complex to complex, or real numbers on one side; last_size: real numbers of the last of the dimensions where
-    # they come out, 2 (n - 1) where it is left out.
+    # form: complex to complex (c2c), real to complex (r2c) or complex to real (c2r). last_size: size of the last
+    # transformed dimension of the real output; None for 2 (n - 1), where n is its size in the input.
     "fft": Kind(
         family="movement",
         attributes={
@@ -315,7 +318,7 @@ KINDS: Mapping[str, Kind] = {
         training_writes=Traffic(inputs=1, output=1, workspace=2),
         storage=storage.passed,
     ),
-    # Random numbers.
+    # A tensor of random numbers.
     "random": Kind(
         family="elementwise",
         output=rules.same,
@@ -326,7 +329,8 @@ KINDS: Mapping[str, Kind] = {
         training_reads=Traffic(),
         training_writes=Traffic(output=1),
     ),
-    # A mixture of experts in one call, as engines have it: routing's sort, the products of all experts, and their sum.
+    # A mixture of experts as one call, as in inference engines: it sorts the tokens by expert, computes the products of
+    # all experts, and adds up their outputs.
     "experts": Kind(
         family="matmul",
         attributes={
@@ -335,7 +339,7 @@ KINDS: Mapping[str, Kind] = {
             "experts": Attribute(COUNT),
             "tensor_parallel": Attribute(COUNT, 1),
             "expert_parallel": Attribute(COUNT, 1),
-            # How tokens choose: all experts alike, or with a share that falls as a power of their rank.
+            # How tokens are distributed: evenly over all experts, or by a power law of the experts' rank.
             "distribution": Attribute(one_of("balanced", "power_law_1.01", "power_law_1.2"), "balanced"),
             "block_scaled": Attribute(FLAG, False),
             "implementation": Attribute(one_of(*IMPLEMENTATIONS), "pytorch"),

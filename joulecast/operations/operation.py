@@ -219,6 +219,12 @@ class Operation:
         """Whether it does nothing at all, like dropout in inference or with a probability of zero."""
         return self.row.is_noise and (self.mode == "inference" or not self.attributes["p"])
 
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether it is a convolution in which each channel of the input has filters of its own."""
+        groups = self.attributes.get("groups", 1)
+        return self.row.family == "convolution" and 1 < groups == self.input_shapes[0][1]
+
     @cached_property
     def key(self) -> tuple[Any, ...]:
         """A tuple that is equal for equal operations."""

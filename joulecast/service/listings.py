@@ -10,7 +10,7 @@ from typing import Any
 from ..errors import unknown_name
 from ..extraction.templates import store
 from ..hardware import GPU, gpus
-from ..hardware.host import hosts
+from ..hardware.host import USUAL, hosts
 from ..predictors.networks.execution import EXECUTIONS
 from ..resources import shipped
 from ..zoo import entries
@@ -55,7 +55,7 @@ def one_gpu(gpu: GPU) -> dict[str, Any]:
 
 def executions_and_hosts() -> dict[str, Any]:
     """How a network can be run, and the hosts that are known by name."""
-    known = [{"name": host.name, "factor": host.factor, "source": host.source} for host in hosts().values()]
+    known = [{"name": host.name, "factor": host.factor, "source": host.source} for host in (USUAL, *hosts().values())]
     return {"executions": list(EXECUTIONS), "hosts": known}
 
 

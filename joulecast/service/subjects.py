@@ -135,7 +135,8 @@ class OnHost(Strict):
     )
     host: HostFactor | Name | None = Field(
         None,
-        description="The machine that launches operations: a factor on the reference host's time, or a host's name.",
+        description="The machine that launches operations: a factor on the reference host's time, or a host's name; "
+        "none for the host that is usual for the GPU.",
         examples=[0.5],
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from ..errors import InputError, UnknownNameError, unknown_name
 from ..hardware import GPU, find_gpu
-from ..hardware.host import Host, find_host, hosts
+from ..hardware.host import USUAL, Host, find_host, hosts
 from ..zoo import entries
 from ..zoo.store import pulled
 
@@ -59,7 +59,7 @@ def checked_host(wanted: str | float | None) -> Host:
     Raises:
         UnknownNameError, InputError: There is no such host.
     """
-    if isinstance(wanted, str) and wanted not in hosts():
+    if isinstance(wanted, str) and wanted != USUAL.name and wanted not in hosts():
         raise unknown_name("host", wanted, hosts(), hint="or a factor such as 0.5")
     return find_host(wanted)
 

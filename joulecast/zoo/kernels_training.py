@@ -89,7 +89,7 @@ def train_kernels(
         {**others, **{n: replace(v, errors=kept_errors(validation, n)) for n, v in fitted.variants.items()}}
     )
     powered = readings(timed, power_rows(data))
-    power_validation = validate_power(powered, recipe)
+    power_validation = validate_power(timed, powered, recipe)
     variants = {
         names: replace(variant, power=_power(powered[names], power_validation, names, recipe))
         if names in powered

@@ -7,13 +7,22 @@ import json
 import pytest
 
 from joulecast.errors import InputError, UnknownNameError
-from joulecast.hardware.host import REFERENCE, find_host, hosts, processor, write_profile
+from joulecast.hardware import find_gpu
+from joulecast.hardware.host import REFERENCE, USUAL, find_host, hosts, processor, write_profile
 
 
 def test_the_reference_host_is_the_unit():
     assert REFERENCE.factor == 1.0
-    assert find_host(None) is REFERENCE
     assert all(host.source for host in hosts().values())
+
+
+@pytest.mark.parametrize(
+    ("gpu", "factor"), [("A30", 1.0), ("A100 SXM4 80GB", 1.0), ("MI250X", 1.0), ("H100 SXM", 0.6), ("L4", 0.6)]
+)
+def test_the_usual_host_of_gpus_from_2022_on_is_faster(gpu, factor):
+    assert find_host(None) is find_host("usual") is USUAL
+    assert USUAL.of(find_gpu(gpu)).factor == factor
+    assert find_host(0.7).of(find_gpu(gpu)).factor == 0.7
 
 
 @pytest.mark.parametrize(("wanted", "factor"), [(0.5, 0.5), ("0.5", 0.5), (2, 2.0), ("h100-server", 0.6)], ids=str)

@@ -26,6 +26,16 @@ def test_a_host_of_half_the_factor_takes_half_the_time_to_launch():
     assert any("the host decides the time" in note for note in slow.notes)
 
 
+@pytest.mark.parametrize(("gpu", "usual"), [("A30", "reference"), ("H100 SXM", "h100-server")])
+def test_the_host_that_is_usual_for_the_gpu_launches_where_none_is_named(gpu, usual):
+    by_default, named = (joulecast.predict("resnet18", SMALL, gpu, host=host) for host in (None, usual))
+    assert (by_default.time_s, by_default.energy_j, by_default.host) == (named.time_s, named.energy_j, usual)
+    assert any(f"taken to be {usual}" in note for note in by_default.notes)
+    assert not any("taken to be" in note for note in named.notes)
+    # Errors are known of networks on whatever host they ran on.
+    assert by_default.interval() is not None
+
+
 def test_where_the_device_decides_the_host_hardly_matters():
     assert predicted(LARGE, host=0.5).time_s == pytest.approx(predicted(LARGE).time_s, rel=0.02)
     assert not any("host decides" in note for note in predicted(LARGE).notes)

@@ -15,7 +15,7 @@ from joulecast.predictors.evaluation.networks import leave_networks_out
 from joulecast.predictors.evaluation.operations import cross_validate
 from joulecast.predictors.fitting.one_gpu import fit_own
 from joulecast.predictors.intervals.network_calibration import NetworkCalibration
-from joulecast.predictors.measured.loops import measured_loops
+from joulecast.predictors.measured.loops import MeasuredLoop, measured_loops
 from joulecast.predictors.measured.transfer import transferred_loops
 from joulecast.predictors.networks.composition import HostModel, compose, plain_sum
 from joulecast.predictors.networks.network_predictor import NetworkPredictor
@@ -114,6 +114,29 @@ def test_large_operations_are_transferred_from_inference():
     made = transferred_loops(*measured, A30, (), without=left_out)
     assert made
     assert not {loop.operation for loop in made} & set(left_out)
+
+
+def test_depthwise_convolutions_are_transferred_by_ratios_of_their_own():
+    inference, training = simulated_dataset("inference"), simulated_dataset("training")
+    tiny = tuple(m for m in training.measurements if m.operation.kind != "conv2d" or m.time_s < 70e-6)
+    both = replace(inference, measurements=inference.measurements + tiny, networks=())
+    loops = [
+        MeasuredLoop(
+            Operation(
+                "conv2d",
+                [(32, 256, 56, 56)],
+                {"out_channels": 256, "groups": 256, "kernel_size": 7, "padding": 3, "stride": stride},
+            ),
+            "forward",
+            1e-3,
+            150.0,
+        )
+        for stride in (1, 2)
+    ]
+    made = transferred_loops(measured_loops(both, "training"), [*measured_loops(both, "inference"), *loops], A30, ())
+    # Forward and two gradients are three times the work; on the A30 they took 1.7 and 3.9 times as long as that.
+    times_s = [loop.time_s for loop in made if loop.operation.is_depthwise]
+    assert times_s == pytest.approx([3 * 1.7e-3, 3 * 3.9e-3], rel=0.02)
 
 
 def test_training_twice_gives_the_same_numbers(dataset, predictor):

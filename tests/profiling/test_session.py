@@ -30,6 +30,8 @@ if __name__ == "__main__":
     from joulecast.metering.sensor import nvml_sensor
 
     probing._STEPS, session._IDLE_S = 1, 2.0
+    if os.environ["PROBING"] == "quick":  # for tests that do not look at what is found about the sensor
+        probing._IDLE_S = probing._LOAD_S = session._IDLE_S = 0.1
     devices.load = load
     devices.sensor_of = lambda device, period_s=0.01: nvml_sensor(0, period_s)
     devices.second_sensor_of = lambda device: nvidia_smi_sensor(0)
@@ -55,11 +57,16 @@ def session(on_driver, tmp_path):
     Network.of([(Operation("relu", [(n, 64)]), 1) for n in (8, 16, 32)]).save(tmp_path / "net.json")
     campaign = tmp_path / "sweep.toml"
     campaign.write_text(
-        f'seconds = 0.15\nrepeats = 2\nclocks = ["default", 900]\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n'
+        f'seconds = 0.03\nrepeats = 2\nclocks = ["default", 900]\n[[network]]\nmodel = "{tmp_path / "net.json"}"\n'
     )
 
     def run(*options, **settings):
-        settings = {"FAKE_NVML_SCHEDULE": tmp_path / "schedule", "FAKE_NVML_AVERAGING_MS": 1000, **settings}
+        settings = {
+            "PROBING": "quick",
+            "FAKE_NVML_SCHEDULE": tmp_path / "schedule",
+            "FAKE_NVML_AVERAGING_MS": 1000,
+            **settings,
+        }
         return on_driver(SCRIPT, str(campaign), "--out", str(tmp_path / "out"), "--device", "cpu", *options, **settings)
 
     return run
@@ -70,7 +77,7 @@ def records(tmp_path):
 
 
 def test_a_campaign_over_two_clocks(session, tmp_path):
-    result = session()
+    result = session("--seconds", "0.15", PROBING="thorough")
     assert "12 measurements, 0 failed" in result.stdout, result.stderr
     out = tmp_path / "out"
     default, locked = load(out / "default-clock"), load(out / "900-mhz")

@@ -255,7 +255,7 @@ def test_killed_under_load_it_starts_again(tmp_path, stopped):
         thread.start()
     folder = tmp_path / "cache" / "networks"
     deadline_s = time.monotonic() + 300
-    while len(list(folder.glob("*.json"))) < 6 and time.monotonic() < deadline_s:
+    while len(list(folder.glob("*.json"))) < 4 and time.monotonic() < deadline_s:
         time.sleep(0.01)
     running.process.kill()
     running.process.wait()
@@ -263,7 +263,7 @@ def test_killed_under_load_it_starts_again(tmp_path, stopped):
     for thread in threads:
         thread.join()
     files = list(folder.glob("[!.]*.json"))
-    assert len(files) >= 6
+    assert len(files) >= 4
     for file in files:
         Network.from_dict(json.loads(file.read_text())["network"])
     again = stopped(start(tmp_path))

@@ -27,8 +27,8 @@ from ..fitting.any_gpu import LearnNetworks, fit_operations, network_learner, qu
 from ..measured.device_rows import DeviceRow, device_rows
 from ..measured.splits import fold_of
 from ..networks.composition import HostModel, counts_of, plain_sum
-from ..networks.gradients import as_parts
 from ..networks.network_predictor import NetworkPredictor
+from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.least_times import LeastTimes
 from ..recipes.settings import Recipe
@@ -334,7 +334,7 @@ def fit_hosts(learned: ResidualModel, networks: Networks) -> dict[str, HostModel
 
 
 def _predictions(predictor: AnyGpuPredictor, network: Network, clock_mhz: float | None) -> OperationPredictions:
-    return as_parts(network, predictor.predict(network.operations, clock_mhz))
+    return as_parts(network, predictor.predict(network.operations, clock_mhz), predictor.gpu)
 
 
 def network_errors(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from ..kernels.basis import BASES, Basis
 from ..kernels.families import FAMILIES
 from ..kernels.family import Names
 from ..kernels.fit_power import Readings, fit_power
+from ..kernels.learned import Kernels, Variant
 from ..recipes.kernels import KernelRecipe
 from .kernels import drawn_by_size, few
 
@@ -35,40 +36,55 @@ class PowerErrors:
     energy: FloatArray
 
 
-def validate_power(measured: Mapping[Names, Sequence[Readings]], recipe: KernelRecipe) -> tuple[PowerErrors, ...]:
+def validate_power(
+    kernels: Kernels, measured: Mapping[Names, Sequence[Readings]], recipe: KernelRecipe
+) -> tuple[PowerErrors, ...]:
     """Errors on what is left out, for each variant.
+
+    Args:
+        kernels: The model of device times in bursts.
+        measured: Family and variant -> power readings, one table for each GPU.
+        recipe: Settings.
 
     Raises:
         MissingDependencyError: xgboost is not installed.
     """
-    return tuple(errors for names, tables in measured.items() for errors in _of_variant(names, tables, recipe))
+    return tuple(
+        errors
+        for names, tables in measured.items()
+        for errors in _of_variant(names, kernels.variants[names], tables, recipe)
+    )
 
 
-def _of_variant(names: Names, tables: Sequence[Readings], recipe: KernelRecipe) -> Iterator[PowerErrors]:
+def _of_variant(
+    names: Names, variant: Variant, tables: Sequence[Readings], recipe: KernelRecipe
+) -> Iterator[PowerErrors]:
     family = FAMILIES[names[0]]
     held = [drawn_by_size(family, table.operations, recipe.folds, recipe.seed) == 0 for table in tables]
     seen = [table.some(np.flatnonzero(~out)) for table, out in zip(tables, held, strict=True)]
     unseen = [table.some(np.flatnonzero(out)) for table, out in zip(tables, held, strict=True)]
-    yield from _errors(names, seen, unseen, recipe)
+    yield from _errors(names, variant, seen, unseen, recipe)
     generations = {table.gpu.compute_capability for table in tables}
     for table in tables:
         others = [other for other in tables if other.gpu.name != table.gpu.name]
         if any(other.gpu.compute_capability == table.gpu.compute_capability for other in others):
-            yield from _errors(names, others, [table], recipe)
+            yield from _errors(names, variant, others, [table], recipe)
     for generation in sorted(generations) if len(generations) > 1 else ():
         others = [table for table in tables if table.gpu.compute_capability != generation]
         mine = [table for table in tables if table.gpu.compute_capability == generation]
-        yield from _errors(names, others, mine, recipe)
+        yield from _errors(names, variant, others, mine, recipe)
 
 
 def _errors(
-    names: Names, seen: Sequence[Readings], unseen: Sequence[Readings], recipe: KernelRecipe
+    names: Names, variant: Variant, seen: Sequence[Readings], unseen: Sequence[Readings], recipe: KernelRecipe
 ) -> Iterator[PowerErrors]:
     learned = fit_power(seen, recipe)
+    family, powered = FAMILIES[names[0]], replace(variant, power=learned)
     for table in unseen:
         if len(table.power_w):
-            predicted_w = np.minimum(learned.demand_w(table.inputs, table.gpu), table.gpu.power_limit_w)
-            power = np.log(predicted_w / table.power_w)
+            bursts = {table.gpu: variant.burst(family, table.operations, table.gpu)}
+            demand_w = powered.demands_w(family, table.operations, bursts)[table.gpu]
+            power = np.log(np.minimum(demand_w, table.gpu.power_limit_w) / table.power_w)
             energy = power + np.log(table.burst_s / table.measured_s)
             yield PowerErrors(names, learned.basis(table.gpu), table.gpu.name, power, energy)
 

@@ -18,7 +18,7 @@ from ..intervals.closeness import Closeness
 from ..intervals.network_calibration import Parts
 from ..measured.splits import network_family, only_in
 from ..networks.composition import HostModel, compose, counts_of, plain_sum
-from ..networks.gradients import as_parts
+from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
 from ..physics.baseline import group_of
 from ..predictor import OperationPredictor
@@ -96,7 +96,7 @@ class NetworkError:
 
 def predict_network(predictor: OperationPredictor, network: Network) -> tuple[FloatArray, OperationPredictions]:
     """Counts and predictions of a network's operations, as its parts."""
-    return counts_of(network), as_parts(network, predictor.predict(network.operations))
+    return counts_of(network), as_parts(network, predictor.predict(network.operations), predictor.gpu)
 
 
 def fit_host(

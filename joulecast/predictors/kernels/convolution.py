@@ -18,7 +18,7 @@ from ...hardware import GPU
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ...operations.precisions import ELEMENT_BYTES
-from .family import Family, of_nvidia
+from .family import Family
 from .products import CONSTANTS, FEATURE_NAMES, Machine, Products, product_features, product_s
 
 _PRECISIONS = ("fp32", "fp16", "bf16")
@@ -30,7 +30,7 @@ _ALIGNED = (4, 8, 16, 32)
 
 def _covers(gpu: GPU) -> bool:
     """Whether a GPU is AMD's. MIOpen is AMD's library, and its times say nothing about NVIDIA's cuDNN."""
-    return not of_nvidia(gpu)
+    return not gpu.is_nvidia
 
 
 def _variant(operation: Operation) -> str | None:

@@ -19,8 +19,8 @@ Names = tuple[str, str]
 
 
 def of_nvidia(gpu: GPU) -> bool:
-    """Whether a GPU is NVIDIA's. AMD's GPUs run other libraries, and have LLVM targets for compute capabilities."""
-    return not gpu.compute_capability.startswith("gfx")
+    """Whether a family of kernels of NVIDIA's libraries covers a GPU."""
+    return gpu.is_nvidia
 
 
 class Constant(NamedTuple):

@@ -21,7 +21,7 @@ from ..physics.cached import ON_EACH_GPU, cached
 from .basis import Basis, basis_of, is_like_measured, known_basis
 from .families import FAMILIES
 from .family import Family
-from .power import Burst, PowerDemand, as_pytorch, power_inputs
+from .power import Burst, PowerDemand, as_pytorch, demand_of_same_die_w, power_inputs
 
 _LEAST_S = 1e-6  # No kernel takes less than a microsecond.
 NetworkBasis = Literal["networks of the chip", "networks of other chips"]
@@ -128,13 +128,21 @@ class Variant:
             GPU -> watts, shape (operations,).
         """
         power = self.power
-        gpus = [] if power is None else [gpu for gpu in bursts if power.covers(gpu)]
-        if power is None or not gpus:
+        if power is None:
             return {}
+        measured_like = {gpu: power.measured_like(gpu) for gpu in bursts if power.covers(gpu)}
         plain = as_pytorch(operations)
-        by_pytorch = [bursts[gpu] for gpu in gpus] if plain is operations else self.bursts(family, plain, gpus)
-        inputs = [power_inputs(burst, gpu) for burst, gpu in zip(by_pytorch, gpus, strict=True)]
-        return dict(zip(gpus, power.demands_w(inputs, gpus), strict=True))
+        known = bursts if plain is operations else {}
+        more = [gpu for gpu in dict.fromkeys((*measured_like, *measured_like.values())) if gpu not in known]
+        known = {**known, **dict(zip(more, self.bursts(family, plain, more), strict=True))}
+        asked = [*dict.fromkeys(measured_like.values())]
+        demands_w = dict(zip(asked, power.demands_w([power_inputs(known[g], g) for g in asked], asked), strict=True))
+        return {
+            gpu: demands_w[gpu]
+            if other == gpu
+            else demand_of_same_die_w(gpu, other, demands_w[other], known[other].device_s / known[gpu].device_s)
+            for gpu, other in measured_like.items()
+        }
 
 
 class Part(NamedTuple):

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...arrays import FloatArray
-from ...hardware import GPU
+from ...hardware import GPU, find_gpu
 from ...operations.operation import Operation
 from ...operations.operation_list import OperationList
 from ..batches import asked_together
@@ -61,6 +61,11 @@ class PowerDemand:
         """Whether this can predict the power of a GPU."""
         return gpu.compute_capability in self.generations or gpu.compute_capability.startswith(_NEAR)
 
+    def measured_like(self, gpu: GPU) -> GPU:
+        """A measured GPU with the die of a GPU, whose power is predicted instead; the GPU itself if there is none."""
+        same_die = [] if gpu.name in self.gpus else [find_gpu(name) for name in sorted(self.gpus)]
+        return next((each for each in same_die if each.chip == gpu.chip), gpu)
+
     def demand_w(self, inputs: NDArray[np.float32], gpu: GPU) -> FloatArray:
         """Board power in watts without a cap at the default clock, shape (operations,).
 
@@ -74,12 +79,13 @@ class PowerDemand:
     def demands_w(self, inputs: Sequence[NDArray[np.float32]], gpus: Sequence[GPU]) -> list[FloatArray]:
         """See `demand_w`; for several GPUs, with the inputs and an answer for each."""
         regressors = [self.generations.get(gpu.compute_capability, self.other_generations) for gpu in gpus]
-        return [_bounded_w(log, gpu) for log, gpu in zip(asked_together(regressors, inputs), gpus, strict=True)]
+        logs = asked_together(regressors, inputs)
+        return [_bounded_w(np.exp(log_ratio), gpu) for log_ratio, gpu in zip(logs, gpus, strict=True)]
 
 
-def _bounded_w(log_ratio: FloatArray, gpu: GPU) -> FloatArray:
+def _bounded_w(over_cap: FloatArray, gpu: GPU) -> FloatArray:
     least_w = static_power_w(gpu, float(gpu.boost_clock_mhz)) + _LEAST_W
-    found: FloatArray = np.clip(np.exp(log_ratio), least_w / gpu.power_limit_w, _MOST_OVER_CAP) * gpu.power_limit_w
+    found: FloatArray = np.clip(over_cap, least_w / gpu.power_limit_w, _MOST_OVER_CAP) * gpu.power_limit_w
     return found
 
 
@@ -132,6 +138,27 @@ def _by_pytorch(operation: Operation) -> Operation:
     return Operation(
         operation.kind, operation.input_shapes, attributes, precision=operation.precision, mode=operation.mode
     )
+
+
+def demand_of_same_die_w(gpu: GPU, other: GPU, other_w: FloatArray, other_over_own_s: FloatArray) -> FloatArray:
+    """Board power in watts without a cap at the default clock, from the power of a GPU with the same die.
+
+    Boards with the same die have the dynamic energy of an operation in common, not its power. An H100 has the die of an
+    H200 but less bandwidth. It moves the same bytes in 1.4 times the time, so its power is lower. The energy of a
+    switch is proportional to the square of the voltage, which the default clock of each board decides.
+
+    Args:
+        gpu: The GPU to predict for.
+        other: The GPU with the same die.
+        other_w: Power of the other GPU without a cap in watts, shape (operations,).
+        other_over_own_s: Device time of the other GPU over that of the first, both in a burst, shape (operations,).
+    """
+    clock_mhz = float(gpu.boost_clock_mhz)
+    static_w, other_static_w = static_power_w(gpu, clock_mhz), static_power_w(other, float(other.boost_clock_mhz))
+    # Static power belongs to the die rather than to the board, so the larger of the two figures counts for the other.
+    other_dynamic_w = np.maximum(other_w - max(static_w, other_static_w), 0.0)
+    dynamic_w = other_dynamic_w * other_over_own_s * relative_voltage(other, clock_mhz) ** 2
+    return _bounded_w((static_w + dynamic_w) / gpu.power_limit_w, gpu)
 
 
 def demand_at_cap_w(gpu: GPU, slower: FloatArray) -> FloatArray:

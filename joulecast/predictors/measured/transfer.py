@@ -3,13 +3,17 @@
 A training campaign with only tiny convolutions says nothing about large ones, and a predictor that has seen a single
 unusual large convolution is wrong about the others. Where inference was measured in full, training loops are estimated
 from it: the inference time times the ratio of the rooflines, times the ratio of slowdowns (training over inference) of
-kinds that were measured in both modes.
+kinds that were measured in both modes. Depthwise convolutions have ratios of their own, because PyTorch computes their
+gradients in kernels that are far slower than the forward: the gradient of a weight reads both tensors once per element
+of the window, and with a stride most elements of the window meet no output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from statistics import median
+
+import numpy as np
 
 from ...hardware import GPU
 from ...operations.operation import Operation
@@ -24,6 +28,10 @@ ENOUGH = 3
 _SLOWER = (
     1.4  # Slowdown over the roofline in training relative to that in inference; the median over the A30's kinds is 1.5.
 )
+
+_SLOWER_DEPTHWISE = {1: 1.7, 2: 3.9}
+"""Stride -> the same ratio of depthwise convolutions: medians over 38 and 10 of the A30's (quartiles 1.7 to 2.2 and 3.4
+to 4.0), where those of other convolutions have 1.2. Larger strides take that of 2."""
 
 
 def transferred_loops(
@@ -61,9 +69,21 @@ def transferred_loops(
             continue
         line_s = tiled_roofline([operation, loop.operation], gpu, clock).time_s
         work = line_s[0] / line_s[1]
-        device_s = loop.time_s * work * slower
+        device_s = loop.time_s * work * _slowdown(operation, slower)
         host_s = after.groups[group].host_s[after.method]
         if device_s > host_s:
             time_s = float(smooth_max(device_s, host_s))
             made.append(MeasuredLoop(operation, after.method, time_s, loop.power_w))
     return made
+
+
+def _slowdown(operation: Operation, usual: float) -> float:
+    """Slowdown over the roofline in training relative to that in inference.
+
+    Args:
+        operation: The operation.
+        usual: That of kinds that were measured in both modes.
+    """
+    if not operation.is_depthwise:
+        return usual
+    return _SLOWER_DEPTHWISE[min(int(np.max(operation.attributes["stride"])), 2)]

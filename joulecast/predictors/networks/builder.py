@@ -10,6 +10,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...errors import InputError
+from ...hardware.host import REFERENCE, USUAL
 from ...operations.network import Network
 from ...units import si
 from ..intervals.network_spread import FAR_SHARE, NetworkSpread
@@ -92,7 +93,7 @@ def build_prediction(
         ),
         coverage=coverage,
         execution=knowledge.host.execution.name,
-        host=knowledge.host.execution.host.name,
+        host=knowledge.host.launcher.name,
         idle_power_w=power_range_w(gpu, cap_w)[0],
         memory_bytes=None if network.input_shape is None else memory_need(network).total_bytes,
     )
@@ -179,9 +180,9 @@ def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float)
         device_s: Seconds of the device per iteration.
         host_s: Seconds of the host per iteration.
     """
-    execution = knowledge.host.execution
-    if execution.host.note:
-        yield execution.host.note
+    execution, launcher = knowledge.host.execution, knowledge.host.launcher
+    if launcher.note:
+        yield launcher.note
     if execution.name == "graph":
         yield f"run as a CUDA graph: that {1e6 * GAP_S:g} us pass between kernels is an assumption"
     elif execution.name == "compiled":
@@ -190,17 +191,18 @@ def execution_notes(knowledge: NetworkKnowledge, device_s: float, host_s: float)
             f"{1e6 * COMPILED_LAUNCH_S:g} us is an assumption; no compiled network was measured"
         )
     elif host_s > device_s:
+        assumed = f"it is taken to be {launcher.name}, " if execution.host is USUAL else ""
         yield (
             f"the host decides the time: it launches for {si(host_s, 's')} what the GPU does in {si(device_s, 's')}; "
-            "hosts differ by factors of 2 to 3 (`joulecast host` measures yours)"
+            f"{assumed}hosts differ by factors of 2 to 3 (`joulecast host` measures yours)"
         )
 
 
 def _device_decides(knowledge: NetworkKnowledge, counts: FloatArray, predictions: OperationPredictions) -> bool:
     """Whether the device needs twice as long as an eager run on the reference host would make it wait."""
-    eager = replace(knowledge.host, execution=EAGER)
+    eager = replace(knowledge.host, execution=EAGER, host=REFERENCE)
     device_s, host_s = eager.device_s(counts, predictions), eager.total_s(counts, predictions)
-    return device_s > 2 * max(host_s, host_s * knowledge.host.execution.host.factor)
+    return device_s > 2 * max(host_s, host_s * knowledge.host.launcher.factor)
 
 
 def refuse_uncovered(

@@ -22,6 +22,7 @@ from typing import Any, Self
 import numpy as np
 
 from ...arrays import FloatArray
+from ...hardware.host import Host
 from ...operations.network import Network
 from ..formats.numbers import number
 from ..operation_predictions import OperationPredictions
@@ -45,11 +46,18 @@ class HostModel:
         learned: Whether the offset was learned from measured networks; otherwise it is a prior.
         execution: How networks are run, and on which host. The offset was learned from eager runs on the reference
             host.
+        host: The host of `execution` on a certain GPU (`Host.of`); None if no GPU is chosen yet.
     """
 
     offset_s: float
     learned: bool = False
     execution: Execution = EAGER
+    host: Host | None = None
+
+    @property
+    def launcher(self) -> Host:
+        """The host that launches operations."""
+        return self.host or self.execution.host
 
     @classmethod
     def prior(cls, mode: str) -> Self:
@@ -82,15 +90,15 @@ class HostModel:
             case "graph":
                 return np.zeros(len(predictions.operations))
             case "compiled":
-                return predictions.host_time_s * self.execution.host.factor  # (see compiled.py)
+                return predictions.host_time_s * self.launcher.factor  # (see compiled.py)
         calls_s: FloatArray = np.maximum(predictions.host_time_s + self.offset_s, LEAST_HOST_S)
-        return calls_s * self.execution.host.factor
+        return calls_s * self.launcher.factor
 
     def total_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
         """Seconds that the host needs for an iteration of a network; missing operations are left out."""
         if self.execution.name == "graph":
-            return GRAPH_LAUNCH_S * self.execution.host.factor
-        call_s = COMPILED_CALL_S * self.execution.host.factor if self.execution.name == "compiled" else 0.0
+            return GRAPH_LAUNCH_S * self.launcher.factor
+        call_s = COMPILED_CALL_S * self.launcher.factor if self.execution.name == "compiled" else 0.0
         return call_s + float(np.nansum(counts * self.calls_s(predictions)))
 
     def gaps_s(self, counts: FloatArray, mode: str) -> float:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...errors import unknown_name
-from ...hardware.host import REFERENCE, Host
+from ...hardware.host import USUAL, Host
 
 ExecutionName = Literal["eager", "graph", "compiled"]
 EXECUTIONS: tuple[ExecutionName, ...] = ("eager", "graph", "compiled")
@@ -48,7 +48,7 @@ class Execution:
     """
 
     name: ExecutionName = "eager"
-    host: Host = REFERENCE
+    host: Host = USUAL
 
     @classmethod
     def of(cls, name: str, host: Host) -> Execution:

@@ -12,7 +12,6 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...operations.network import Network
-from ..operation_predictions import OperationPredictions
 
 _INPUT_GRADIENT = 1 / 3  # Of the FLOPs of forward and backward.
 _LAYERS = ("convolution", "matmul")
@@ -34,14 +33,3 @@ def gradient_fractions(network: Network) -> FloatArray:
                 shares[place] -= _INPUT_GRADIENT / entry.count
             break
     return shares
-
-
-def as_parts(network: Network, predictions: OperationPredictions) -> OperationPredictions:
-    """Operations as parts of a network, without the gradient that its first layer omits.
-
-    Args:
-        network: The network.
-        predictions: Predictions of its operations, in the order of the network.
-    """
-    shares = gradient_fractions(network)
-    return predictions if shares.min() == 1 else predictions.times(shares, shares)

@@ -18,7 +18,8 @@ class NetworkPredictor(NetworkKnowledge):
 
     def under(self, execution: Execution) -> Self:
         """The same predictor for networks that are run in another way, or launched by another host."""
-        return replace(self, host=replace(self.host, execution=execution))
+        host = execution.host.of(self.operations.gpu)
+        return replace(self, host=replace(self.host, execution=execution, host=host))
 
     def predict(
         self,

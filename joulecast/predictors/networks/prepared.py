@@ -22,8 +22,8 @@ from ..physics.energy import static_power_w
 from .builder import Conditions, build_prediction, refuse_uncovered
 from .compiled import as_compiled
 from .composition import Totals, compose, counts_of, plain_sum
-from .gradients import as_parts
 from .knowledge import NetworkKnowledge
+from .parts import as_parts
 from .prediction import COMPOSITIONS, Composition, Prediction
 
 # Two networks on every GPU of the catalogue, as a search over GPUs and precisions asks for. A network of 60 operations
@@ -63,12 +63,9 @@ class PreparedNetwork:
 
     def _as_run(self, found: OperationPredictions) -> OperationPredictions:
         """Operations as parts of this network, in the way in which the network is run (eager, graph or compiled)."""
-        parts = as_parts(self.network, found)
-        return (
-            as_compiled(self.network, parts, self.knowledge.operations.gpu)
-            if self.knowledge.host.execution.name == "compiled"
-            else parts
-        )
+        gpu = self.knowledge.operations.gpu
+        parts = as_parts(self.network, found, gpu)
+        return as_compiled(self.network, parts, gpu) if self.knowledge.host.execution.name == "compiled" else parts
 
     @cached_property
     def static(self) -> float:

@@ -10,6 +10,7 @@ from ...errors import InputError, unknown_name
 from .bounds import require_float, require_integer
 
 STACKS = ("three", "one")
+OPERATION_VECTORS = ("sum", "kind")
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class TransformerRecipe:
         stacks: three, or one over all tokens with as many layers.
         layer_norm: Whether every residual is normalized, as in the standard encoder.
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
+        operation_vector: What the third stack reads of an operation: the sum of its tokens' vectors, or, as in DeepPM,
+            which reads opcodes only, the vector of the token that names its kind.
+        positional_encoding: Whether tokens start from sinusoids of their place in the operation instead of random
+            vectors, and sinusoids of an operation's place in the network are added to its vector, as in DeepPM.
         epochs: Passes over the operations.
         batch: Operations per step.
         learning_rate: Highest learning rate of AdamW, for embeddings, biases and heads.
@@ -54,6 +59,8 @@ class TransformerRecipe:
     stacks: Literal["three", "one"] = "three"
     layer_norm: bool = False
     distance_weighting: bool = True
+    operation_vector: Literal["sum", "kind"] = "sum"
+    positional_encoding: bool = False
     epochs: int = 20
     batch: int = 256
     learning_rate: float = 3e-3
@@ -81,11 +88,19 @@ class TransformerRecipe:
             ("shrinkage", math.inf),
         ):
             require_float(name, getattr(self, name), 0.0, most)
-        for name in ("layer_norm", "distance_weighting"):
+        for name in ("layer_norm", "distance_weighting", "positional_encoding"):
             if not isinstance(getattr(self, name), bool):
                 raise InputError(f"{name} of a recipe is neither true nor false", given=repr(getattr(self, name)))
         if self.stacks not in STACKS:
             raise unknown_name("stacks of a recipe", self.stacks, STACKS)
+        if self.operation_vector not in OPERATION_VECTORS:
+            raise unknown_name("operation_vector of a recipe", self.operation_vector, OPERATION_VECTORS)
+        if self.positional_encoding and self.width % 2:
+            raise InputError(
+                "width of a recipe with positional encoding is odd: a sine and a cosine share each frequency",
+                given=self.width,
+                allowed="an even width",
+            )
         if self.width % self.heads:
             raise InputError(
                 "width of a recipe is not a multiple of heads", given=self.width, allowed=f"k x {self.heads}"

@@ -10,4 +10,6 @@ from .weights import TransformerWeights
 def weights_of(model: OperationTransformer, recipe: TransformerRecipe) -> TransformerWeights:
     """The weights of a transformer that was made by a recipe."""
     arrays = {name: weights.detach().numpy() for name, weights in model.state_dict().items()}
-    return TransformerWeights(arrays, recipe.heads, recipe.distance_weighting)
+    # With one stack no vectors of operations are read on, to which a place could be added.
+    positions = recipe.positional_encoding and recipe.stacks == "three"
+    return TransformerWeights(arrays, recipe.heads, recipe.distance_weighting, recipe.operation_vector, positions)

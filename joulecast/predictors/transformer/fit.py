@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -67,7 +67,12 @@ class TorchEncoder:
         return operations.double().numpy(), networks.double().numpy()
 
 
-def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], recipe: TransformerRecipe) -> Attentive:
+def fit_transformer(
+    datasets: Sequence[Dataset],
+    rows: Sequence[DeviceRow],
+    recipe: TransformerRecipe,
+    new_model: Callable[[TransformerRecipe, int], OperationTransformer] = OperationTransformer,
+) -> Attentive:
     """Fit time and power of operations over the measurements of many GPUs.
 
     On the same kind of processor, the same recipe and measurements give the same weights to the last bit.
@@ -76,6 +81,8 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
         datasets: Measurements of several GPUs, from which the launch times are taken.
         rows: Device times of operations.
         recipe: Settings of the transformer and of its training.
+        new_model: Makes the model, with random weights, from the recipe and the length of its vocabulary. A model of
+            another form than the default can be compared with it, but not stored.
 
     Returns:
         A residual model with a `TorchEncoder` and without a head for networks.
@@ -97,7 +104,7 @@ def fit_transformer(datasets: Sequence[Dataset], rows: Sequence[DeviceRow], reci
     with one_thread():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(recipe.seed)
-            model = OperationTransformer(recipe, len(vocabulary))
+            model = new_model(recipe, len(vocabulary))
         model.lowest.copy_(torch.from_numpy(examples.values.min(axis=0)))
         model.highest.copy_(torch.from_numpy(examples.values.max(axis=0)))
         curves = _fit(model, examples, recipe)

@@ -2,10 +2,11 @@
 
 DeepPM reads a basic block of x86 code, which consists of instructions, which consist of tokens. Here a network consists
 of operations, which consist of tokens. Three encoder stacks follow one another: over all tokens of the network, over
-the tokens of one operation, and over one vector for each operation, the sum of its tokens. Attention scores shrink with
-the distance of two tokens, and residuals are added without layer norm. A linear head predicts time and energy from each
-operation's vector. How a network differs from the sum of its operations is predicted by a separate head from the sum of
-the vectors (network_head.py), because many operations but few networks were measured.
+the tokens of one operation, and over one vector for each operation: the sum of its tokens or, as in DeepPM, the token
+that names its kind. Attention scores shrink with the distance of two tokens, and residuals are added without layer
+norm. A linear head predicts time and energy from each operation's vector. How a network differs from the sum of its
+operations is predicted by a separate head from the sum of the vectors (network_head.py), because many operations but
+few networks were measured.
 
 For predictions, onnx.py writes the same arithmetic for ONNX Runtime. A change of one must be made in the other.
 """
@@ -22,6 +23,7 @@ from torch.nn import functional
 from ..physics.operation_numbers import FAMILIES
 from ..recipes.transformer import TransformerRecipe
 from .onnx import UNIT
+from .positions import frequencies
 from .tokens import IN_NETWORK, ROLES, WIDTH
 
 _SPREAD = 0.2  # Standard deviation of the initial weights that are applied to tokens.
@@ -76,6 +78,7 @@ class OperationTransformer(nn.Module):
     def __init__(self, recipe: TransformerRecipe, kinds: int) -> None:
         super().__init__()
         self._three = recipe.stacks == "three"
+        self._of_kind, self._positions = recipe.operation_vector == "kind", recipe.positional_encoding
         width = recipe.width
 
         def stack(layers: int, feed_forward: int) -> nn.Sequential:
@@ -83,6 +86,8 @@ class OperationTransformer(nn.Module):
 
         self.read = nn.Parameter(torch.randn(len(ROLES), WIDTH, width) * _SPREAD)
         self.roles = nn.Parameter(torch.randn(len(ROLES), width) * _SPREAD)
+        if self._positions:
+            self.roles.data.copy_(_sinusoids(len(ROLES), width))
         self.family = nn.Embedding(len(FAMILIES), width)
         self.kind = nn.Embedding(kinds, width)
         # The range of each input in the training data. Inputs outside are clipped to it, so that the transformer does
@@ -142,21 +147,34 @@ class OperationTransformer(nn.Module):
     def _read(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
         """A vector for each operation, shape (sequences, operations, width)."""
         sequences, operations = families.shape
-        flat = values.clamp(self.lowest, self.highest).reshape(sequences * operations, len(ROLES), WIDTH)
-        read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
-        named = (self.family(families) + self.kind(kinds)).reshape(sequences * operations, 1, -1)
-        vectors = torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)
+        vectors = self._of_tokens(values, families, kinds)
         vectors = self.over_network(vectors.reshape(sequences, operations * len(ROLES), -1))
         vectors = vectors.reshape(sequences * operations, len(ROLES), -1)
         if not self._three:
-            return _sum_of_tokens(vectors, sequences)
-        summed: Tensor = self.over_kinds(_sum_of_tokens(self.over_operation(vectors), sequences))
-        return summed
+            return self._by_operation(vectors, sequences)
+        operation_vectors = self._by_operation(self.over_operation(vectors), sequences)
+        if self._positions:
+            operation_vectors = operation_vectors + _sinusoids(operations, operation_vectors.shape[-1])
+        through: Tensor = self.over_kinds(operation_vectors)
+        return through
+
+    def _of_tokens(self, values: Tensor, families: Tensor, kinds: Tensor) -> Tensor:
+        """A vector for each token, shape (sequences x operations, len(ROLES), width)."""
+        flat = values.clamp(self.lowest, self.highest).reshape(families.numel(), len(ROLES), WIDTH)
+        read = torch.bmm(flat.transpose(0, 1), self.read).transpose(0, 1) + self.roles
+        named = (self.family(families) + self.kind(kinds)).reshape(families.numel(), 1, -1)
+        return torch.cat([read[:, :1] + named, read[:, 1:]], dim=1)
+
+    def _by_operation(self, vectors: Tensor, sequences: int) -> Tensor:
+        """One vector for each operation, shape (sequences, operations, width), from those of its tokens.
+
+        A sum is divided by the square root of the number of tokens, so that it varies as much as a single token does.
+        """
+        one = vectors[:, 0] if self._of_kind else vectors.sum(1) / math.sqrt(len(ROLES))
+        return one.reshape(sequences, -1, vectors.shape[-1])
 
 
-def _sum_of_tokens(vectors: Tensor, sequences: int) -> Tensor:
-    """One vector for each operation, shape (sequences, operations, width): the sum of its tokens.
-
-    Divided by the square root of their number, so that it varies as much as a single token does.
-    """
-    return vectors.sum(1).reshape(sequences, -1, vectors.shape[-1]) / math.sqrt(len(ROLES))
+def _sinusoids(places: int, width: int) -> Tensor:
+    """Sines, then cosines, of the places from 0 on; shape (places, width)."""
+    angles = torch.arange(places, dtype=torch.float32)[:, None] * torch.from_numpy(frequencies(width))
+    return torch.cat([angles.sin(), angles.cos()], dim=1)

@@ -24,7 +24,7 @@ from ..any_gpu.predictor import AnyGpuPredictor
 from ..contract import Networks, launch_s
 from ..measured.device_rows import DeviceRow, rows_by_gpu
 from ..networks.composition import HostModel, compose, counts_of
-from ..networks.gradients import as_parts
+from ..networks.parts import as_parts
 from ..operation_predictions import OperationPredictions
 from ..recipes.transformer import TransformerRecipe
 from .attentive import Attentive
@@ -75,7 +75,7 @@ def _parts(
     base: Attentive, gpu: GPU, m: NetworkMeasurement, network: Network
 ) -> tuple[FloatArray, OperationPredictions]:
     predictor = AnyGpuPredictor(gpu, m.mode, base)
-    return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz))
+    return counts_of(network), as_parts(network, predictor.predict(network.operations, m.clock_mhz), gpu)
 
 
 def _measured(

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..formats import onnx_writer
+from .positions import frequencies
 from .tokens import IN_NETWORK, ROLES, WIDTH
 from .weights import TransformerWeights
 
@@ -124,13 +125,29 @@ class _Graph:
 
     def vectors(self) -> str:
         """A vector for each operation, sequence after sequence, as the rows of a matrix."""
-        width, roles = self._weights.width, len(ROLES)
+        width = self._weights.width
         vectors = self.reshaped(self._read(), [-1, width])
         vectors = self._stack("over_network", vectors, self._by_operation if self._alone else self.by_sequence)
         vectors = self._stack("over_operation", vectors, self._by_operation)
-        summed = self.sum(self._by_operation(vectors, width))
-        vectors = self.node("Div", [summed, self.constant(np.float32(math.sqrt(roles)))])
+        vectors = self._operation_vectors(self._by_operation(vectors, width))
+        if self._weights.positional_encoding:
+            vectors = self._placed(vectors, width)
         return self._stack("over_kinds", vectors, None if self._alone else self.by_sequence)
+
+    def _operation_vectors(self, tokens: str) -> str:
+        """One vector per operation, as the rows of a matrix, from those of its tokens."""
+        if self._weights.operation_vector == "kind":
+            return self.node("Gather", [tokens, self.constant(np.array(0))], onnx_writer.whole("axis", 1))
+        return self.node("Div", [self.sum(tokens), self.constant(np.float32(math.sqrt(len(ROLES))))])
+
+    def _placed(self, rows: str, width: int) -> str:
+        """Vectors of operations with sinusoids of their place in the sequence added."""
+        vectors = self.by_sequence(rows, width)
+        places = self.node("Unsqueeze", [self._places(vectors)[0], self.integers([1])])
+        angles = self.node("Mul", [places, self.constant(frequencies(width)[None])])
+        waves = [self.node(wave, [angles]) for wave in ("Sin", "Cos")]
+        placed = self.node("Add", [vectors, self.node("Concat", waves, onnx_writer.whole("axis", 1))])
+        return self.reshaped(placed, [-1, width])
 
     def _by_operation(self, rows: str, width: int) -> str:
         return self.reshaped(rows, [-1, len(ROLES), width])
@@ -201,11 +218,15 @@ class _Graph:
 
     def _nearness(self, vectors: str) -> str:
         """The weight of every pair of vectors: 1 - distance / length, shape (length, length) of the sequence."""
+        place, length = self._places(vectors)
+        column = self.node("Unsqueeze", [place, self.integers([1])])
+        distance = self.node("Abs", [self.node("Sub", [column, place])])
+        return self.node("Sub", [self.constant(np.float32(1)), self.node("Div", [distance, length])])
+
+    def _places(self, vectors: str) -> tuple[str, str]:
+        """The places of the vectors of a sequence, from 0 on, and how many there are."""
         shape = self.node("Shape", [vectors])
         length = self.node("Gather", [shape, self.constant(np.array(1))])
         length = self.node("Cast", [length], onnx_writer.whole("to", _FLOAT))
         zero, one = self.constant(np.float32(0)), self.constant(np.float32(1))
-        place = self.node("Range", [zero, length, one])
-        column = self.node("Unsqueeze", [place, self.integers([1])])
-        distance = self.node("Abs", [self.node("Sub", [column, place])])
-        return self.node("Sub", [one, self.node("Div", [distance, length])])
+        return self.node("Range", [zero, length, one]), length

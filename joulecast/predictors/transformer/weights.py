@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ...errors import ZooError
 from ..formats.arrays import arrays_from_bytes, arrays_to_bytes
 from ..physics.operation_numbers import FAMILIES
+from ..recipes.transformer import OPERATION_VECTORS
 from .tokens import ROLES, WIDTH
 
 STACKS = ("over_network", "over_operation", "over_kinds")
@@ -24,7 +25,7 @@ _MOST_WIDTH = 1024
 _MOST_HEADS = 32  # Each head needs memory for the square of a network's length.
 _MOST_LAYERS = 64
 # Values of entries that were stored before these facts were.
-_HEADS, _WEIGHTED = "2", "True"
+_FACTS = {"heads": "2", "distance_weighting": "True", "operation_vector": "sum", "positional_encoding": "False"}
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class TransformerWeights:
         arrays: Name of a parameter in `OperationTransformer` -> its weights in fp32.
         heads: Attention heads of a layer.
         distance_weighting: Whether attention scores shrink with the distance of two tokens.
+        operation_vector: What stands for an operation: "sum" of its tokens, or the token of its "kind".
+        positional_encoding: Whether sinusoids of its place are added to an operation's vector.
 
     Raises:
         ZooError: An array is missing, unknown, of another type or of a shape that does not match the others; or the
@@ -44,6 +47,8 @@ class TransformerWeights:
     arrays: Mapping[str, NDArray[np.float32]]
     heads: int
     distance_weighting: bool
+    operation_vector: str = "sum"
+    positional_encoding: bool = False
 
     def __post_init__(self) -> None:
         given = {name: array.shape for name, array in self.arrays.items()}
@@ -69,6 +74,8 @@ class TransformerWeights:
                 self.heads,
                 f"a divisor of {self.width} up to {_MOST_HEADS}",
             )
+        if self.positional_encoding and self.width % 2:
+            raise _refused("positional encoding needs an even width", self.width, "an even number")
 
     @property
     def width(self) -> int:
@@ -132,7 +139,7 @@ class TransformerWeights:
 
     def to_bytes(self) -> bytes:
         """The weights in the safetensors format; the same weights give the same bytes."""
-        facts = {"heads": str(self.heads), "distance_weighting": str(self.distance_weighting)}
+        facts = {name: str(getattr(self, name)) for name in _FACTS}
         return arrays_to_bytes(self.arrays, facts)
 
     @classmethod
@@ -143,12 +150,20 @@ class TransformerWeights:
             ZooError: The bytes are damaged, or are not the weights of a transformer.
         """
         arrays, facts = arrays_from_bytes(stored)
-        heads, weighted = facts.get("heads", _HEADS), facts.get("distance_weighting", _WEIGHTED)
-        if not (heads.isascii() and heads.isdecimal() and len(heads) < 4) or weighted not in ("True", "False"):
+        told = {name: facts.get(name, default) for name, default in _FACTS.items()}
+        heads, weighted, vector, positions = told.values()
+        if (
+            not (heads.isascii() and heads.isdecimal() and len(heads) < 4)
+            or not {weighted, positions} <= {"True", "False"}
+            or vector not in OPERATION_VECTORS
+        ):
             raise _refused(
-                "their facts cannot be read", str(facts)[:100], "heads: 1 to 999, distance_weighting: True or False"
+                "their facts cannot be read",
+                str(facts)[:100],
+                "heads: 1 to 999, distance_weighting and positional_encoding: True or False, operation_vector: "
+                + " or ".join(OPERATION_VECTORS),
             )
-        return cls(arrays, int(heads), weighted == "True")
+        return cls(arrays, int(heads), weighted == "True", vector, positions == "True")
 
 
 def _refused(reason: str, given: object, allowed: object) -> ZooError:

@@ -43,7 +43,7 @@ export function snippets(question, gpus, clock, objective) {
     ].join("\n"),
   };
 }
-const USUAL = { mode: "inference", precision: "default", execution: "eager", host: "reference" };
+const USUAL = { mode: "inference", precision: "default", execution: "eager", host: "usual" };
 
 export function showCalls(found) {
   byId("calls").replaceChildren(...Object.entries(found).map(([title, code]) => h("div", { class: "call" },

@@ -170,7 +170,7 @@ function recall() {
   byId("model").value = kept.get("model") ?? "resnet50";
   byId("shape").value = kept.get("shape") ?? "32 x 3 x 224 x 224";
   byId("cache").value = kept.get("cache") ?? "";
-  for (const [id, usual] of [["precision", "default"], ["objective", "energy"], ["execution", "eager"], ["host", "reference"]]) {
+  for (const [id, usual] of [["precision", "default"], ["objective", "energy"], ["execution", "eager"], ["host", "usual"]]) {
     byId(id).value = [...byId(id).options].some((o) => o.value === kept.get(id)) ? kept.get(id) : usual;
   }
   byId("price").value = kept.get("price") ?? PRICED[byId("objective").value]?.[2] ?? "";

@@ -17,6 +17,7 @@ from ...predictors.intervals.calibration import Calibration
 from ...predictors.intervals.network_calibration import NetworkCalibration
 from ...predictors.kernels.learned import Kernels
 from ...predictors.networks.composition import HostModel
+from ...predictors.networks.execution import EAGER
 from ...predictors.networks.network_predictor import NetworkPredictor
 from .card_values import host_of, name_of
 from .common_files import NEEDED, common_files, read_card, read_facts
@@ -82,7 +83,7 @@ class AnyGpuEntry:
 
     def on(self, gpu: GPU, mode: str) -> NetworkPredictor:
         """The predictor of a GPU and mode."""
-        return NetworkPredictor(
+        found = NetworkPredictor(
             name=self.name,
             operations=AnyGpuPredictor(gpu, mode, self.learned, self.calibration, self.kernels),
             host=self.hosts[mode],
@@ -90,6 +91,7 @@ class AnyGpuEntry:
             half_errors=self._half_errors(gpu, mode),
             any_gpu=True,
         )
+        return found.under(EAGER)
 
     def _half_errors(self, gpu: GPU, mode: str) -> NetworkCalibration | None:
         """Errors on networks in half precision; None where kernels say nothing of them, as in training."""

@@ -9,7 +9,7 @@ from joulecast.hardware import IdleCurve, VoltageCurve, find_gpu
 from joulecast.operations.operation import Operation
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.kernels.fit_power import demand_w
-from joulecast.predictors.kernels.power import PowerDemand, as_pytorch, demand_at_cap_w
+from joulecast.predictors.kernels.power import PowerDemand, as_pytorch, demand_at_cap_w, demand_of_same_die_w
 
 # 100 W static; the voltage is 0.8 of that at 2000 MHz up to 1000 MHz, and rises in a straight line from there.
 GPU = replace(
@@ -74,3 +74,27 @@ def test_an_engines_kernel_stands_for_that_of_pytorch():
     assert as_pytorch(OperationList([of_engine, of_pytorch])) == OperationList([of_pytorch] * 2)
     plain = OperationList([of_pytorch])
     assert as_pytorch(plain) is plain
+
+
+def test_boards_with_the_same_die_have_the_joules_in_common_and_not_the_watts():
+    narrow = replace(GPU, name="with less bandwidth", memory_bandwidth=GPU.memory_bandwidth / 2)
+    # 500 - 100 W for 10 us are 4 mJ. In 20 us, that is 200 W, beside 100 W static.
+    (found,) = demand_of_same_die_w(narrow, GPU, np.array([500.0]), np.array([0.5]))
+    assert found == pytest.approx(300)
+
+
+def test_boards_with_the_same_die_need_less_energy_at_a_lower_default_clock():
+    slow = replace(GPU, name="with a lower clock", boost_clock_mhz=1500)
+    # A voltage of 0.9: 400 W x 0.9^2 in the same time.
+    (found,) = demand_of_same_die_w(slow, GPU, np.array([500.0]), np.array([1.0]))
+    assert found == pytest.approx(100 + 324)
+
+
+def test_an_unmeasured_board_is_predicted_from_a_measured_one_with_its_die():
+    demand = PowerDemand(frozenset({"NVIDIA H200", "NVIDIA B200"}), {}, lambda rows: rows[:, 0])
+    h200, b200 = find_gpu("H200"), find_gpu("B200")
+    assert demand.measured_like(find_gpu("H100 SXM")) == h200
+    assert demand.measured_like(find_gpu("GB200")) == b200
+    assert demand.measured_like(b200) == b200
+    other_die = find_gpu("RTX 5090")
+    assert demand.measured_like(other_die) == other_die

@@ -37,6 +37,8 @@ VARIANTS = {
     "without weighting": {"distance_weighting": False},
     "without the three stacks": {"stacks": "one"},
     "without Muon": {"matrix_learning_rate": 0.0},
+    "kinds and places": {"operation_vector": "kind", "positional_encoding": True},
+    "places in one stack": {"positional_encoding": True, "stacks": "one"},
 }
 A30, T4 = find_gpu("A30"), find_gpu("T4")
 

@@ -73,6 +73,25 @@ def test_weighting_matters_and_depends_on_distance():
     assert not np.allclose(*first, atol=1e-5)
 
 
+def test_with_positional_encoding_the_place_matters_without_weighting():
+    settings = {"distance_weighting": False, "operation_vector": "kind"}
+    given = arrays(1, 3)
+    turned = tuple(array[:, [0, 2, 1]] for array in given)
+    for placed in (False, True):
+        model = random_model(**settings, positional_encoding=placed)
+        first = [torch_encoder(model)(*each)[0][0, 0] for each in (given, turned)]
+        assert np.allclose(*first, atol=1e-5) is not placed
+
+
+def test_places_are_the_sinusoids_of_the_transformer():
+    roles = OperationTransformer(replace(TINY, positional_encoding=True), 4).roles.detach().numpy()
+    # Vaswani et al., section 3.5: sin and cos of place / 10000 ** (2 i / width).
+    place, pair = 5, 3
+    angle = place / 10000 ** (2 * pair / TINY.width)
+    assert roles[place, pair] == pytest.approx(np.sin(angle), abs=1e-6)
+    assert roles[place, TINY.width // 2 + pair] == pytest.approx(np.cos(angle), abs=1e-6)
+
+
 def test_sequences_do_not_see_each_other():
     model, given = random_model(), arrays(2, 3)
     alone = torch_encoder(model)(*(array[:1] for array in given))
@@ -175,6 +194,9 @@ def test_too_little_to_learn_from(dataset):
         {"width": 50, "heads": 4},
         {"epochs": 1.5},
         {"stacks": "two"},
+        {"operation_vector": "mean"},
+        {"positional_encoding": "yes"},
+        {"positional_encoding": True, "width": 9, "heads": 3},
         {"layer_norm": 1},
         {"learning_rate": 2.0},
         {"folds": 1},

@@ -64,6 +64,12 @@ def test_stored_weights_round_trip(quick):
     again = TransformerWeights.from_bytes(weights.to_bytes())
     assert (again.heads, again.distance_weighting) == (2, True)
     assert again.to_bytes() == weights.to_bytes()
+    other = TransformerWeights(weights.arrays, 2, False, "kind", True)
+    assert TransformerWeights.from_bytes(other.to_bytes()).positional_encoding
+    # Entries from before these settings existed do not name them.
+    arrays, facts = arrays_from_bytes(weights.to_bytes())
+    older = {name: facts[name] for name in ("heads", "distance_weighting")}
+    assert TransformerWeights.from_bytes(arrays_to_bytes(arrays, older)).to_bytes() == weights.to_bytes()
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS)
@@ -92,6 +98,7 @@ HOSTILE = {
     "no heads": lambda arrays, facts: facts.update(heads="0"),
     "heads in digits other than ASCII": lambda arrays, facts: facts.update(heads="\u00b2"),
     "a truth value other than True and False": lambda arrays, facts: facts.update(distance_weighting="1"),
+    "an operation's vector other than sum and kind": lambda arrays, facts: facts.update(operation_vector="mean"),
 }
 
 

@@ -1,0 +1,21 @@
+"""Operations as parts of a network, where some cost less or more than in the loop that they were measured in."""
+
+from __future__ import annotations
+
+from ...hardware import GPU
+from ...operations.network import Network
+from ..operation_predictions import OperationPredictions
+from .channels_last import layout_slowdowns
+from .gradients import gradient_fractions
+
+
+def as_parts(network: Network, predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
+    """Operations without the gradient that the first layer omits, and with what the order of tensors costs.
+
+    Args:
+        network: The network.
+        predictions: Predictions of its operations, in the order of the network.
+        gpu: The GPU that they run on.
+    """
+    factors = gradient_fractions(network) * layout_slowdowns(network, gpu)
+    return predictions if (factors == 1).all() else predictions.times(factors, factors)
