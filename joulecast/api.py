@@ -11,11 +11,13 @@ from .choosing import best, sweep
 from .extraction import WHITELIST, network_of
 from .hardware import GPU, find_gpu, usual_board_notes
 from .hardware.host import Host, find_host
+from .operations.calls import Calls
+from .operations.columns import Columns, is_table, networks_of
 from .operations.network import Network
 from .predictors import operation_html
 from .predictors.networks import prediction_html
 from .predictors.networks.execution import EAGER, Execution
-from .predictors.networks.many import NetworkPredictions, predict_networks
+from .predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
 from .predictors.networks.memory import memory_need, shortage
 from .predictors.networks.prediction import Prediction
 from .predictors.networks.prepared import PreparedNetwork
@@ -184,7 +186,7 @@ def predict(
 
 
 def predict_many(
-    networks: Iterable[Model],
+    networks: Iterable[Model] | Columns,
     gpu: str | GPU,
     clock: float | None = None,
     *,
@@ -199,12 +201,15 @@ def predict_many(
 ) -> NetworkPredictions:
     """Predict the totals of many networks, such as the thousands of candidates of an architecture search.
 
-    Each total is the one that `predict` gives, to the last bit. Operations that networks share are predicted once.
-    For a single network, `predict` also gives intervals, notes, and the cost of each operation.
+    Each total is the one that `predict` gives, but for rounding: sums are added up in another order. Operations that
+    networks share are predicted once. For a single network, `predict` also gives intervals, notes, and the cost of
+    each operation.
 
     Args:
         networks: Models as `extract` takes them, such as lists of pairs of Operation and count. They are read one
-            after the other and not stored, so a generator may yield more of them than fit into memory.
+            after the other and not stored, so a generator may yield more of them than fit into memory. Or a table (of
+            pandas, polars or Arrow, or a dictionary of columns), which is quicker: the columns that
+            `Network.to_frame` writes, and `network` with a name for each row; the rows of a network follow each other.
         gpu: Name or alias from the catalogue, such as "A30", or the path of a TOML file that describes a GPU.
         clock: Graphics clock in MHz; None for the GPU's default.
         input_shape: Shape of the input of all of them, batch first; None for Networks, their files, or lists.
@@ -232,12 +237,15 @@ def predict_many(
 
     def extracted() -> Iterator[Network]:
         for model in networks:
-            network = network_of(model, input_shape, mode=mode, precision=precision)
-            refuse_precisions(found, network.operations)
-            yield network
+            yield network_of(model, input_shape, mode=mode, precision=precision)
+
+    def checked() -> Iterator[Calls]:
+        for calls in networks_of(networks) if is_table(networks) else in_pieces(extracted()):
+            refuse_precisions(found, calls.operations)
+            yield calls
 
     network_predictor = find_predictor(found, mode, predictor).under(run)
-    return predict_networks(network_predictor, extracted(), clock, power_limit_w, composition=composition)
+    return predict_networks(network_predictor, checked(), clock, power_limit_w, composition=composition)
 
 
 def prepare(

@@ -119,7 +119,7 @@ def fetch(request: urllib.request.Request, *, seconds: float, most_bytes: int, r
     """
     deadline = _Deadline(seconds)
     opener = urllib.request.OpenerDirector()
-    # No handler of files or FTP is among them, so that no redirect leads there.
+    # There are no handlers of files and FTP, so no redirect can lead there.
     handlers = [urllib.request.ProxyHandler(), _Handler(deadline), urllib.request.HTTPDefaultErrorHandler()]
     handlers += [urllib.request.HTTPErrorProcessor(), _WithoutToken()] if redirects else []
     for handler in handlers:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .errors import InputError
 from .hardware import GPU, find_gpu
+from .operations.columns import Columns, is_table, operations_of
 from .operations.operation import Operation, checked_operations
 from .predictors.explanation import Explanation, explain_operation
 from .predictors.operation_predictions import OperationPredictions
@@ -14,7 +15,7 @@ from .zoo import find_background, find_predictor
 
 
 def predict_operations(
-    operations: Iterable[Operation],
+    operations: Iterable[Operation] | Columns,
     gpu: str | GPU,
     clock: float | None = None,
     predictor: str | Path | None = None,
@@ -24,18 +25,24 @@ def predict_operations(
     """Predict single operations, each running alone in a loop.
 
     Args:
-        operations: Operations of one mode, "inference" or "training".
+        operations: Operations of one mode, "inference" or "training". Or a table of pandas, polars or Arrow, or a
+            dictionary of columns, with those that `to_frame` writes of operations: kind, input_shapes, attributes,
+            precision and mode. Operations that several rows share are predicted once.
         gpu: Name or alias from the catalogue.
         clock: Graphics clock in MHz; None for the GPU's default.
         predictor: A zoo name, the folder of an entry, or models:/NAME@ALIAS; None for the GPU's default.
         power_limit_w: Power cap in watts; None for the board's default.
 
     Returns:
-        Arrays with one value per operation, in their order; NaN where an operation is not covered.
+        Arrays with one value per operation or row, in their order; NaN where an operation is not covered.
 
     Raises:
         UnknownNameError, InputError, ZooError: See `predict`.
     """
+    if is_table(operations):
+        different, places = operations_of(operations)
+        predictions = predict_operations(different, gpu, clock, predictor, power_limit_w=power_limit_w)
+        return predictions.take(places, [different[place] for place in places.tolist()])
     listed = checked_operations(operations)
     modes = {operation.mode for operation in listed}
     if len(modes) != 1:

@@ -129,15 +129,15 @@ def account(
 
     Args:
         module: Any `torch.nn.Module`.
-        inputs: A tensor, several, or several by name; or shapes, as `joulecast.extract` takes them, for which random
-            inputs are drawn. None for a context manager.
+        inputs: A tensor, a list of tensors, or tensors by name; or shapes, as `joulecast.extract` takes them, for which
+            random inputs are drawn. None for a context manager.
         mode: "inference", or "training" for forward and backward.
         device: "cpu", "cuda" or "cuda:1", to which the module is moved; None to leave it where it is.
         optimizer: "sgd", "adam" or "adamw", to end each iteration with its step; None for no step. The learning rate is
             tiny, but the step changes the weights.
         sensors: "cpu", "ram", "gpu" or names such as "gpu1"; None for all that have a counter, empty for seconds alone.
             Without a counter, the result has seconds and says that joules are missing.
-        loop_s: Least seconds of the undisturbed loop.
+        loop_s: Shortest length of the undisturbed loop in seconds.
         profiled_iterations: Number of profiled iterations.
 
     Raises:
@@ -169,7 +169,7 @@ def account_trace(trace: str | Path, recording: str | Path | None = None, *, clo
     Args:
         trace: JSON that `profile.export_chrome_trace` wrote. Modules are known if it was taken inside
             `joulecast.accounting.module_ranges.named_modules(model)`, or with `with_stack=True`.
-        recording: Recording that `joulecast measure --out` wrote at the same time; None for seconds alone.
+        recording: Recording that `joulecast measure --out` wrote at the same time; None for only seconds.
         clock_offset_s: Seconds by which the clock of the trace is ahead of that of the recording.
 
     Raises:

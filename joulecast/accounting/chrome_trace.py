@@ -1,4 +1,4 @@
-"""Traces that torch.profiler exported (`export_chrome_trace`), also on another machine."""
+"""Reads traces that torch.profiler exported (`export_chrome_trace`), on this machine or on another one."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ _FRAME_PREFIX = "nn.Module: "
 
 
 def read_chrome_trace(path: str | Path) -> Trace:
-    """Read a trace that torch.profiler exported as JSON, also if it is packed by gzip.
+    """Read a trace that torch.profiler exported as JSON, with or without gzip compression.
 
     Args:
-        path: The file.
+        path: Path of the file.
 
     Raises:
-        InputError: The file cannot be read, is no such trace, or holds no operators.
+        InputError: The file cannot be read, is not such a trace, or contains no operators.
     """
     path = Path(path)
     data = read_regular(path, _MOST_BYTES, "this trace")
     try:
         content = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
     except (ValueError, OSError, EOFError, zlib.error, RecursionError) as error:
-        raise _no_trace(path, f"it is no JSON ({error})") from error
+        raise _not_a_trace(path, f"it is not JSON ({error})") from error
     rows = content.get("traceEvents") if isinstance(content, dict) else None
     if not isinstance(rows, list):
-        raise _no_trace(path, "it has no traceEvents")
+        raise _not_a_trace(path, "it has no list of traceEvents")
     try:
         complete = [row for row in rows if row.get("ph") == "X"]
         origin_us = min((float(row["ts"]) for row in complete), default=0.0)
@@ -48,17 +48,18 @@ def read_chrome_trace(path: str | Path) -> Trace:
             found for row in complete if (found := _event(row, origin_us, names_modules == "frames")) is not None
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        raise _no_trace(path, f"an event is no event ({error!r})") from error
+        raise _not_a_trace(path, f"an event lacks a field or has a wrong one ({error!r})") from error
     if not any(event.kind in ("operator", "kernel") for event in events):
-        raise _no_trace(path, "it holds no operators: profile with ProfilerActivity.CPU, too")
+        raise _not_a_trace(path, "it contains no operators; profile with ProfilerActivity.CPU, too")
     return Trace(_with_paths(events) if names_modules == "frames" else events, origin_ns, names_modules)
 
 
-def _no_trace(path: Path, why: str) -> InputError:
+def _not_a_trace(path: Path, reason: str) -> InputError:
     return InputError(
-        "this is no trace of torch.profiler",
-        given=f"{path}: {why}",
+        "this file is not a trace of torch.profiler",
+        given=f"{path}: {reason}",
         allowed="a file that profile.export_chrome_trace wrote",
+        hint="export the trace again with profile.export_chrome_trace(PATH)",
     )
 
 
@@ -70,12 +71,12 @@ def _named_by(rows: list[Mapping[str, Any]]) -> Naming:
 
 
 def _event(row: Mapping[str, Any], origin_us: float, with_frames: bool) -> TraceEvent | None:
-    """None for what says nothing about operators."""
+    """The event in our form; None for events that are not used."""
     category, name, given = row.get("cat"), str(row["name"]), row.get("args") or {}
     start_s = 1e-6 * (float(row["ts"]) - origin_us)
     times = start_s, start_s + 1e-6 * float(row["dur"])
     if not all(map(math.isfinite, times)):
-        raise ValueError(f"{name} starts or ends at no time")
+        raise ValueError(f"the start or end of {name} is not finite")
     lane = (row.get("pid"), row.get("tid"))
     launch = int(given.get("External id") or 0)
     if category in _GPU_CATEGORIES:
@@ -90,22 +91,23 @@ def _event(row: Mapping[str, Any], origin_us: float, with_frames: bool) -> Trace
     found = kind_and_name(name, category == "user_annotation")
     if found is None:
         return None
-    # A node names itself a second time inside of the engine's event; neither is an operator that makes a node.
+    # Inside an event of autograd's engine, a second event has the name of the node. Neither of them is an operator that
+    # creates a node of the backward pass.
     makes_node = found[0] == "operator" and not given.get("Fwd thread id")
     return TraceEvent(
         *found,
         lane,
         *times,
         sequence=int(given.get("Sequence number", -1)) if makes_node or found[0] == "node" else -1,
-        # (the file calls the thread of a forward by two numbers, so that numbers count within the process)
+        # A file has two different numbers for the thread of a forward pass, so the process is used instead.
         numbering=row.get("pid"),
-        # (a call of the driver has the number of the operator around it)
+        # Calls of the CUDA driver have the id of the operator around them, which must stay unique.
         launch=launch if category in ("cpu_op", "user_annotation") else 0,
     )
 
 
 def _with_paths(events: Iterable[TraceEvent]) -> tuple[TraceEvent, ...]:
-    """Modules that are known by Python frames, with the frames around them in their names."""
+    """The events, with modules that are shown by Python frames renamed to include the frames around them."""
     stacks: dict[Hashable, list[TraceEvent]] = {}
     found = []
     for event in sorted(events, key=lambda event: (event.start_s, -event.end_s)):

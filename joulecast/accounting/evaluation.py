@@ -27,7 +27,7 @@ PERIODS_S = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
 """Sampling periods that are compared; counters update every 10 to 100 ms."""
 
 LENGTHS = (0.25, 0.5, 0.75, 1.0)
-"""Run lengths that are compared, as parts of the longest."""
+"""Run lengths that are compared, as shares of the longest."""
 
 PUBLISHED: Mapping[str, str] = {
     "ASSS": "0.90 to 0.94",
@@ -40,17 +40,17 @@ PUBLISHED: Mapping[str, str] = {
 _LARGE = 0.05  # Least share of the energy of modules whose errors are reported.
 
 Summary = Mapping[tuple[str, str], float]
-"""Phase and path, layers of a kind together -> joules."""
+"""Phase and path of a module, with repeated layers added up -> joules."""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A run whose joules are known as finely as it gets.
+    """A run with the best known energy over time.
 
     Args:
-        events: What ran.
+        events: The events of the run.
         counters: Energy over time, on the clock of the events.
-        known_j: True joules of each event, where power is simulated; None where it was measured.
+        known_j: True joules of each event if power is simulated, shape (events,); None if it was measured.
     """
 
     events: Events
@@ -80,10 +80,10 @@ class Evaluation(Plain):
     """Reliability of the accounting of a model.
 
     Args:
-        title: The model and how it ran, for people.
+        title: Description of the model and of how it ran.
         power: Whether joules were measured or simulated.
-        experiments: How many equal runs there were.
-        iterations: Iterations of each.
+        experiments: Number of equal runs.
+        iterations: Number of iterations of each run.
         periods_s: Sampling periods.
         by_period: Correlations between runs sampled with each two periods, shape (periods, periods).
         lengths_s: Run lengths in seconds.
@@ -91,7 +91,7 @@ class Evaluation(Plain):
         by_experiment: Correlations between each two equal runs, shape (experiments, experiments).
         errors: Sampling period -> largest relative error of a module with over 5 % of the joules; empty where the truth
             is not known.
-        overhead: What profiling costs; None where it was not looked at.
+        overhead: Overhead of profiling; None if it was not measured.
     """
 
     title: str
@@ -116,7 +116,7 @@ class Evaluation(Plain):
         return drawn_into(self, Path(path))
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain lists and dictionaries; quantities in SI units."""
+        """The evaluation as plain lists and dictionaries; quantities in SI units."""
         overhead = self.overhead
         return {
             "title": self.title,
@@ -152,19 +152,29 @@ def evaluate(
     Each period and each length takes another run than its neighbours, where there are several.
 
     Args:
-        title: What ran, for people.
+        title: Description of the model and of how it ran.
         experiments: Equal runs, at least two.
         periods_s: Sampling periods in seconds.
-        lengths: Run lengths as parts of the whole, above 0 and up to 1.
-        overhead: What profiling costs; None where it was not looked at.
+        lengths: Run lengths as shares of the whole run, above 0 and up to 1.
+        overhead: Overhead of profiling; None if it was not measured.
 
     Raises:
-        InputError: Fewer than two runs, or a period or length that cannot be.
+        InputError: There are fewer than two runs, or a period or a length is out of range.
     """
     if len(experiments) < 2:
-        raise InputError("equal runs are compared with each other", given=len(experiments), allowed="2 or more")
+        raise InputError(
+            "there are too few runs to compare with each other",
+            given=len(experiments),
+            allowed="2 or more",
+            hint="run the model again in the same way",
+        )
     if not all(period_s > 0 for period_s in periods_s) or not all(0 < length <= 1 for length in lengths):
-        raise InputError("periods are positive, and lengths parts of the whole", given=f"{periods_s}, {lengths}")
+        raise InputError(
+            "a sampling period or a run length is out of range",
+            given=f"periods {periods_s}, lengths {lengths}",
+            allowed="periods above 0 s, lengths above 0 and up to 1",
+            hint="use the defaults",
+        )
     finest_s = min(periods_s)
 
     def run(i: int) -> Experiment:
@@ -193,12 +203,12 @@ def evaluate(
 
 
 def summary(experiment: Experiment, period_s: float, length: float = 1.0) -> Summary:
-    """Joules by phase and module with layers of a kind together, as a sensor of this period tells them.
+    """Joules by phase and module with repeated layers added up, as a sensor with this period would measure them.
 
     Args:
         experiment: A run.
         period_s: Seconds between two updates of the sensor.
-        length: Part of the run from its start that is looked at.
+        length: Share of the run that is used, from its start.
     """
     start_s, end_s = experiment.events.window_s
     window_s = start_s, start_s + length * (end_s - start_s)
@@ -211,7 +221,7 @@ def summary(experiment: Experiment, period_s: float, length: float = 1.0) -> Sum
 
 
 def known_summary(experiment: Experiment) -> Summary:
-    """The true joules of a run with simulated power, by phase and module with layers of a kind together."""
+    """The true joules of a run with simulated power, by phase and module with repeated layers added up."""
     found: dict[tuple[str, str], float] = {}
     if experiment.known_j is None:
         return found
@@ -224,7 +234,7 @@ def known_summary(experiment: Experiment) -> Summary:
 
 
 def largest_error(experiment: Experiment, period_s: float) -> float:
-    """Largest relative error of what is accounted to a module with over 5 % of the true joules; 0 where none has.
+    """Largest relative error of the joules of a module with over 5 % of the true joules; 0 if there is no such module.
 
     Args:
         experiment: A run with simulated power.
@@ -237,7 +247,7 @@ def largest_error(experiment: Experiment, period_s: float) -> float:
 
 
 def correlations(summaries: Sequence[Summary]) -> FloatArray:
-    """Pearson's correlation of each two summaries over all modules; NaN where one of them has no spread."""
+    """Pearson's correlation of each two summaries over all modules; NaN if all modules of one have the same joules."""
     keys = sorted(set().union(*summaries))
     columns = np.array([[found.get(key, 0.0) for key in keys] for found in summaries])
     matrix = np.eye(len(summaries))
@@ -249,7 +259,7 @@ def correlations(summaries: Sequence[Summary]) -> FloatArray:
 
 
 def off_diagonal(matrix: FloatArray) -> FloatArray:
-    """Each pair of a matrix of correlations once."""
+    """The correlations above the diagonal of a matrix, so that each pair counts once."""
     pairs: FloatArray = matrix[np.triu_indices(len(matrix), 1)]
     return pairs
 

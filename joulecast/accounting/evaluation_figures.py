@@ -1,4 +1,4 @@
-"""An evaluation as pictures: correlations between runs by sampling period, by length and between equal runs."""
+"""Draws an evaluation: correlations of runs across sampling periods, across lengths, and between equal runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..rendering.plots import CHART_STYLE, INK, pyplot, svg_of
 from ..units import si
 from .evaluation import PUBLISHED, Evaluation
 
-_COLDEST = 0.8  # Correlation of the palest cell, or less where some are lower.
+_PALEST = 0.8  # Correlation of the palest colour; the lowest correlation, if that is smaller.
 
 
 @as_picture.register(Evaluation)
@@ -38,14 +38,15 @@ def save(evaluation: Evaluation, path: Path) -> Path:
     """Draw the matrices into a file.
 
     Raises:
-        InputError: The file is no PNG or SVG, or lies in no folder.
+        InputError: The name does not end in .png or .svg, or its folder does not exist.
         MissingDependencyError: matplotlib is not installed.
     """
     if path.suffix.lower() not in (".png", ".svg") or not path.parent.is_dir():
         raise InputError(
-            "correlations are drawn into a PNG or an SVG file",
+            "the plot of correlations cannot be written to this path",
             given=str(path),
-            allowed="a name that ends in .png or .svg, in a folder that is there",
+            allowed="a name that ends in .png or .svg, in a folder that exists",
+            hint="create the folder, or choose another name",
         )
     if path.suffix.lower() == ".svg":
         path.write_text(picture(evaluation).svg, encoding="utf-8")
@@ -68,7 +69,7 @@ def _figure(plt: Any, evaluation: Evaluation) -> Any:
     ]  # fmt: skip
     figure, axes = plt.subplots(1, 3, figsize=(13.0, 4.6), layout="constrained")
     known = np.concatenate([matrix[np.isfinite(matrix)] for _, matrix, _ in panels])
-    least = min(_COLDEST, float(known.min()))
+    least = min(_PALEST, float(known.min()))
     for axis, (title, matrix, names) in zip(axes, panels, strict=True):
         drawn = _matrix(axis, matrix, names, least)
         axis.set_title(title)

@@ -49,7 +49,7 @@ class Events:
         devices: Names of the devices, such as "cpu" and "gpu0".
         origin_ns: Wall-clock time of second 0, in nanoseconds since 1970.
         windows: Start and end of each iteration in seconds, in their order; empty if iterations were not marked.
-        notes: Remarks about the origin of the events.
+        notes: Notes on the origin of the events.
     """
 
     start_s: FloatArray
@@ -65,13 +65,27 @@ class Events:
     def __post_init__(self) -> None:
         lengths = {len(column) for column in (self.start_s, self.end_s, self.place, self.device)}
         if len(lengths) > 1:
-            raise InputError("the columns of events have different lengths", given=sorted(lengths))
+            raise InputError(
+                "the columns of events have different lengths",
+                given=sorted(lengths),
+                allowed="one value for each event in every column",
+                hint="Events.of makes columns from rows",
+            )
         if not (np.isfinite(self.start_s).all() and np.isfinite(self.end_s).all()):
-            raise InputError("events start and end at finite times")
+            place = int(np.argmin(np.isfinite(self.start_s) & np.isfinite(self.end_s)))
+            raise InputError(
+                "an event has a time that is not finite",
+                given=f"event {place}: {self.start_s[place]} to {self.end_s[place]} s",
+                allowed="finite seconds",
+                hint="remove this event",
+            )
         if np.any(self.end_s < self.start_s):
             first = int(np.argmax(self.end_s < self.start_s))
             raise InputError(
-                "an event ends before it starts", given=f"event {first}: {self.start_s[first]} to {self.end_s[first]} s"
+                "an event ends before it starts",
+                given=f"event {first}: {self.start_s[first]} to {self.end_s[first]} s",
+                allowed="an end that is not before the start",
+                hint="record the trace again, or remove this event",
             )
 
     def __len__(self) -> int:
@@ -122,7 +136,7 @@ class Events:
             rows: Start and end in seconds, place and device of each event.
             origin_ns: Wall-clock time of second 0.
             windows: Start and end of each iteration in seconds.
-            notes: What to keep in mind.
+            notes: Notes on the origin of the events.
         """
         places: dict[Place, int] = {}
         devices: dict[str, int] = {}

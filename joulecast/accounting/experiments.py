@@ -1,4 +1,4 @@
-"""Equal runs of a model on this machine, and what profiling them costs."""
+"""Runs a model several times on this machine, to evaluate the accounting and the overhead of profiling."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .simulated_power import known_power
 from .steps import Steps
 
 SHOWN_BY = (evaluation_figures,)
-"""Modules that say how an Evaluation is drawn. Importing them registers it."""
+"""Modules that register how an Evaluation is drawn when they are imported."""
 
 _INTERVAL_S = 0.005
 _WARM_UP = 2
@@ -33,26 +33,27 @@ def evaluate_model(
     pairs: int = 5,
     sensors: Collection[str] | None = None,
 ) -> Evaluation:
-    """Run a model several times, and say how far the accounting of it can be believed.
+    """Evaluate how reliable the accounting of a model is, from several equal runs.
 
-    Where this machine has no energy counter, power is simulated on top of what really ran (`simulated_power`).
+    If this machine has no energy counter, the power of the operators that ran is simulated (`simulated_power`).
 
     Args:
         steps: Iterations of the model.
-        experiments: Equal runs, at least two.
-        iterations: Iterations of each run.
-        pairs: Blocks with and without the profiler that are compared for its overhead.
-        sensors: What is measured; None for all that have a counter, empty for simulated power.
+        experiments: Number of equal runs, at least two.
+        iterations: Number of iterations in each run, at least two.
+        pairs: Number of pairs of blocks with and without the profiler, whose comparison gives its overhead.
+        sensors: Devices to measure; None for all that have a counter, empty for simulated power.
 
     Raises:
-        InputError: A number that is too small.
+        InputError: A number is too small.
         ExtractionError: The model raises an error.
     """
     if experiments < 2 or iterations < 2 or pairs < 1:
         raise InputError(
-            "too little to compare",
+            "there are too few runs to compare",
             given=f"{experiments} experiments of {iterations} iterations, {pairs} pairs of blocks",
-            allowed="2 experiments or more of 2 iterations or more, 1 pair or more",
+            allowed="at least 2 experiments of at least 2 iterations, and at least 1 pair",
+            hint="use the defaults: 4 experiments of 10 iterations, 5 pairs",
         )
     for _ in range(_WARM_UP):
         steps.run()
@@ -74,7 +75,7 @@ def _experiment(steps: Steps, iterations: int, sensors: Collection[str] | None) 
 
 
 def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str] | None) -> Overhead:
-    """Blocks with and without the profiler in turn, so that a machine that gets slower does so for both."""
+    """Compare blocks with and without the profiler. They alternate, so that a slower machine slows down both."""
     longer, more = [], []
     for _ in range(pairs):
         plain_s, plain_j = _block(steps, iterations, sensors)
@@ -88,7 +89,7 @@ def _overhead(steps: Steps, iterations: int, pairs: int, sensors: Collection[str
 
 
 def _block(steps: Steps, iterations: int, sensors: Collection[str] | None) -> tuple[float, float | None]:
-    """Seconds and joules of some iterations; None where joules are not known."""
+    """Seconds and joules of a block of iterations; None instead of joules that are not known."""
     meter, on_gpu = meter_of(sensors), runs_on_gpu(steps)
     with meter or nullcontext():
         wait_for_gpu(on_gpu)

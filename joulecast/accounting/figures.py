@@ -1,4 +1,4 @@
-"""Pictures of an accounting: stages, modules at three depths, the largest parts, and power over time with modules."""
+"""Draws an accounting: stages, modules at three depths, the largest parts, and power over time with modules."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .shares import NO_MODULE, counters_of
 
 _DEPTHS = (1, 2, 3)
 _MOST_BARS = 12
-_BANDS = 8  # Parts with a colour of their own; the rest is grey.
+_BANDS = 8  # Number of parts with a colour of their own; all others are grey.
 _PHASE_COLOURS: Mapping[str, str] = dict(zip((*PHASES[:3], "other"), COLOURS, strict=False))
 _BAND_COLOURS = (*COLOURS, "#5b7f95", "#a3a14a")
 
 
 def figures(accounting: Accounting) -> Mapping[str, Callable[[Any], Any]]:
-    """Name of each picture that this accounting has, and what draws it with matplotlib.pyplot."""
+    """Name of a picture -> function that draws it with matplotlib.pyplot, for the pictures of this accounting."""
     found: dict[str, Callable[[Any], Any]] = {
         "stages": lambda plt: _stages(plt, accounting),
         "modules": lambda plt: _modules(plt, accounting),
@@ -38,7 +38,7 @@ def figures(accounting: Accounting) -> Mapping[str, Callable[[Any], Any]]:
 
 
 def svgs(accounting: Accounting) -> dict[str, str]:
-    """Every picture as SVG, by name.
+    """Name of a picture -> the picture as SVG.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -54,7 +54,10 @@ def svgs(accounting: Accounting) -> dict[str, str]:
 
 
 def save_pngs(accounting: Accounting, folder: Path) -> list[Path]:
-    """Draw every picture into a PNG file of its name.
+    """Draw every picture into a PNG file with its name.
+
+    Returns:
+        The paths of the files.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.
@@ -71,7 +74,7 @@ def save_pngs(accounting: Accounting, folder: Path) -> list[Path]:
 
 
 def _value(accounting: Accounting) -> tuple[Callable[[Any], float], str, str]:
-    """What bars show: joules where they are known, seconds otherwise; with the quantity's name and unit."""
+    """The quantity that bars show, its name and its unit: joules if they were measured, otherwise seconds."""
     if accounting.measured:
         return (lambda share: float(share.energy_j)), "energy", "J"
     return (lambda share: float(share.time_s)), "time", "s"
@@ -89,7 +92,7 @@ def _stages(plt: Any, accounting: Accounting) -> Any:
 
 
 def _modules(plt: Any, accounting: Accounting) -> Any:
-    """Modules at three depths, layers of a kind together, forward and backward stacked."""
+    """Modules at three depths, with repeated layers added up, and forward and backward stacked."""
     value, quantity, unit = _value(accounting)
     levels = {depth: _at_depth(accounting, depth, value) for depth in _DEPTHS}
     counts = [max(1, len(levels[depth])) for depth in _DEPTHS]
@@ -122,7 +125,7 @@ def _modules(plt: Any, accounting: Accounting) -> Any:
 
 
 def _at_depth(accounting: Accounting, depth: int, value: Callable[[Any], float]) -> dict[str, dict[str, float]]:
-    """Parts of a depth with their value by phase, largest first; what is left over stands last."""
+    """Part of the model at a depth -> phase -> value. The largest part is first; the last one is all others."""
     found: dict[str, dict[str, float]] = {}
     for row in accounting.rows:
         parts = row.path.split(".") if row.path else []
@@ -131,14 +134,14 @@ def _at_depth(accounting: Accounting, depth: int, value: Callable[[Any], float])
         phases = found.setdefault(name, {})
         phases[row.phase] = phases.get(row.phase, 0.0) + value(row.share)
     ordered = sorted(found.items(), key=lambda item: -sum(item[1].values()))
-    kept, rest = ordered[:_MOST_BARS], ordered[_MOST_BARS:]
+    largest, rest = ordered[:_MOST_BARS], ordered[_MOST_BARS:]
     if rest:
         together: dict[str, float] = {}
         for _, phases in rest:
             for phase, amount in phases.items():
                 together[phase] = together.get(phase, 0.0) + amount
-        kept.append((f"{len(rest)} others", together))
-    return dict(kept)
+        largest.append((f"{len(rest)} others", together))
+    return dict(largest)
 
 
 def _top(plt: Any, accounting: Accounting) -> Any:
@@ -177,7 +180,7 @@ def _bars(
 
 
 def _power(plt: Any, events: Events, recording: Recording) -> Any:
-    """Power of each counter over the accounted time, with a band for each stretch in which one part runs."""
+    """Power of each counter over time, with a coloured band for each stretch of time in which one part runs."""
     start_s, end_s = events.window_s
     figure, axis = plt.subplots(figsize=(10.0, 3.6), layout="constrained")
     for colour, counter in zip((INK, *COLOURS), counters_of(recording, events.origin_ns), strict=False):
@@ -201,7 +204,7 @@ def _power(plt: Any, events: Events, recording: Recording) -> Any:
 
 
 def _stretches(events: Events) -> list[tuple[str, float, float]]:
-    """Stretches in which events of one part of the model (a child of it) run one after the other: name, start, end."""
+    """Stretches of time in which all events belong to one part of the model, a child of its root: name, start, end."""
     names = [_part(place.path, place.phase) for place in events.places]
     order = np.argsort(events.start_s)
     found: list[tuple[str, float, float]] = []

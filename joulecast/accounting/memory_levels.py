@@ -1,4 +1,4 @@
-"""Measured joules by memory level: a program's energy, and what counters say of its traffic."""
+"""Divides the measured joules of a program by memory level, with traffic that a profiler counted."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from ..predictors.networks.memory_levels import closed
 from ..predictors.physics.access_energy import ACCESS_BYTES, AccessEnergies
 from ..units import si
 
-_MOST_EXPLAINED = 2.0  # Levels are a lower bound; twice the measured dynamic energy is another program.
+# The energy of the levels is a lower bound of the dynamic energy. If it is more than this many times the measured
+# dynamic energy, the counters must be of another program.
+_MOST_EXPLAINED = 2.0
 
 
 @dataclass(frozen=True)
 class MeasuredLevels:
-    """Where measured joules went.
+    """Measured joules by component.
 
     Args:
         energy_j: Component -> joules: static, memory levels that were counted, and all other dynamic energy ("rest").
-        traffic_bytes: Memory level -> bytes by the counters; None where they do not tell, and then the level's joules
-            are in the rest.
-        energies: What an access costs at each level.
+        traffic_bytes: Memory level -> counted bytes; None for a level that was not counted, whose joules are in the
+            rest.
+        energies: Energy of an access at each level.
     """
 
     energy_j: Mapping[str, float]
@@ -48,22 +50,27 @@ class MeasuredLevels:
 def measured_levels(
     energy_j: float, static_j: float, counters: Counters, gpu: GPU, clock_mhz: float, iterations: float = 1
 ) -> MeasuredLevels:
-    """Divide measured joules by counters.
+    """Divide the measured joules of an iteration by memory level.
 
     Args:
         energy_j: Joules of an iteration.
-        static_j: The part of them that the board draws in any case.
-        counters: Of kernels of the same program.
-        gpu: The GPU that it ran on.
-        clock_mhz: The graphics clock that it held.
-        iterations: How many iterations the counters are of.
+        static_j: The part of `energy_j` that the board draws whether anything runs or not.
+        counters: Traffic that was counted while the same program ran.
+        gpu: The GPU that the program ran on.
+        clock_mhz: The graphics clock that the GPU held.
+        iterations: Number of iterations that ran while the traffic was counted.
 
     Raises:
-        InputError: The counters explain far more than was measured: they are of another program or another number of
-            iterations. Or there are no joules to divide.
+        InputError: There are no joules to divide. Or the counted traffic costs far more than was measured, so it is of
+            another program or another number of iterations.
     """
     if not energy_j > 0 or not iterations > 0:
-        raise InputError("there is nothing to divide", given=f"{energy_j} J in {iterations} iterations")
+        raise InputError(
+            "there is no energy to divide by memory level",
+            given=f"{energy_j} J in {iterations} iterations",
+            allowed="joules and iterations above zero",
+            hint="measure a longer run",
+        )
     static_j = min(static_j, energy_j)
     energies = AccessEnergies.of(gpu, clock_mhz)
     traffic = {level: None if v is None else v / iterations for level, v in counters.traffic_bytes.items()}
@@ -72,9 +79,10 @@ def measured_levels(
     moved_j, dynamic_j = math.fsum(parts[level] for level in MEMORY_LEVELS), energy_j - static_j
     if moved_j > _MOST_EXPLAINED * dynamic_j:
         raise InputError(
-            "the counters are of more work than was measured",
-            given=f"{si(moved_j, 'J')} by counters, {si(dynamic_j, 'J')} above static",
-            hint="count the same program, and give the iterations that the counters are of: iterations=...",
+            "the counted traffic needs more energy than was measured",
+            given=f"{si(moved_j, 'J')} for the traffic, {si(dynamic_j, 'J')} of dynamic energy measured",
+            allowed=f"at most {_MOST_EXPLAINED:g} times the measured dynamic energy",
+            hint="count the same program, and give the number of iterations that were counted: iterations=...",
         )
     if moved_j > dynamic_j:
         parts |= {level: parts[level] * dynamic_j / moved_j for level in MEMORY_LEVELS}

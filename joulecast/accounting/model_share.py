@@ -1,7 +1,8 @@
-"""The model share: dynamic energy by prediction, static energy by time.
+"""The model share: divides dynamic energy between modules by a prediction, and static energy by time.
 
-What a sensor does not resolve is shared by time, as if all operators drew the same power. A prediction knows better: a
-product draws more than a copy. Power that is drawn in any case belongs to whoever takes the time.
+A sensor is too slow to measure single operators, so their joules are usually divided by time, as if all of them drew
+the same power. A prediction is more precise: a matrix product draws more power than a copy. Static power is drawn all
+the time, so its energy is still divided by time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ Key = tuple[str, str]
 
 
 def by_module(rows: Sequence[Row]) -> dict[Key, float]:
-    """Joules of the operators that each module runs itself, in each phase."""
+    """Phase and module -> joules of the operators that the module runs itself, without those of its parts.
+
+    Args:
+        rows: Rows of an accounting.
+    """
     found: dict[Key, float] = {}
     for row in rows:
         if row.path != NO_MODULE:
@@ -30,11 +35,11 @@ def by_module(rows: Sequence[Row]) -> dict[Key, float]:
 
 
 def tree_by_module(tree: EnergyTree, component: str | None = None) -> dict[Key, float]:
-    """Joules of the operators that each module of a tree runs itself, in each phase.
+    """Phase and module -> joules of the operators that the module runs itself, without those of its parts.
 
     Args:
-        tree: Predicted or accounted.
-        component: Joules of one component alone, such as "dynamic"; None for all.
+        tree: A tree of predicted or of accounted joules.
+        component: The component whose joules are wanted, such as "dynamic"; None for all components.
     """
     found: dict[Key, float] = {}
     for node in tree.root.walk():
@@ -53,22 +58,22 @@ def model_shares(
     predicted_j: Mapping[Key, float],
     static_w: Mapping[tuple[str, str], float],
 ) -> tuple[tuple[Row, ...], Share]:
-    """Share the joules of all rows and of none anew, counter by counter; their sum stays as it was.
+    """Divide the joules of each counter anew; their sum does not change.
 
-    Time without operators gets static joules alone. A module that was not predicted draws as much as the others do in
-    the mean. Inside a module, time shares.
+    Time without operators gets only static joules. A module without a prediction is taken to have the mean dynamic
+    power of the others. The joules of a module are divided between its operators by time.
 
     Args:
-        rows: Seconds and joules by place, shared by time.
-        unattributed: Those of no place.
-        predicted_j: Dynamic joules by phase and module.
-        static_w: Power that is drawn in any case, by device and component of each counter.
+        rows: Seconds and joules of each place, divided by time.
+        unattributed: Seconds without operators, and their joules.
+        predicted_j: Phase and module -> predicted dynamic joules.
+        static_w: Device and component of a counter -> static power in watts.
 
     Returns:
-        The rows with static and dynamic joules, and what no place has.
+        The rows and the unattributed share, with static and dynamic joules.
 
     Raises:
-        InputError: Nothing that ran was predicted.
+        InputError: No module that ran has a prediction.
     """
     everything = [*(row.share for row in rows), unattributed]
     energies: list[dict[tuple[str, str], Figure]] = [{} for _ in everything]
@@ -91,20 +96,20 @@ def model_shares(
 
 
 def _seconds(share: Share, counter: str) -> float:
-    """Seconds on the device that a counter counts for."""
+    """Seconds of a share on the device that a counter measures."""
     time = share.time
     return time[counter].value if counter in time else sum(f.value for d, f in time.items() if not d.startswith("gpu"))
 
 
 def _weights(rows: Sequence[Row], seconds: FloatArray, predicted_j: Mapping[Key, float]) -> FloatArray:
-    """Share of each row in the dynamic joules, summing up to 1."""
+    """Share of each row in the dynamic joules, shape (rows,); they sum up to 1."""
     in_module: dict[Key, float] = {}
     for row, value in zip(rows, seconds.tolist(), strict=True):
         in_module[row.phase, row.path] = in_module.get((row.phase, row.path), 0.0) + value
     known = {key: joules for key, joules in predicted_j.items() if in_module.get(key)}
     if not sum(known.values()):
         raise InputError(
-            "the prediction knows nothing of what ran",
+            "the prediction contains no module that ran",
             given=", ".join(sorted({row.path or "(model)" for row in rows})[:6]),
             allowed=", ".join(sorted({path or "(model)" for _, path in predicted_j})[:6]) or "no modules",
             hint="predict the same model, in the same mode",

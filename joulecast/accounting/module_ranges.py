@@ -1,4 +1,4 @@
-"""Ranges in a profile that say which module runs. Torch is imported when a model is named.
+"""Marks the calls of modules as ranges in a profile. Torch is imported inside the functions that need it.
 
 with named_modules(model), torch.profiler.profile() as profile:
     model(x)
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     import torch
 
 _CALL = "_compiled_call_impl"
-"""What PyTorch calls instead of a module's own call where it is set, as `Module.compile` does."""
+"""Attribute of a module: if it is set, PyTorch calls it in place of the module's own call. `Module.compile` uses it."""
 
 
 @contextmanager
 def named_modules(model: torch.nn.Module) -> Iterator[None]:
-    """Mark calls of a model and all its parts in whatever profile is being taken.
+    """Mark the calls of a model and of all its parts in the profiles that are taken meanwhile.
 
-    Calls are marked around a module with all its hooks. Hooks of our own would not do: PyTorch runs other operators in
-    modules that have hooks (`nn.TransformerEncoderLayer`), and a user's hooks would run outside the marks. Parts of a
-    compiled model are not marked, since they are not called one by one. A module that stands in several places has the
-    name of the first.
+    A range contains the call of a module with all its hooks. The marks are not hooks themselves, because PyTorch runs
+    other operators in some modules if they have hooks (`nn.TransformerEncoderLayer`), and because the hooks of users
+    could run outside the ranges. Parts of a compiled model are not marked, because they are not called one by one. A
+    module that is used in several places has the name of its first place.
 
     Args:
-        model: Any module; it is as before afterwards.
+        model: Any module. The changes to it are undone at the end.
     """
     import torch
 
@@ -44,7 +44,7 @@ def named_modules(model: torch.nn.Module) -> Iterator[None]:
     replaced: list[tuple[dict[str, Any], Any]] = []
     try:
         for path, part in marked_modules(model):
-            # The dictionary itself: a compiled module passes attributes on to what it was made of.
+            # setattr would not do: a compiled module sets attributes on the module that it was made from.
             attributes = part.__dict__
             before = attributes.get(_CALL)
             replaced.append((attributes, before))
@@ -60,7 +60,7 @@ def named_modules(model: torch.nn.Module) -> Iterator[None]:
 
 @contextmanager
 def iteration() -> Iterator[None]:
-    """Mark an iteration in whatever profile is being taken."""
+    """Mark an iteration in the profiles that are taken meanwhile."""
     import torch
 
     with torch.profiler.record_function(ITERATION):
@@ -68,7 +68,7 @@ def iteration() -> Iterator[None]:
 
 
 def marked_modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
-    """Qualified names of the modules that are called one by one: of compiled ones not the parts."""
+    """Qualified names and modules that are called one by one; this excludes the parts of compiled modules."""
     found: list[tuple[str, torch.nn.Module]] = []
     compiled: list[str] = []
     for path, part in model.named_modules():
@@ -81,5 +81,5 @@ def marked_modules(model: torch.nn.Module) -> list[tuple[str, torch.nn.Module]]:
 
 
 def is_compiled(module: torch.nn.Module) -> bool:
-    """Whether torch.compile made this module, or compiled it in place."""
+    """Whether torch.compile made this module, or `Module.compile` compiled it in place."""
     return hasattr(module, "_orig_mod") or getattr(module, _CALL, None) is not None

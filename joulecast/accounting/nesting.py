@@ -1,4 +1,4 @@
-"""Events of one thread are nested: while an inner one runs, its outer one waits. Only the innermost is active."""
+"""Finds the active one of nested events: on a thread, while an inner event runs, the event around it waits."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from .events import IntArray
 
 
 def innermost(start_s: FloatArray, end_s: FloatArray, lane: IntArray) -> tuple[FloatArray, FloatArray, IntArray]:
-    """Cut nested events into pieces, of which none overlaps another of its lane.
+    """Cut nested events into pieces, so that no two pieces of a lane overlap.
 
-    Each moment goes to the event that started last among those that are nested deepest. Where events of a lane overlap
-    without one containing the other, which rounded times can do, each moment still goes to exactly one of them.
+    Each moment is given to the innermost event, the last one to start. Because times are rounded, two events of a lane
+    may overlap without one containing the other; each moment is still given to exactly one of them.
 
     Args:
-        start_s: When each event started, shape (events,).
-        end_s: When each ended, shape (events,).
-        lane: The thread or stream of each, shape (events,).
+        start_s: Start of each event in seconds, shape (events,).
+        end_s: End of each event in seconds, shape (events,).
+        lane: Number of the thread or stream of each event, shape (events,).
 
     Returns:
         Start and end of each piece, and the index of the event that it belongs to; each of shape (pieces,).
@@ -30,12 +30,12 @@ def innermost(start_s: FloatArray, end_s: FloatArray, lane: IntArray) -> tuple[F
     lanes = np.concatenate([lane, lane])
     step = np.repeat([1, -1], len(lasting))
     event = np.tile(lasting, 2)
-    # Ends come before starts of the same moment; of events that start together the longest is outside, and of those
-    # that end together it ends last.
+    # At the same moment, ends come before starts. Of events that start together, the longest is the outer one; of
+    # events that end together, the longest ends last.
     length_s = np.concatenate([end_s - start_s, start_s - end_s])
     order = np.lexsort((-length_s, step, time_s, lanes))
     time_s, step, event = time_s[order], step[order], event[order]
-    depth = np.cumsum(step)  # after each boundary; each lane ends at 0
+    depth = np.cumsum(step)  # Depth of nesting after each boundary. Each lane ends at 0.
     owner = _last_start_at(depth, step, event)
     piece = np.zeros(len(time_s), dtype=bool)
     piece[:-1] = (depth[:-1] > 0) & (time_s[1:] > time_s[:-1])
@@ -44,11 +44,11 @@ def innermost(start_s: FloatArray, end_s: FloatArray, lane: IntArray) -> tuple[F
 
 
 def _last_start_at(depth: IntArray, step: IntArray, event: IntArray) -> IntArray:
-    """For each boundary, the event that last reached the depth that holds after it."""
+    """For each boundary, the event that is active after it: the last one to start at the depth after the boundary."""
     count = len(depth)
     by_depth = np.lexsort((np.arange(count), depth))
     starts = np.where(step[by_depth] > 0, np.arange(count), -1)
-    latest = np.maximum.accumulate(starts)  # within a depth the first boundary above 0 is a start
+    latest = np.maximum.accumulate(starts)  # The first boundary with any depth above 0 is a start.
     owner = np.full(count, -1, dtype=np.int64)
     owner[by_depth] = event[by_depth[np.maximum(latest, 0)]]
     return owner

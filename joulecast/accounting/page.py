@@ -1,4 +1,4 @@
-"""An accounting as one HTML file that asks for nothing else: pictures, the tree of modules, and notes."""
+"""Writes an accounting as one HTML file without references to other files: pictures, the tree of modules, and notes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ th:first-child, td:first-child { text-align: left; }
 """
 _TITLES = {
     "stages": "Stages",
-    "modules": "Modules, layers of a kind together",
+    "modules": "Modules, repeated layers added up",
     "top": "Largest parts",
     "power": "Power over time",
 }
@@ -44,15 +44,16 @@ def save(accounting: Accounting, path: Path) -> Path:
         path.write_text(page(accounting), encoding="utf-8")
     else:
         raise InputError(
-            "pictures of an accounting are one HTML file, or PNG files in a folder",
+            "the accounting cannot be saved to this path",
             given=str(path),
-            allowed="a name that ends in .html, or a folder that is there",
+            allowed="a name that ends in .html in a folder that exists, or a folder for PNG files",
+            hint="create the folder, or choose another name",
         )
     return path
 
 
 def page(accounting: Accounting) -> str:
-    """The accounting as HTML, complete in itself.
+    """The accounting as the text of an HTML file.
 
     Raises:
         MissingDependencyError: matplotlib is not installed.

@@ -1,4 +1,7 @@
-"""One pass and two: from a trace and the readings of sensors to an Accounting."""
+"""Makes an Accounting from a trace and the readings of sensors, in one pass or in two.
+
+In one pass, joules are measured while the profiler runs. In two, they are measured in a loop without it.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,19 @@ if TYPE_CHECKING:
 
 _WARM_UP = 2
 _LEAST_LOOPS = 3
-_AHEAD = 10  # Iterations that the host may be ahead of a GPU: it would queue minutes of work in a loop of seconds.
-_NO_COUNTER = "no energy counter was read, so that there are seconds and no joules"
+# Iterations that the host may launch before it waits for the GPU. Without a limit, a loop of seconds could queue
+# minutes of work.
+_AHEAD = 10
+_NO_COUNTER = "no energy counter was read, so there are seconds but no joules"
 
 
 def one_pass(title: str, events: Events, recording: Recording | None, clock_offset_s: float = 0.0) -> Accounting:
-    """Account what sensors saw while the events ran.
+    """Account the joules that were measured while the profiler ran.
 
     Args:
-        title: What ran, for people.
-        events: What ran when.
-        recording: What the sensors saw; None to account seconds alone.
+        title: Description of the program.
+        events: The events of the profile.
+        recording: Recording of the sensors; None to account only seconds.
         clock_offset_s: Seconds by which the clock of the events is ahead of that of the recording.
 
     Raises:
@@ -49,9 +54,9 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
 
     Args:
         steps: Iterations of the model.
-        sensors: What is measured; None for all that have a counter, empty for seconds alone.
-        loop_s: Least seconds of the loop.
-        profiled_iterations: How many iterations are profiled.
+        sensors: Devices to measure; None for all that have a counter, empty for only seconds.
+        loop_s: Shortest length of the loop in seconds.
+        profiled_iterations: Number of iterations to profile.
 
     Raises:
         ExtractionError: The model raises an error.
@@ -87,13 +92,14 @@ def two_passes(steps: Steps, sensors: Collection[str] | None, loop_s: float, pro
 
 
 def profiled_events(steps: Steps, iterations: int) -> Events:
-    """What runs in some iterations under the profiler.
+    """Run some iterations under the profiler, and return their events.
 
-    One more runs before them, since the profiler is slow at first, and compiled modules may be compiled again for it.
+    One more iteration runs first and is left out, because the profiler is slow at first, and compiled modules may be
+    compiled again.
 
     Args:
         steps: Iterations of the model.
-        iterations: How many are looked at.
+        iterations: Number of iterations whose events are returned.
 
     Raises:
         ExtractionError: The model raises an error.
@@ -114,14 +120,14 @@ def profiled_events(steps: Steps, iterations: int) -> Events:
 
 
 def runs_on_gpu(steps: Steps) -> bool:
-    """Whether a model lies on a GPU."""
+    """Whether parameters of a model are on a GPU."""
     return any(parameter.is_cuda for parameter in steps.module.parameters())
 
 
 def _used(
     recording: Recording, counters: tuple[Counter, ...], start_s: float, end_s: float, count: int, origin_ns: int
 ) -> list[Used]:
-    """What an iteration of a loop used, by counter."""
+    """The energy that one iteration of a loop used, for each counter."""
     shift_s = recording.wall_offset_s - 1e-9 * origin_ns
     found = []
     for counter in counters:
@@ -139,11 +145,11 @@ def _accounting(
     duration_s: float,
     overhead: float | None,
 ) -> Accounting:
-    """Put together what one pass or two found; one pass has no overhead to tell."""
+    """Make the accounting from the results of one pass, for which `overhead` is None, or of two."""
     notes = [*events.notes, *shares.notes]
     if not counters:
-        why = "; ".join(recording.absent) if recording is not None else ""
-        notes.insert(0, f"{_NO_COUNTER}: {why}" if why else _NO_COUNTER)
+        reason = "; ".join(recording.absent) if recording is not None else ""
+        notes.insert(0, f"{_NO_COUNTER}: {reason}" if reason else _NO_COUNTER)
     iteration_s = duration_s / events.iterations if overhead is None else duration_s
     by_phase = {phase: module_share(events, phase) for phase in ("forward", "backward")}
     return Accounting(
@@ -164,7 +170,7 @@ def _accounting(
 
 
 def meter_of(sensors: Collection[str] | None, interval_s: float = INTERVAL_S) -> Meter | None:
-    """What measures this machine; None where nothing is to be measured.
+    """A meter for this machine; None if nothing is to be measured.
 
     Args:
         sensors: "cpu", "ram", "gpu" or names of devices; None for all that have a counter, empty for none.
@@ -174,12 +180,16 @@ def meter_of(sensors: Collection[str] | None, interval_s: float = INTERVAL_S) ->
 
 
 def recording_of(meter: Meter | None) -> Recording | None:
-    """What a meter recorded; None where another process of a parallel job measures this machine, or nobody does."""
+    """The recording of a meter; None if there is no meter, or another process of the job measures this machine."""
     return meter.result().recordings[0] if meter is not None and meter.measures else None
 
 
 def wait_for_gpu(on_gpu: bool) -> None:
-    """Wait until the GPU has done what it was asked for."""
+    """Wait until the GPU has finished all launched work.
+
+    Args:
+        on_gpu: Whether there is a GPU to wait for.
+    """
     if on_gpu:
         import torch
 

@@ -1,4 +1,4 @@
-"""Power of the parts of an energy tree: what each drew while it ran."""
+"""Computes the mean power of the parts of an energy tree while they ran."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Power:
     """Mean power of a part while it ran.
 
     Args:
-        phase: Forward, backward or optimizer; None above the phases.
+        phase: Phase of the part; None for the root of the tree.
         path: Qualified name of the module.
-        name: The operation; that of the module itself where it is none.
-        time_s: Seconds of the part.
-        power_w: Joules / seconds; None where joules are not known.
+        name: Name of the operation, or of the module if the part is a module.
+        time_s: Seconds in which the part ran.
+        power_w: Joules over seconds; None if the joules are not known.
     """
 
     phase: Phase | None
@@ -28,7 +28,7 @@ class Power:
 
 
 def power_of(node: Node) -> Power:
-    """The power of a part with all below it."""
+    """The mean power of a part, including everything below it in the tree."""
     total = node.total
     known = total.source != "missing" and total.time_s > 0
     return Power(node.phase, node.path, node.name, total.time_s, total.energy_j / total.time_s if known else None)

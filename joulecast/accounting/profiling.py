@@ -1,4 +1,4 @@
-"""Profiles of torch.profiler as traces: of this process, without a file between."""
+"""Takes profiles of this process with torch.profiler, and turns them into traces without writing a file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Profile:
-    """A profile that is being taken, and its trace afterwards."""
+    """A profile that is being taken; its trace is complete once the profiler has stopped."""
 
     def __init__(self) -> None:
         self.trace = Trace(())
@@ -23,11 +23,11 @@ class Profile:
 
 @contextmanager
 def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
-    """Profile what runs inside, with the calls of a model's modules.
+    """A context manager that profiles what runs inside it, with the calls of a model's modules.
 
     Args:
-        model: Its modules are named.
-        on_gpu: Whether to follow kernels of GPUs as well.
+        model: The model whose modules are marked in the profile.
+        on_gpu: Whether to record kernels of GPUs as well.
 
     Raises:
         InputError: Another profiler is running.
@@ -36,9 +36,10 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
 
     if torch._C._autograd._profiler_enabled():
         raise InputError(
-            "PyTorch profiles one thing at a time",
+            "PyTorch cannot run two profilers at the same time",
             given="a profiler that is running already",
-            hint="account outside of it, or export its trace and account for that (joulecast account --trace)",
+            allowed="no running profiler",
+            hint="stop it first, or export its trace and use `joulecast account --trace`",
         )
     activities = [torch.profiler.ProfilerActivity.CPU]
     activities += [torch.profiler.ProfilerActivity.CUDA] if on_gpu else []
@@ -52,7 +53,7 @@ def profiled(model: torch.nn.Module, *, on_gpu: bool) -> Iterator[Profile]:
 
 
 def _gpu_names() -> dict[int, str]:
-    """Number of each GPU in this process -> its name where sensors are read."""
+    """Index of a GPU in this process -> its name in recordings, which count all GPUs of the machine."""
     import torch
 
     from ..profiling.devices import nvml_index
@@ -61,19 +62,24 @@ def _gpu_names() -> dict[int, str]:
 
 
 def _trace(results: Any, gpus: Mapping[int, str]) -> Trace:
-    """The trace of a profile as PyTorch holds it."""
+    """The trace of a profile.
+
+    Args:
+        results: The profile in PyTorch's internal form.
+        gpus: Index of a GPU in this process -> its name.
+    """
     origin_ns = int(results.trace_start_ns())
     events = tuple(found for event in results.events() if (found := _event(event, origin_ns, gpus)) is not None)
     return Trace(events, origin_ns, "ranges")
 
 
 def _event(event: Any, origin_ns: int, gpus: Mapping[int, str]) -> TraceEvent | None:
-    """None for what says nothing: ranges of the user's own, and those that span threads."""
+    """The event in our form; None for ranges that the user marked, and for ranges across threads."""
     start_ns = event.start_ns() - origin_ns
     times = 1e-9 * start_ns, 1e-9 * (start_ns + event.duration_ns())
     is_annotation = event.is_user_annotation()
     if event.device_type().name != "CPU":
-        if is_annotation:  # a range as it looks on the GPU; its kernels are there, too
+        if is_annotation:  # A range of the user on the GPU. Its kernels are events of their own.
             return None
         device, stream = event.device_index(), event.device_resource_id()
         launch = event.linked_correlation_id()
@@ -82,7 +88,8 @@ def _event(event: Any, origin_ns: int, gpus: Mapping[int, str]) -> TraceEvent | 
     found = kind_and_name(event.name(), is_annotation)
     if found is None or event.is_async():
         return None
-    # A node names itself a second time inside of the engine's event; neither is an operator that makes a node.
+    # Inside an event of autograd's engine, a second event has the name of the node. Neither of them is an operator that
+    # creates a node of the backward pass.
     forward_thread = event.fwd_thread_id()
     makes_node = found[0] == "operator" and not forward_thread
     return TraceEvent(

@@ -1,4 +1,4 @@
-"""What a sensor really resolved: how its updates compare with what was accounted."""
+"""Compares the update period of a sensor with the lengths of the events that were accounted."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .events import Events
 
 @dataclass(frozen=True)
 class Resolution:
-    """How finely a sensor sees.
+    """How short the events are that a sensor can measure.
 
     Args:
-        update_s: Usual time between two updates of the sensor; None where there is no sensor.
+        update_s: Median time between two updates of the sensor in seconds; None if there is no sensor.
         iteration_s: Seconds of an iteration.
-        resolved_share: Share of the time of events that lies in events of at least one update, so that a reading of
-            their own tells what they draw. Inside all others joules are shared by time, or by a model.
+        resolved_share: Share of the time that is spent in events of at least one update period, whose power the sensor
+            measures. The joules of shorter events are divided by time, or by a model.
     """
 
     update_s: float | None
@@ -33,8 +33,8 @@ class Resolution:
             return "no sensor"
         return (
             f"the sensor updates every {si(self.update_s, 's')}, an iteration takes {si(self.iteration_s, 's')}: "
-            f"{100 * self.resolved_share:.0f} % of the time is in operators that last an update or longer; of the rest "
-            "it tells no joules of their own"
+            f"{100 * self.resolved_share:.0f} % of the time is in operators that last at least one update; the joules "
+            "of shorter ones are not measured one by one"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -47,11 +47,11 @@ class Resolution:
 
 
 def resolution(events: Events, curves: Sequence[EnergyCurve], iteration_s: float) -> Resolution:
-    """How finely sensors saw what ran.
+    """The resolution of sensors for some events.
 
     Args:
-        events: What ran.
-        curves: Energy over time of the counters; the slowest counts.
+        events: The events that ran.
+        curves: Energy over time of each counter. The slowest counter decides.
         iteration_s: Seconds of an iteration.
     """
     spacings = [float(np.median(np.diff(curve.time_s))) for curve in curves if len(curve.time_s) > 1]

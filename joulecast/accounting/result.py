@@ -34,27 +34,28 @@ _SHOWN = 20  # Rows of a table in Jupyter.
 
 @dataclass(frozen=True)
 class Accounting(Plain):
-    """What ran, and what it cost.
+    """Measured seconds and joules of a model by module, phase and operator.
+
+    With one pass, joules are measured while the profiler runs, and the figures are those of the whole run. With two
+    passes, they are measured in a loop without the profiler, and the figures are those of one iteration.
 
     Args:
-        title: The model and how it ran, for people.
-        rows: Seconds and joules by module, phase and operator: of one iteration where two passes were made, otherwise
-            of all that ran.
+        title: Description of the model and of how it ran.
+        rows: Seconds and joules by module, phase and operator.
         unattributed: Seconds without any operator, and their joules.
-        duration_s: Seconds of an undisturbed iteration, or of all that ran.
-        passes: 2 where joules come from a loop without a profiler, 1 where both were taken at once.
-        iterations: How many profiled iterations the shares are the mean of, or how many ran.
-        sharing: Whether joules are shared by time, or by a model: dynamic ones by prediction.
-        resolution: What the sensor resolved.
-        sensed: What the sensors saw while the iterations were profiled, all of them together, by the sweep of one pass:
-            as fine as the sensors resolve. None where one pass was made, or without a counter.
-        overhead: How much longer profiled iterations took than undisturbed ones, 0.1 for 10 %; None where one pass was
-            made.
-        module_share: Phase -> share of the time of its operators that belongs to a module.
-        notes: What to keep in mind.
-        events: What ran when, for plots; None where it was read from a file.
-        recording: What the sensors saw, for plots; None where there was none.
-        idle_power_w: Power that a device draws in any case, by device; devices of which nobody knows it are missing.
+        duration_s: Seconds of the whole run (one pass) or of an undisturbed iteration (two passes).
+        passes: Number of passes, 1 or 2.
+        iterations: Number of profiled iterations.
+        sharing: Whether joules are divided by time, or by a model, which divides dynamic joules by a prediction.
+        resolution: How short the events are that the sensor can measure; None if it is not known.
+        sensed: Joules of all profiled iterations as the sensors measured them, divided by the sweep of one pass. None
+            with one pass, or without a counter.
+        overhead: Relative difference of profiled and undisturbed iterations, 0.1 for 10 % longer; None with one pass.
+        module_share: Phase -> share of the time of its operators that belongs to a module, 0 to 1.
+        notes: Notes on what is unknown or inexact.
+        events: Events of the profile, for plots; None if there are none.
+        recording: Recording of the sensors, for plots; None if there is none.
+        idle_power_w: Device -> idle power in watts, for the devices for which it is known.
     """
 
     title: str
@@ -75,17 +76,17 @@ class Accounting(Plain):
 
     @cached_property
     def total(self) -> Share:
-        """Seconds and joules of everything, also of what is unattributed."""
+        """Seconds and joules of everything, including what is unattributed."""
         return Share.total([*(row.share for row in self.rows), self.unattributed])
 
     @property
     def measured(self) -> bool:
-        """Whether there are joules at all; without a counter there are seconds alone."""
+        """Whether joules were measured; without a counter there are only seconds."""
         return self.total.source != "missing"
 
     @property
     def energy_j(self) -> float | None:
-        """Joules of an iteration, or of all that ran; a lower bound where a note says so, None without a counter."""
+        """Joules of the whole run or of an iteration; a lower bound if a note says so, and None without a counter."""
         return self.total.energy_j if self.measured else None
 
     def tree(self) -> EnergyTree:
@@ -93,33 +94,42 @@ class Accounting(Plain):
         return EnergyTree.of(self.title, self.rows, self.unattributed, self.notes)
 
     def summarized(self) -> EnergyTree:
-        """The tree with layers of a kind together, `layer.*` (SMARAGDINE's STEF)."""
+        """The tree with repeated layers added up as `layer.*` (SMARAGDINE calls it STEF)."""
         return self.tree().summarized()
 
     def flat(self) -> EnergyTree:
-        """Seconds and joules by operator, wherever it ran (SMARAGDINE's TEF)."""
+        """Seconds and joules of each operator, added up over all modules (SMARAGDINE calls it TEF)."""
         rows = [Row("", row.share, row.operation, row.phase, row.calls) for row in self.rows]
         return EnergyTree.of(self.title, rows, self.unattributed, self.notes)
 
     def power(self, *, summarized: bool = False) -> tuple[Power, ...]:
-        """Mean power of every module while it ran, with its parts, parents first.
+        """Mean power of every module while it ran, including its parts; parents first.
 
         Args:
-            summarized: Layers of a kind together (SMARAGDINE's STPF, the twin of its STEF); otherwise each by itself.
+            summarized: Whether to add up repeated layers (SMARAGDINE calls it STPF) instead of listing each of them.
         """
         tree = self.summarized() if summarized else self.tree()
         return tuple(power_of(node) for node in tree.root.walk() if node.level != "operation")
 
     def operator_power(self) -> tuple[Power, ...]:
-        """Mean power of every operator while it ran, wherever that was: the twin of `flat`."""
+        """Mean power of every operator while it ran, over all modules, as `flat` adds them up."""
         return tuple(power_of(node) for node in self.flat().root.walk() if node.level == "operation")
 
     def top(self, n: int = 10) -> tuple[Node, ...]:
-        """The parts with most joules of their own, or seconds where joules are not known, largest first."""
+        """The parts with most joules of their own, or seconds if there are no joules; largest first.
+
+        Args:
+            n: Number of parts.
+
+        Raises:
+            InputError: The number is below 1.
+        """
         if self.measured:
             return self.tree().top(n)
         if n < 1:
-            raise InputError("the number of nodes to list is positive", given=n)
+            raise InputError(
+                "the number of parts to list is too small", given=n, allowed="1 or more", hint="give a larger n"
+            )
         holders = [node for node in self.tree().root.walk() if node.own.time]
         return tuple(sorted(holders, key=lambda node: -node.own.time_s)[:n])
 
@@ -129,10 +139,10 @@ class Accounting(Plain):
         return {phase: Share.total(shares) for phase, shares in found.items() if shares}
 
     def compare(self, other: Prediction | EnergyTree | Accounting) -> TreeComparison:
-        """Predicted joules of each module against accounted ones: correlation, and where they are farthest apart.
+        """Compare the joules of each module with predicted ones: their correlation, and the largest differences.
 
-        Modules count without their parts, which would count several times otherwise. The first tree of the answer is
-        what was predicted, the second what was accounted.
+        Each module is compared without its parts, which would count several times otherwise. In the result, the first
+        tree is `other`, and the second is this accounting.
 
         Args:
             other: A prediction of the same model in the same mode, its tree, or another accounting.
@@ -140,7 +150,7 @@ class Accounting(Plain):
         Raises:
             InputError: No joules were measured.
         """
-        self._refuse_without_joules("nothing to compare with a prediction")
+        self._refuse_without_joules("nothing can be compared with a prediction")
         predicted = by_module(other.rows) if isinstance(other, Accounting) else tree_by_module(_tree_of(other))
         mine = by_module(self.rows)
         first, second = ({(phase, path, "module", ""): j for (phase, path), j in m.items()} for m in (predicted, mine))
@@ -149,28 +159,30 @@ class Accounting(Plain):
     def by_model(
         self, prediction: Prediction | EnergyTree, static_power_w: float | Mapping[str, float] | None = None
     ) -> Accounting:
-        """The same joules shared by a model: dynamic ones by prediction, static ones by time, also without operators.
+        """The same joules, divided anew: dynamic ones by a prediction, static ones by time.
+
+        Time without operators gets its static joules, too.
 
         Args:
             prediction: A prediction of the same model in the same mode, or its tree.
-            static_power_w: Power that is drawn in any case, of every counter or by device; None for the idle power of
-                the catalogue, which is known of GPUs alone.
+            static_power_w: Power in watts that is drawn whether anything runs or not: of every counter, or device ->
+                watts. None for the idle power in the catalogue, which has only GPUs.
 
         Raises:
-            InputError: No joules were measured; nobody knows the static power; or the prediction is of another model.
+            InputError: No joules were measured, the static power is not known, or the prediction is of another model.
         """
-        self._refuse_without_joules("nothing to share")
+        self._refuse_without_joules("there is nothing to divide")
         parts = [part for part, figure in self.total.energy.items() if figure.source != "missing"]
         given = static_power_w if isinstance(static_power_w, Mapping) else {}
-        everywhere = static_power_w if isinstance(static_power_w, int | float) else None
+        of_all = static_power_w if isinstance(static_power_w, int | float) else None
         static_w = {}
         for part in parts:
-            found = given.get(part[0], self.idle_power_w.get(part[0]) if everywhere is None else everywhere)
+            found = given.get(part[0], self.idle_power_w.get(part[0]) if of_all is None else of_all)
             if found is None or not found >= 0:
                 raise InputError(
-                    "the power that a device draws in any case is not known",
+                    "the static power of a device is not known",
                     given=f"{part[0]}: {found}",
-                    allowed="watts, not negative",
+                    allowed="0 W or more",
                     hint="measure it while nothing runs (joulecast measure -- sleep 10), and give static_power_w=...",
                 )
             static_w[part] = float(found)
@@ -187,20 +199,21 @@ class Accounting(Plain):
         iterations: float = 1,
         static_power_w: float | None = None,
     ) -> MeasuredLevels:
-        """The measured joules by memory level, with counters that `ncu --csv` wrote for the same program.
+        """The measured joules by memory level, from the traffic that `ncu --csv` counted for the same program.
 
         Args:
-            ncu: The file; see `joulecast.hardware.ncu`.
+            ncu: Path of the file that ncu wrote; see `joulecast.hardware.ncu`.
             gpu: The GPU that the program ran on.
-            clock_mhz: The graphics clock that it held; None for the GPU's default.
-            iterations: How many iterations the counters are of.
-            static_power_w: Power that the GPU draws in any case; None for the idle power of the catalogue.
+            clock_mhz: The graphics clock that the GPU held; None for the GPU's default.
+            iterations: Number of iterations that ran while ncu counted.
+            static_power_w: Power in watts that the GPU draws whether anything runs or not; None for the idle power of
+                the catalogue.
 
         Raises:
-            InputError: No joules were measured, the file has no counters, or they are of other work.
+            InputError: No joules were measured, the file has no counters, or they are of another program.
             UnknownNameError: There is no such GPU.
         """
-        self._refuse_without_joules("nothing to divide by memory level")
+        self._refuse_without_joules("nothing can be divided by memory level")
         found = find_gpu(gpu)
         devices = [device for device in self.total.devices if device.rpartition("/")[2].startswith("gpu")]
         joules = sum(self.total.on(device).energy_j for device in devices)
@@ -209,44 +222,46 @@ class Accounting(Plain):
         watts = sum(found_w or 0.0 for found_w in known_w)
         return measured_levels(joules, watts * self.duration_s, read_counters(ncu), found, clock, iterations)
 
-    def _refuse_without_joules(self, what: str) -> None:
+    def _refuse_without_joules(self, consequence: str) -> None:
         if not self.measured:
             raise InputError(
-                f"no joules were measured, so that there is {what}",
+                f"no joules were measured, so {consequence}",
                 given="; ".join(self.notes) or "no counter",
-                hint="`joulecast measure -- true` says what this machine can measure",
+                allowed="a machine with an energy counter",
+                hint="`joulecast measure -- true` shows what this machine can measure",
             )
 
     def to_text(self, depth: int = 0, least_share: float = 0.0) -> str:
         """A table of modules and operators: joules, seconds, their shares, and power.
 
         Args:
-            depth: Levels to show; 0 for all.
-            least_share: Parts below this share of the joules, or of the seconds without any, are left out; 0 to 1.
+            depth: Number of levels to show; 0 for all.
+            least_share: Parts with a smaller share are left out, 0 to 1. It is a share of the joules, or of the seconds
+                if there are no joules.
         """
         return table_text(self.tree(), self.duration_s, depth, least_share)
 
     @property
     def basis(self) -> str:
-        """What the figures rest on, in a few sentences."""
+        """How the figures were measured, in a few sentences."""
         if self.passes == 2:
             text = f"Joules from an undisturbed loop, shares from {self.iterations} profiled iterations"
             if self.overhead is not None:
                 than = "longer than" if self.overhead >= 0 else "less than"
                 text += f", which took {100 * abs(self.overhead):.0f} % {than} undisturbed ones"
         else:
-            text = "Joules and events were taken at once"
+            text = "Joules were measured while the profiler ran"
         if not self.measured:
             text = text.replace("Joules", "Seconds")
         by_phase = [f"{100 * share:.1f} % {phase}" for phase, share in self.module_share.items()]
         sentences = [text]
         if by_phase:
-            sentences.append(f"Of the time of operators a module has: {', '.join(by_phase)}")
+            sentences.append(f"Share of the operators' time that belongs to modules: {', '.join(by_phase)}")
         if self.resolution is not None and self.measured:
             resolved = str(self.resolution)
             sentences.append(resolved[0].upper() + resolved[1:])
         if self.sharing == "model":
-            sentences.append("Dynamic joules are shared by a prediction, static ones by time")
+            sentences.append("Dynamic joules are divided by a prediction, static ones by time")
         return ". ".join(sentences) + "."
 
     def to_dict(self) -> dict[str, Any]:
@@ -274,7 +289,7 @@ class Accounting(Plain):
         return drawn_into(self, Path(path))
 
     def __str__(self) -> str:
-        """One line: seconds, joules, and how much of them modules have."""
+        """One line with joules and seconds."""
         joules = "joules not measured" if self.energy_j is None else si(self.energy_j, "J")
         of = "per iteration" if self.passes == 2 else f"in {self.iterations} iterations"
         return f"{self.title}: {joules}, {si(self.duration_s, 's')} {of}"

@@ -1,4 +1,4 @@
-"""What every place and nobody gets: seconds and joules of events as rows of an energy tree."""
+"""Makes the rows of an energy tree from events and counters: the seconds and joules of every place."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from .events import CPU, Events, Place
 from .sweep import sweep
 
 NO_MODULE = "(no module)"
-"""Name in trees of what ran outside the model."""
+"""Name in energy trees for operators that ran outside the model."""
 
-_NEGLIGIBLE_S = 1e-6  # An event at the edge of a recording may reach out by the rounding of two clocks.
+# Seconds of unknown power that are ignored: rounding of two clocks can move an event beyond the edge of a recording.
+_NEGLIGIBLE_S = 1e-6
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Who got what.
+    """Seconds and joules of all places, and of the time without events.
 
     Args:
         rows: Seconds and joules of each place.
         unattributed: Seconds without events and their joules, by device.
-        notes: What to keep in mind.
+        notes: Notes on what is unknown.
     """
 
     rows: tuple[Row, ...]
@@ -43,7 +44,7 @@ class Counter:
     """The energy of one counter over time.
 
     Args:
-        device: Name and component of what it reads, and whether it is measured or modelled.
+        device: The device that it measures.
         curve: Joules over time, on the clock of the events.
     """
 
@@ -58,12 +59,12 @@ class Counter:
 
 @dataclass(frozen=True)
 class Used:
-    """What a counter said that an iteration used.
+    """The energy of an iteration by one counter.
 
     Args:
-        device: What it reads.
-        joules: Joules that are known.
-        known: Whether that is all.
+        device: The device that the counter measures.
+        joules: Known joules.
+        known: Whether the counter could be read all the time; otherwise `joules` is a lower bound.
     """
 
     device: DeviceInfo
@@ -77,25 +78,25 @@ class Used:
 
     @property
     def part(self) -> tuple[str, str]:
-        """Device and component, as shares name them."""
+        """Device and component, which are the key of the energy in a `Share`."""
         return self.device.name, self.device.component
 
     @property
     def figure(self) -> Figure:
-        """Its joules with their source."""
+        """The joules with their source."""
         return _figure(self.device, self.joules, self.known)
 
 
 def device_of(device: DeviceInfo) -> str:
-    """The device of events that a counter counts for: every counter that is no GPU's counts for the host."""
+    """The device in events whose energy a counter measures; all counters but those of GPUs belong to the host."""
     return device.name if device.name.startswith("gpu") else CPU
 
 
 def counters_of(recording: Recording, origin_ns: int, offset_s: float = 0.0) -> tuple[Counter, ...]:
-    """The counters of a recording that add to its energy, with times on a trace's clock.
+    """The counters of a recording whose energies add up to the machine's, with times on the clock of a trace.
 
     Args:
-        recording: Its times are monotonic, with the distance to the wall clock.
+        recording: The recording.
         origin_ns: Wall-clock time of the trace's second 0, in nanoseconds since 1970.
         offset_s: Seconds by which the clock of the trace is ahead of the recording's wall clock.
     """
@@ -109,14 +110,14 @@ def counters_of(recording: Recording, origin_ns: int, offset_s: float = 0.0) -> 
 
 
 def refuse_apart(counters: Sequence[Counter], window_s: tuple[float, float]) -> None:
-    """Refuse counters that were read before or after what is accounted, and never meanwhile.
+    """Check that every counter was read at some time within the accounted time.
 
     Args:
-        counters: What the sensors saw, on the clock of the events.
-        window_s: Start and end of what is accounted.
+        counters: The counters, on the clock of the events.
+        window_s: Start and end of the accounted time in seconds.
 
     Raises:
-        InputError: Such a counter is among them.
+        InputError: A counter was read only before or after it.
     """
     for counter in counters:
         time_s = counter.curve.time_s
@@ -125,18 +126,19 @@ def refuse_apart(counters: Sequence[Counter], window_s: tuple[float, float]) -> 
                 "the recording and the trace do not overlap in time",
                 given=f"{counter.device.name} was read from {time_s[0]:.3f} s to {time_s[-1]:.3f} s of a trace that "
                 f"lasts from {window_s[0]:.3f} s to {window_s[1]:.3f} s",
-                hint="give the recording that was made while the trace was; where their clocks differ, say by how much "
-                "(--clock-offset)",
+                allowed="a recording that was made while the trace was taken",
+                hint="choose the recording of this trace; if the clocks of two machines differ, give the difference "
+                "with --clock-offset",
             )
 
 
 def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, float] | None = None) -> Shares:
-    """Account what counters saw while the events ran (one pass).
+    """Account the joules that were counted while the events ran (one pass).
 
     Args:
-        events: What ran when.
-        counters: What the sensors saw, on the clock of the events; none to account seconds alone.
-        window_s: Start and end of what is accounted; None for the window of the events.
+        events: The events.
+        counters: The counters, on the clock of the events; none to account only seconds.
+        window_s: Start and end of the accounted time in seconds; None for the window of the events.
     """
     window_s = window_s or events.window_s
     by_place: dict[int, list[Share]] = {}
@@ -152,25 +154,25 @@ def swept(events: Events, counters: Sequence[Counter], window_s: tuple[float, fl
         sums = np.array([np.bincount(column, values, len(present)) for values in table])
         for place, values, count in zip(present.tolist(), sums.T, counts.tolist(), strict=True):
             by_place.setdefault(place, []).append(_share(device, read, values))
-            calls.setdefault(place, count)  # of the operator, not of its kernels
+            calls.setdefault(place, count)  # The first device has the calls of the operator, the others its kernels.
         idle.append(_share(device, read, np.concatenate([[found.idle_s], found.idle_j, found.idle_unknown_s])))
         unknown_s += float(found.unknown_s.sum() + found.idle_unknown_s.sum())
     rows = tuple(_row(events.places[place], Share.total(shares), calls[place]) for place, shares in by_place.items())
-    notes = (f"nobody knows the power of {unknown_s:.3g} s of what is accounted",) if unknown_s > _NEGLIGIBLE_S else ()
+    notes = (f"the power is unknown in {unknown_s:.3g} s of the accounted time",) if unknown_s > _NEGLIGIBLE_S else ()
     return Shares(rows, Share.total(idle), notes)
 
 
 def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
-    """Account the joules of undisturbed iterations by the seconds of profiled ones (two passes).
+    """Divide the joules of undisturbed iterations by the seconds of profiled ones (two passes).
 
-    Profiling makes everything take longer, mostly between operators: they keep their seconds, unless they fill more
-    than an undisturbed iteration. Where the undisturbed loop was slower, all is scaled to that. What operators do not
-    fill belongs to nobody.
+    Profiling makes an iteration longer, mostly between operators. So operators are accounted their profiled seconds,
+    and are only scaled down if they fill more than an undisturbed iteration. If the undisturbed loop was slower, they
+    are scaled up by the same factor as the iteration. The time that operators do not fill is unattributed.
 
     Args:
-        events: What ran in the profiled iterations.
+        events: Events of the profiled iterations.
         iteration_s: Seconds of an undisturbed iteration.
-        used: What an undisturbed iteration used, by counter; empty to account seconds alone.
+        used: Energy of an undisturbed iteration for each counter; empty to account only seconds.
     """
     plain = swept(events, ())
     counted = {device: [one for one in used if one.runs == device] for device in events.devices}
@@ -182,7 +184,7 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
     }
 
     def of_iteration(device: str, seconds: float) -> Share:
-        """The share of what takes so many seconds of an iteration."""
+        """The share of an event that takes these seconds of an iteration on a device."""
         energy = {one.part: one.figure.scaled_by(seconds / iteration_s) for one in counted[device]}
         return Share({device: Figure(seconds, "measured")}, energy or _no_joules(device))
 
@@ -196,12 +198,12 @@ def spread(events: Events, iteration_s: float, used: Sequence[Used]) -> Shares:
         return replace(row, share=share, calls=row.calls / events.iterations)
 
     idle = [of_iteration(device, iteration_s - min(iteration_s, seconds)) for device, seconds in busy_s.items()]
-    elsewhere = [Share({}, {one.part: one.figure}) for one in used if one.runs not in counted]
-    return Shares(tuple(map(of_row, plain.rows)), Share.total([*idle, *elsewhere]))
+    without_events = [Share({}, {one.part: one.figure}) for one in used if one.runs not in counted]
+    return Shares(tuple(map(of_row, plain.rows)), Share.total([*idle, *without_events]))
 
 
 def _share(device: str, counters: Sequence[Counter], values: FloatArray) -> Share:
-    """Seconds, joules by counter and seconds of unknown power by counter as a share."""
+    """A share of the seconds, the joules of each counter, and the unknown seconds of each counter, in this order."""
     joules, unknown_s = values[1 : 1 + len(counters)].tolist(), values[1 + len(counters) :].tolist()
     energy = {
         (counter.device.name, counter.device.component): _figure(counter.device, value, seconds <= _NEGLIGIBLE_S)

@@ -1,6 +1,6 @@
-"""Power that is known: what events would draw, as the curve that a perfect sensor sees, and as real ones see it.
+"""Simulates the power of events, so that the true joules of each are known, and sensors that sample this power.
 
-Every operator draws watts of its own above those of the idle device, so that time alone does not tell its joules.
+Every operator has a power of its own above that of the idle device, so its joules do not follow from its time alone.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from .shares import Counter
 from .sweep import sweep
 
 STATIC_W = 20.0
-"""Power of a simulated device on which nothing runs."""
+"""Power in watts of a simulated device on which nothing runs."""
 
-_LEAST_W, _MOST_W = 10.0, 60.0  # Above idle: about what one core of a server's CPU draws, from copies to products.
+# Range of the power above idle: about that of one core of a server's CPU, from copies to matrix products.
+_LEAST_W, _MOST_W = 10.0, 60.0
 
 
 @dataclass(frozen=True)
 class KnownPower:
-    """A device whose power is known.
+    """A device with simulated power.
 
     Args:
-        counter: Its energy over time, exactly.
-        energy_j: Joules of each event: its own above idle, and its share of the idle ones; zero for events of other
-            devices, shape (events,).
+        counter: The exact energy of the device over time.
+        energy_j: True joules of each event, shape (events,): its own above idle, and its share of the idle joules. Zero
+            for events of other devices.
     """
 
     counter: Counter
@@ -39,20 +40,20 @@ class KnownPower:
 
 
 def operator_power_w(operation: str) -> float:
-    """Watts above idle of an operator: anything within the range, but always the same for a name."""
+    """Simulated watts of an operator above idle: an arbitrary value, which is always the same for the same name."""
     return _LEAST_W + (_MOST_W - _LEAST_W) * (zlib.crc32(operation.encode()) % 1000) / 999
 
 
 def known_power(
     events: Events, device: str = "cpu", watts: Mapping[str, float] | None = None, static_w: float = STATIC_W
 ) -> KnownPower:
-    """Let each operator draw power of its own while it runs.
+    """Simulate the power of a device on which events run.
 
     Args:
-        events: What runs.
+        events: The events.
         device: The device to simulate: cpu, gpu0, ...
-        watts: Watts above idle by operator; None for `operator_power_w`.
-        static_w: Power while nothing runs.
+        watts: Operator -> watts above idle; None for `operator_power_w`.
+        static_w: Power in watts while nothing runs.
     """
     mine = events.on(device)
     start_s, end_s = events.start_s[mine], events.end_s[mine]
@@ -75,12 +76,12 @@ def known_power(
 
 
 def sampled(counter: Counter, period_s: float, phase: float = 0.0) -> Counter:
-    """What a counter tells that updates once in a period: nothing of what happens between two updates.
+    """The readings of a counter that is updated periodically, which say nothing about the time between two updates.
 
     Args:
-        counter: Its energy over time.
+        counter: The exact energy over time.
         period_s: Seconds between two updates.
-        phase: Part of a period by which the first update comes late, 0 to 1.
+        phase: Share of a period that passes before the first update, 0 to 1.
     """
     curve = counter.curve
     first_s, last_s = float(curve.time_s[0]), float(curve.time_s[-1])

@@ -1,4 +1,4 @@
-"""Iterations of a model: its inputs, and one forward, or forward and backward, as a function."""
+"""Iterations of a model: its inputs, and a function that runs a forward pass, or a forward and a backward pass."""
 
 from __future__ import annotations
 
@@ -22,20 +22,22 @@ _OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,
 }
 _SMALL_RATE = 1e-6
-"""Learning rate of steps that nobody wants to learn from."""
+"""Learning rate of the optimizer. It is tiny because steps are measured, not used for training."""
 
 
 @dataclass
 class Steps:
-    """Iterations of a model, each the same work.
+    """Iterations of a model, which all do the same work.
+
+    As a context manager, it sets the mode of the model, and restores the previous mode at the end.
 
     Args:
-        module: The model; it is in the mode that it is run in while this is entered, and as before afterwards.
-        args: Its positional inputs.
-        kwargs: Its inputs by name.
-        training: Whether a backward follows each forward.
-        optimizer: Steps after each backward; None for none.
-        title: Model, shapes and mode, for people.
+        module: The model.
+        args: Positional inputs of the model.
+        kwargs: Inputs of the model by name.
+        training: Whether a backward pass follows each forward pass.
+        optimizer: Optimizer that makes a step after each backward pass; None for no steps.
+        title: Description of model, shapes and mode.
     """
 
     module: torch.nn.Module
@@ -58,10 +60,11 @@ class Steps:
             self.module.zero_grad(set_to_none=True)
 
     def run(self) -> None:
-        """One iteration.
+        """Run one iteration.
 
         Raises:
-            ExtractionError: The model raises on these inputs, or nothing that it returns needs a gradient.
+            ExtractionError: The model raises an error.
+            InputError: No output of the model requires a gradient, in training.
         """
         gradients: AbstractContextManager[Any] = nullcontext() if self.training else torch.no_grad()
         try:
@@ -75,16 +78,17 @@ class Steps:
             raise ExtractionError(
                 f"the model raises {type(error).__name__} when it runs",
                 given=str(error).strip().splitlines()[0] if str(error).strip() else None,
-                hint="run it once on these inputs yourself",
+                hint="run it on the same inputs without joulecast, and mend that first",
             ) from error
 
     def _backward(self, result: Any) -> None:
         outputs = [t for t in tree_leaves(_plain(result)) if isinstance(t, torch.Tensor) and t.requires_grad]
         if not outputs:
             raise InputError(
-                "nothing that this model returns needs a gradient",
+                "no output of this model requires a gradient, so there is no backward pass",
                 given=type(self.module).__name__,
-                hint="account for inference, or let its parameters require gradients",
+                allowed="a model with parameters that require gradients",
+                hint='use mode="inference", or set requires_grad on its parameters',
             )
         torch.autograd.backward(outputs, [self._gradient(output) for output in outputs])
         if self.optimizer is None:
@@ -94,7 +98,7 @@ class Steps:
             self.optimizer.zero_grad(set_to_none=True)
 
     def _gradient(self, output: torch.Tensor) -> torch.Tensor:
-        """Ones, made once: they belong to no module."""
+        """A gradient of ones, which is made once so that making it is not accounted to a module."""
         key = output.shape, output.dtype, output.device
         if key not in self._gradients:
             self._gradients[key] = torch.ones_like(output)
@@ -107,18 +111,23 @@ def steps_of(
     """Prepare iterations of a model.
 
     Args:
-        module: Moved to the device, if one is given.
-        inputs: A tensor, several, or several by name; or shapes, for which random numbers are drawn.
+        module: The model. It is moved to the device, if one is given.
+        inputs: A tensor, a list of tensors, or tensors by name; or shapes, for which random numbers are drawn.
         mode: inference or training.
-        device: None for where the module is.
-        optimizer: sgd, adam or adamw, which steps at a tiny rate after each backward; None for none.
+        device: Device to run on; None for the device of the model's parameters.
+        optimizer: sgd, adam or adamw, which makes a tiny step after each backward pass; None for no steps.
 
     Raises:
-        UnknownNameError: No such mode or optimizer.
-        InputError: What is given are no inputs, or this is no module.
+        UnknownNameError: There is no such mode or optimizer.
+        InputError: `module` is not a module, or `inputs` are neither tensors nor shapes.
     """
     if not isinstance(module, torch.nn.Module):
-        raise InputError("this is not a module", given=type(module).__name__, allowed="a torch.nn.Module")
+        raise InputError(
+            "this is not a module",
+            given=type(module).__name__,
+            allowed="a torch.nn.Module",
+            hint="pass the model itself, not its name or its class",
+        )
     if mode not in MODES:
         raise unknown_name("mode", mode, MODES)
     refuse_optimizer(optimizer, mode)
@@ -135,7 +144,7 @@ def steps_of(
 def _tensors(
     module: torch.nn.Module, inputs: Any, device: torch.device
 ) -> tuple[tuple[torch.Tensor, ...], dict[str, torch.Tensor]]:
-    """Positional inputs and those by name."""
+    """The positional inputs and the inputs by name, as tensors on the device."""
     if isinstance(inputs, torch.Tensor):
         inputs = (inputs,)
     values = list(inputs.values()) if isinstance(inputs, Mapping) else inputs
@@ -164,5 +173,5 @@ def _tensors(
 
 
 def _plain(result: Any) -> Any:
-    """What a model returns as lists and dictionaries; outputs of transformers are dictionaries of their own class."""
+    """The outputs of a model as a plain dictionary if they are a mapping of another class, as those of transformers."""
     return dict(result) if isinstance(result, Mapping) else result

@@ -1,11 +1,12 @@
-"""The sweep: seconds and joules of a device, shared among the events that ran on it.
+"""The sweep: divides the seconds and joules of a device between the events that ran on it.
 
-Starts and ends of events cut time into slices. What a device used in a slice, by all its readings, is shared equally
-among the events that are active in it; a slice without any belongs to nobody. This is Algorithm 2 of SMARAGDINE
-(Babakol and Liu, "Tensor-Aware Energy Accounting", ICSE 2024), which overwrites where it must add: here shares add up.
+The starts and ends of events cut time into slices. The joules of a slice are divided equally between the events that
+are active in it; those of a slice without events are unattributed. This is Algorithm 2 of SMARAGDINE (Babakol and Liu,
+"Tensor-Aware Energy Accounting", ICSE 2024) with one correction: as printed, it overwrites the shares of an event where
+they must be added.
 
-An event's share is an integral over its time of power / (events active). Cumulated over all slices once, each event
-then takes one difference, so that the cost is that of sorting.
+The share of an event is the integral of power / (active events) over its time. This is cumulated over all slices once,
+and the share of each event is a difference of two values. So the whole costs no more than sorting the events.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from ..metering.energy_curve import EnergyCurve
 
 @dataclass(frozen=True)
 class Sweep:
-    """What each event got, and what belongs to none.
+    """The shares of all events, and of the time without events.
 
     Args:
-        time_s: Seconds of each event; those that run side by side share them, shape (events,).
-        energy_j: Joules of each event by curve, shape (curves, events).
-        unknown_s: Seconds of each event in which nobody knows the power, by curve, shape (curves, events).
+        time_s: Seconds of each event, shape (events,). Events that run at the same time share them.
+        energy_j: Joules of each event for each curve, shape (curves, events).
+        unknown_s: Seconds of each event in which the power is unknown, shape (curves, events).
         idle_s: Seconds without any event.
-        idle_j: Joules without any event by curve, shape (curves,).
-        idle_unknown_s: Seconds without any event or reading by curve, shape (curves,).
+        idle_j: Joules in the time without events, shape (curves,).
+        idle_unknown_s: Seconds without events in which the power is unknown, shape (curves,).
     """
 
     time_s: FloatArray
@@ -47,31 +48,38 @@ def sweep(
     curves: Sequence[EnergyCurve] = (),
     window_s: tuple[float, float] | None = None,
 ) -> Sweep:
-    """Share the joules of a device among events.
+    """Divide the seconds and joules of a device between events.
 
-    Seconds and joules of all events and of none add up to those of the window.
+    The shares of all events and of the time without events add up to the seconds and joules of the window.
 
     Args:
-        start_s: When each event started, on the clock of the curves, in any order, shape (events,).
-        end_s: When each ended, shape (events,).
-        curves: Energy over time of the counters of the device; none to share time alone.
-        window_s: Start and end of what is accounted; what events do outside counts for nothing. None for all events.
+        start_s: Start of each event in seconds on the clock of the curves, in any order, shape (events,).
+        end_s: End of each event in seconds, shape (events,).
+        curves: Energy over time of each counter of the device; none to divide only the time.
+        window_s: Start and end of the accounted time. Events outside have a share of zero. None for the time of all
+            events.
 
     Raises:
         InputError: An event ends before it starts.
     """
     if np.any(end_s < start_s):
-        raise InputError("an event ends before it starts", hint="sort out which of its times is wrong")
+        place = int(np.flatnonzero(end_s < start_s)[0])
+        raise InputError(
+            "an event ends before it starts",
+            given=f"event {place}: {start_s[place]} s to {end_s[place]} s",
+            allowed="an end that is not before the start",
+            hint="record the trace again, or remove this event",
+        )
     if window_s is None:
         window_s = (float(start_s.min()), float(end_s.max())) if len(start_s) else (0.0, 0.0)
     starts, ends = np.clip(start_s, *window_s), np.clip(end_s, *window_s)
     edges = np.unique(np.concatenate([window_s, starts, ends]))
     first, last = np.searchsorted(edges, starts), np.searchsorted(edges, ends)
     changes = np.bincount(first, minlength=len(edges)) - np.bincount(last, minlength=len(edges))
-    active = np.cumsum(changes)[:-1]  # in each slice; whole numbers, so exact
+    active = np.cumsum(changes)[:-1]  # Number of active events in each slice; integers, so without rounding.
 
     def shared(slices: FloatArray) -> tuple[FloatArray, float]:
-        """What each event gets of a quantity that is known by slice, and what is left where there is none."""
+        """The share of each event in a quantity that is given for each slice, and the rest in slices without events."""
         per_event = np.divide(slices, active, out=np.zeros_like(slices), where=active > 0)
         so_far = np.concatenate([[0.0], np.cumsum(per_event)])
         return so_far[last] - so_far[first], float(slices[active == 0].sum())
@@ -91,7 +99,7 @@ def sweep(
 
 
 def _joules_by(curve: EnergyCurve, edges: FloatArray) -> FloatArray:
-    """Joules that were used by each edge; before the first and after the last reading nobody knows any."""
+    """Joules used until each edge, shape (edges,); none are counted before the first and after the last reading."""
     if not len(curve.time_s):
         return np.zeros(len(edges))
     joules: FloatArray = np.interp(edges, curve.time_s, curve.energy_j)
@@ -99,7 +107,7 @@ def _joules_by(curve: EnergyCurve, edges: FloatArray) -> FloatArray:
 
 
 def _unknown_by(curve: EnergyCurve, edges: FloatArray) -> FloatArray:
-    """Seconds without a reading by each edge."""
+    """Seconds with unknown power until each edge, shape (edges,)."""
     if not len(curve.time_s):
         since_start_s: FloatArray = edges - edges[0]
         return since_start_s

@@ -1,4 +1,4 @@
-"""An energy tree as a table with joules, seconds and power, for the command line and for pages."""
+"""Writes an energy tree as a table with joules, seconds and power, for the command line and for HTML pages."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from ..energy import EnergyTree, Node, Share
 from ..units import si
 
 COLUMNS = ("energy", "of energy", "time", "of time", "power")
-"""What each part of the table has, beside its name."""
+"""Names of the table's columns, without the name of the part."""
 
 
 def parts_table(
     tree: EnergyTree, duration_s: float, depth: int = 0, least_share: float = 0.0
 ) -> Iterator[tuple[int, str, list[str]]]:
-    """Parts of a tree with their level, name and columns, parents first; what is unattributed stands last.
+    """The rows of the table: level, name and columns of each part, parents first, and the unattributed share last.
 
     Args:
-        tree: What ran.
-        duration_s: Seconds that all of it took, of which shares of time are.
-        depth: Levels to show; 0 for all.
-        least_share: Parts below this share of the joules, or of the seconds without any, are left out.
+        tree: The tree.
+        duration_s: Seconds that the whole took, which is 100 % of the time.
+        depth: Number of levels to show; 0 for all.
+        least_share: Parts with a smaller share are left out, 0 to 1. It is a share of the joules, or of the seconds if
+            there are no joules.
     """
     measured = tree.total.source != "missing"
     whole_j, whole_s = tree.total.energy_j or 1.0, duration_s or 1.0
@@ -61,7 +62,7 @@ def table_text(tree: EnergyTree, duration_s: float, depth: int = 0, least_share:
 
 
 def energy_text(share: Share) -> str:
-    """Joules for people; ">" where parts are unknown, a dash where all are."""
+    """Joules with a unit; ">" in front if some are unknown, and a dash if all are."""
     if share.source == "missing":
         return "-"
     return f"{'> ' if share.unknown else ''}{si(share.energy_j, 'J')}"

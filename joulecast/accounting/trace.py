@@ -1,4 +1,4 @@
-"""Trace: what a profiler wrote down, in one form for a profile of this process and for a trace that was imported."""
+"""Trace: the events of a profiler, in one form for profiles of this process and for imported files."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["operator", "module", "node", "optimizer", "iteration", "kernel"]
-"""Of what an event tells: an operator on the host, the call of a module, a node of autograd's backward, a step of an
-optimizer, an iteration that was marked, or work on a GPU."""
+"""Kind of an event: an operator on the host, the call of a module, a node of autograd's backward pass, a step of an
+optimizer, a marked iteration, or work on a GPU."""
 
 Naming = Literal["ranges", "frames", "no"]
-"""How calls of modules are known: by ranges of joulecast, by Python frames of the profiler, or not."""
+"""How a trace shows calls of modules: by ranges that joulecast marked, by Python frames of the profiler, or not."""
 
 MODULE_PREFIX = "joulecast.module:"
-"""Beginning of the names of ranges that stand for calls of a module; its qualified name follows."""
+"""Prefix of the name of a range that marks the call of a module; the module's qualified name follows."""
 
 ITERATION = "joulecast.iteration"
-"""Name of the ranges that stand for iterations."""
+"""Name of the ranges that mark iterations."""
 
 ACCUMULATION = "torch::autograd::AccumulateGrad"
 """The node that adds a gradient to its parameter; it has no sequence number."""
@@ -33,15 +33,15 @@ class TraceEvent:
     """One event of a trace.
 
     Args:
-        kind: What it tells of.
-        name: The operator, node, optimizer or kernel; of a module its qualified name.
-        lane: The thread or stream that it ran on.
-        start_s: When it started, in seconds since the trace's origin.
-        end_s: When it ended.
-        device: "cpu", "gpu0", ...
-        sequence: Number of the node of autograd that an operator makes, or that this is; -1 where there is none.
-        numbering: What sequence numbers are counted within: the thread of the forward.
-        launch: Identifies an operator; a kernel has that of the operator that launched it. 0 where it is not known.
+        kind: Kind of the event.
+        name: Name of the operator, node, optimizer or kernel; qualified name of a module.
+        lane: Thread or stream that it ran on.
+        start_s: Start in seconds since the trace's origin.
+        end_s: End in seconds since the trace's origin.
+        device: Device that it ran on: "cpu", "gpu0", ...
+        sequence: Number of autograd's node: of an operator, the node that it creates; -1 if there is none.
+        numbering: Thread of the forward pass. Sequence numbers are unique within it.
+        launch: Id of an operator, or of the operator that launched a kernel; 0 if it is not known.
     """
 
     kind: Kind
@@ -60,9 +60,9 @@ class Trace:
     """Events of a trace, in any order.
 
     Args:
-        events: What was written down.
+        events: The events.
         origin_ns: Wall-clock time of second 0, in nanoseconds since 1970.
-        names_modules: How calls of modules are known.
+        names_modules: How the trace shows calls of modules.
     """
 
     events: tuple[TraceEvent, ...]
@@ -71,14 +71,14 @@ class Trace:
 
 
 def kind_and_name(name: str, is_annotation: bool) -> tuple[Kind, str] | None:
-    """What an event of the host tells of, by its name in torch.profiler, and the name without what says so.
+    """The kind of an event on the host, from its name in torch.profiler, and its name without the profiler's prefix.
 
     Args:
-        name: As the profiler wrote it.
+        name: Name of the event in the profile.
         is_annotation: Whether it is a range that a program marked (`record_function`), not an operator.
 
     Returns:
-        None for ranges of the user's own, which say nothing about operators.
+        Kind and name; None for ranges that the user marked, which are not used.
     """
     if name.startswith(MODULE_PREFIX):
         return "module", name.removeprefix(MODULE_PREFIX)
@@ -92,5 +92,5 @@ def kind_and_name(name: str, is_annotation: bool) -> tuple[Kind, str] | None:
 
 
 def is_fused(name: str) -> bool:
-    """Whether an operator is what torch.compile made of many."""
+    """Whether an operator was made by torch.compile from several others."""
     return name.startswith(_FUSED_PREFIXES)

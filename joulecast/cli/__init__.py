@@ -33,6 +33,7 @@ from . import (
     train,
     zoo,
 )
+from .option_words import in_option_words
 
 app = typer.Typer(
     name="joulecast",
@@ -103,11 +104,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(error: JoulecastError) -> NoReturn:
-    sys.stderr.write(f"error: {error}\n")
+    sys.stderr.write(f"error: {in_option_words(str(error))}\n")
     sys.exit(error.exit_code)
 
 
 def _discard_output() -> None:
-    """What a full disk did not take would be written again, and fail again, when Python ends."""
-    with contextlib.suppress(OSError):  # standard output is no file
+    """Discard the rest of the output. Otherwise Python would write it at exit, and fail on a full disk again."""
+    with contextlib.suppress(OSError):  # Standard output may not be a file.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -13,7 +13,7 @@ from ..operations.inputs import parse_shapes
 from ..units import si
 from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
 from .account_evaluation import evaluate
-from .arguments import AsJson, Predictor, Shapes, table
+from .arguments import AsJson, ModeOption, Predictor, Shapes, mode_of, table
 from .models import ModelOptions, model_and_options
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def run(
     model: RunModel = None,
     input_shape: Shapes = None,
     training: Training = False,
+    mode: ModeOption = None,
     device: Device = "cpu",
     optimizer: Annotated[str | None, typer.Option(help="sgd, adam or adamw: step after each backward.")] = None,
     model_option: ModelOptions = None,
@@ -74,27 +75,34 @@ def run(
     ] = None,
     predictor: Predictor = None,
     static_power: Annotated[
-        float | None, typer.Option(help="With --gpu: watts drawn in any case; joules above are shared by prediction.")
+        float | None,
+        typer.Option(help="With --gpu: static power in watts; joules above it are divided by the prediction."),
     ] = None,
     depth: Annotated[int, typer.Option(min=0, help="Levels of the tree to show; 0 for all.")] = 3,
-    summarized: Annotated[bool, typer.Option("--summarized", help="Layers of a kind together.")] = False,
+    summarized: Annotated[bool, typer.Option("--summarized", help="Add up repeated layers.")] = False,
     top: Annotated[int, typer.Option(min=0, help="How many of the largest parts to list; 0 for none.")] = 10,
     save: Save = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a model, or read a trace, and say which modules and operators the joules belong to."""
+    """Run a model or read a trace, and attribute the measured joules to modules and operators."""
     if static_power is not None and gpu is None:
-        raise InputError("a model shares joules by a prediction", given="--static-power alone", hint="add --gpu")
+        raise InputError(
+            "static power is only used to divide joules by a prediction",
+            given="--static-power without --gpu",
+            allowed="both or neither",
+            hint="add --gpu",
+        )
+    asked_mode = mode_of(training, mode)
     found = (
         _of_trace(trace, recording, clock_offset, model)
         if trace is not None
         else _of_model(
-            model, input_shape, training, device, optimizer, model_option, loop, iterations, sensors, recording
+            model, input_shape, asked_mode, device, optimizer, model_option, loop, iterations, sensors, recording
         )
     )
     prediction = None
     if gpu is not None:
-        prediction = _predicted(model, input_shape, gpu, training, predictor, model_option)
+        prediction = _predicted(model, input_shape, gpu, asked_mode, predictor, model_option)
         if static_power is not None:
             found = found.by_model(prediction, static_power)
     if save is not None:
@@ -117,14 +125,19 @@ def _of_trace(trace: Path, recording: Path | None, clock_offset: float, model: s
     from ..accounting.account import account_trace
 
     if model is not None:
-        raise InputError("a trace stands for itself", given=f"--trace and {model}", hint="leave one of them out")
+        raise InputError(
+            "give either a model or a trace",
+            given=f"--trace and {model}",
+            allowed="a model to run here, or a trace of a run",
+            hint="leave one of them out",
+        )
     return account_trace(trace, recording, clock_offset_s=clock_offset)
 
 
 def _of_model(
     model: str | None,
     input_shape: list[str] | None,
-    training: bool,
+    mode: str,
     device: str,
     optimizer: str | None,
     model_option: list[str] | None,
@@ -145,7 +158,7 @@ def _of_model(
     return account(
         module,
         shapes,
-        mode="training" if training else "inference",
+        mode=mode,
         device=device,
         optimizer=optimizer,
         sensors=chosen_sensors(sensors),
@@ -158,7 +171,7 @@ def _predicted(
     model: str | None,
     input_shape: list[str] | None,
     gpu: str,
-    training: bool,
+    mode: str,
     predictor: str | None,
     model_option: list[str] | None,
 ) -> Prediction:
@@ -167,7 +180,6 @@ def _predicted(
     if model is None or input_shape is None:
         raise InputError("a prediction needs the model and its shape", given="--gpu with --trace")
     made, options = model_and_options(model, model_option)
-    mode = "training" if training else "inference"
     return predict(made, parse_shapes(input_shape), gpu, mode=mode, predictor=predictor, model_options=options)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from ..units import si
 from .account_arguments import Device, RunModel, Sensors, Training, chosen_sensors, module_and_shapes
-from .arguments import AsJson, Shapes, table
+from .arguments import AsJson, ModeOption, Shapes, mode_of, table
 from .models import ModelOptions
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ def evaluate(
     model: RunModel,
     input_shape: Shapes = None,
     training: Training = False,
+    mode: ModeOption = None,
     device: Device = "cpu",
     model_option: ModelOptions = None,
     experiments: Annotated[int, typer.Option(min=2, help="Equal runs that are compared.")] = 4,
@@ -40,8 +41,8 @@ def evaluate(
     from ..profiling.devices import find_device
 
     module, shapes = module_and_shapes(model, input_shape, model_option)
-    mode = "training" if training else "inference"
-    with steps_of(module, shapes, mode, find_device(device), None) as steps:
+    asked_mode = mode_of(training, mode)
+    with steps_of(module, shapes, asked_mode, find_device(device), None) as steps:
         found = evaluate_model(
             steps, experiments=experiments, iterations=iterations, pairs=pairs, sensors=chosen_sensors(sensors)
         )

@@ -25,6 +25,7 @@ Shapes = Annotated[
 Training = Annotated[
     bool, typer.Option("--training", help="Predict a training step (forward and backward) instead of inference.")
 ]
+ModeOption = Annotated[str | None, typer.Option("--mode", help="inference or training. Default: inference.")]
 Precision = Annotated[str, typer.Option(help="default, fp32, tf32, fp16 or bf16.")]
 CacheLength = Annotated[
     int | None, typer.Option(help="Tokens in a transformer's cache before this call, as in a step of decoding.")
@@ -48,6 +49,17 @@ HostOption = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print the operations as CSV.")]
 Top = Annotated[int, typer.Option(min=0, help="Number of operations to show; 0 for all.")]
+
+
+def mode_of(training: bool, mode: str | None) -> str:
+    """The mode that --training and --mode ask for; the library refuses an unknown one.
+
+    Raises:
+        InputError: They contradict each other.
+    """
+    if training and mode not in (None, "training"):
+        raise InputError("two modes are asked for", given=f"--training --mode {mode}", hint="omit one of them")
+    return "training" if training else mode or "inference"
 
 
 def table(header: list[str], rows: list[list[str]], right: frozenset[int] = frozenset()) -> str:

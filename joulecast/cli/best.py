@@ -15,9 +15,11 @@ from .arguments import (
     Execution,
     HostOption,
     Model,
+    ModeOption,
     Predictor,
     Shapes,
     Training,
+    mode_of,
     refuse_both,
     table,
 )
@@ -52,6 +54,7 @@ def best(
     clocks: Clocks = None,
     power_limit: PowerLimit = None,
     training: Training = False,
+    mode: ModeOption = None,
     precision: Precisions = None,
     batches: BatchSizes = None,
     cache_length: CacheLength = None,
@@ -82,6 +85,7 @@ def best(
     refuse_both(as_json, as_csv)
     shapes = parse_shapes(input_shape)
     network, options = model_and_options(model, model_option)
+    asked_mode = mode_of(training, mode)
     choices = best_of(
         network,
         shapes,
@@ -89,7 +93,7 @@ def best(
         gpus=names(gpu),
         clocks=clocks_mhz(clocks),
         power_limit_w=power_limit,
-        mode="training" if training else "inference",
+        mode=asked_mode,
         precision=names(precision) or "default",
         batch_sizes=batch_sizes(batches),
         cache_length=cache_length,
@@ -110,10 +114,9 @@ def best(
     if as_csv:
         typer.echo(choices.to_csv(), nl=False)
         return
-    mode = "training" if training else "inference"
     per_sample = " per sample" if len({choice.batch_size for choice in choices}) > 1 else ""
     words = OBJECTIVES[objective].words.removesuffix(per_sample)
-    typer.echo(f"{titled(model, shapes)}, {mode}, per iteration: least {words}{per_sample}\n")
+    typer.echo(f"{titled(model, shapes)}, {asked_mode}, per iteration: least {words}{per_sample}\n")
     typer.echo(_choices_text(choices, top))
     for line in (*incomplete_notes(choices), *left_out_lines(choices.left_out)):
         typer.echo(line)

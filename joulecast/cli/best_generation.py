@@ -49,7 +49,7 @@ def best_generation(
     ] = None,
     clocks: Clocks = None,
     cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
-    engine: Annotated[str, typer.Option(help="vllm, sglang, tensorrt_llm or transformers.")] = "vllm",
+    engine: Annotated[str, typer.Option(help="vllm, vllm_async, sglang, tensorrt_llm or transformers.")] = "vllm",
     power_limit: PowerLimit = None,
     max_first_token: Annotated[
         float | None, typer.Option(help="Most seconds that a request may wait for its first token.")

@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..operations.inputs import parse_shapes
 from ..operations.operation_text import operation_text
 from ..units import si
-from .arguments import AsJson, Clock, Predictor, Training, table
+from .arguments import AsJson, Clock, ModeOption, Predictor, Training, mode_of, table
 
 if TYPE_CHECKING:
     from ..predictors.explanation import Explanation
@@ -29,6 +29,7 @@ def explain(
     ] = None,
     clock: Clock = None,
     training: Training = False,
+    mode: ModeOption = None,
     precision: Annotated[str, typer.Option(help="fp32, tf32, fp16 or bf16.")] = "fp32",
     predictor: Predictor = None,
     as_json: AsJson = False,
@@ -48,7 +49,7 @@ def explain(
         listed,
         dict(map(_attribute, setting or ())),
         precision=precision,
-        mode="training" if training else "inference",
+        mode=mode_of(training, mode),
     )
     explanation = explain_operation(operation, gpu, clock, predictor)
     typer.echo(json.dumps(explanation.to_dict(), indent=1) if as_json else _text(explanation))

@@ -25,7 +25,7 @@ def generate(
     output: Annotated[int, typer.Option(help="Tokens that are written for each prompt.")] = 512,
     precision: Annotated[str, typer.Option(help="Of the weights: bf16, fp16, fp8 or nvfp4.")] = "bf16",
     cache_precision: Annotated[str | None, typer.Option(help="fp8 for keys and values. Default: 16 bits.")] = None,
-    engine: Annotated[str, typer.Option(help="vllm, sglang, tensorrt_llm or transformers.")] = "vllm",
+    engine: Annotated[str, typer.Option(help="vllm, vllm_async, sglang, tensorrt_llm or transformers.")] = "vllm",
     batching: Annotated[str | None, typer.Option(help="continuous or static. Default: what the engine does.")] = None,
     tensor_parallel: Annotated[int, typer.Option(help="GPUs that share each layer.")] = 1,
     expert_parallel: Annotated[int, typer.Option(help="GPUs that whole experts are shared out to.")] = 1,

@@ -12,7 +12,7 @@ from .arguments import table
 
 def train_kernels(
     dataset: Annotated[list[Path], typer.Option(help="Folder of a dataset; repeat it for several.")],
-    recipe: Annotated[Path, typer.Option(help="A recipe, such as predictors/kernels.toml.")],
+    recipe: Annotated[Path, typer.Option(help="A recipe by name (kernels) or a TOML file.")],
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entry into.")] = Path("zoo"),
     family: Annotated[
         list[str] | None,

@@ -26,7 +26,9 @@ Gpus = Annotated[
 Clocks = Annotated[
     str | None,
     typer.Option(
-        help="Clocks in MHz: 900,1200 or FIRST:LAST:STEP as in 600:1440:120. Default: up to 40 clocks of each GPU."
+        "--clocks",
+        "--clock",
+        help="Clocks in MHz: 900,1200 or FIRST:LAST:STEP as in 600:1440:120. Default: up to 40 clocks of each GPU.",
     ),
 ]
 Precisions = Annotated[

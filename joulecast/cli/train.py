@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _Datasets = Annotated[list[Path], typer.Option("--dataset", help="Folder of a dataset; repeat it for several.")]
 _Recipes = Annotated[
-    list[Path], typer.Option("--recipe", help="A recipe, such as predictors/forest.toml; repeat it for several.")
+    list[Path],
+    typer.Option("--recipe", help="A recipe by name (forest, xgboost, blend ...) or a TOML file; several: repeat it."),
 ]
 _Quick = Annotated[
     bool,
@@ -29,6 +30,7 @@ _Quick = Annotated[
     ),
 ]
 _Modes = Annotated[list[str] | None, typer.Option("--mode", help="inference or training. Default: both.")]
+_Training = Annotated[bool, typer.Option("--training", help="The same as --mode training.")]
 _Tracking = Annotated[
     str | None, typer.Option("--tracking-uri", help="MLflow server or store. Default: a SQLite file in this folder.")
 ]
@@ -39,6 +41,7 @@ def train(
     dataset: _Datasets,
     recipe: _Recipes,
     mode: _Modes = None,
+    training: _Training = False,
     zoo: Annotated[Path, typer.Option(help="Zoo folder to write the entries into.")] = Path("zoo"),
     tracking_uri: _Tracking = None,
     quick: _Quick = False,
@@ -64,7 +67,7 @@ def train(
         way = WAYS[type(one)]
         scores[name] = []
         tracking = None if no_track else (tracking_uri, _command())
-        for chosen, trained in _trained(loaded, mode or (), one, quick, tune, tracking):
+        for chosen, trained in _trained(loaded, _asked_modes(mode, training), one, quick, tune, tracking):
             entry = trained.save(zoo)
             typer.echo(f"{entry}\n{_table({name: found}) if (found := [*way.scores(trained.validation)]) else _FEW}")
             scores[name] += found
@@ -97,6 +100,7 @@ def evaluate(
     dataset: _Datasets,
     recipe: _Recipes,
     mode: _Modes = None,
+    training: _Training = False,
     out: Annotated[Path, typer.Option(help="Folder for REPORT.md and its plots.")] = Path("benchmarks/report"),
     quick: _Quick = False,
     remarks: Annotated[Path | None, typer.Option(help="Markdown file to include in the report.")] = None,
@@ -115,7 +119,7 @@ def evaluate(
     scores: dict[str, list[Score]] = {}
     for name, one in settings.items():
         way = WAYS[type(one)]
-        validations = way.validate(loaded, mode or (), one, quick)
+        validations = way.validate(loaded, _asked_modes(mode, training), one, quick)
         scores[name] = [score for validation in validations for score in way.scores(validation)]
         report = way.report(validations, one, out / name if len(settings) > 1 else out, _command(), text)
         typer.echo(f"report: {report}")
@@ -129,6 +133,11 @@ def evaluate(
     if len(settings) > 1:
         (out / "COMPARISON.md").write_text(_comparison(scores), encoding="utf-8")
         typer.echo(f"comparison: {out / 'COMPARISON.md'}")
+
+
+def _asked_modes(mode: list[str] | None, training: bool) -> list[str]:
+    """The modes that the options name; none stands for all."""
+    return list(dict.fromkeys([*(mode or []), *(["training"] if training else [])]))
 
 
 _FEW = "too little was measured to validate"

@@ -10,6 +10,7 @@ from ..asking import choices, gpu_name, one_of_many, prices, run, subject
 from ..errors import InputError
 from ..hardware import GPU, find_gpu
 from ..hardware.host import Host
+from ..operations.columns import Columns, is_table, networks_of, operations_of
 from ..operations.inputs import Inputs, InputShape, shape_to_json
 from ..operations.network import Network
 from ..operations.operation import Operation, checked_operations
@@ -96,7 +97,7 @@ class Client(GenerationClient):
 
     def predict_many(
         self,
-        networks: Iterable[ServiceModel],
+        networks: Iterable[ServiceModel] | Columns,
         gpu: str | GPU,
         clock: float | None = None,
         *,
@@ -128,13 +129,13 @@ class Client(GenerationClient):
         return joined(
             [
                 self._connection.ask("predict_many", {**question, "networks": piece}, NetworkPredictions)
-                for piece in pieces(map(one_of_many, networks))
+                for piece in pieces(map(one_of_many, _listed(networks)))
             ]
         )
 
     def predict_operations(
         self,
-        operations: Iterable[Operation],
+        operations: Iterable[Operation] | Columns,
         gpu: str | GPU,
         clock: float | None = None,
         predictor: str | None = None,
@@ -146,6 +147,10 @@ class Client(GenerationClient):
         Raises:
             JoulecastError: The error that `joulecast.predict_operations` would raise, or a ServiceError.
         """
+        if is_table(operations):
+            different, places = operations_of(operations)
+            found = self.predict_operations(different, gpu, clock, predictor, power_limit_w=power_limit_w)
+            return found.take(places, [different[place] for place in places.tolist()])
         listed = [operation.to_dict() for operation in checked_operations(operations)]
         if not listed:
             raise InputError("operations to predict share one mode", given="no operations")
@@ -295,3 +300,10 @@ class Client(GenerationClient):
         """
         found: dict[str, str] = self._connection.request("version", None, "application/json")
         return found
+
+
+def _listed(networks: Iterable[ServiceModel] | Columns) -> Iterable[ServiceModel]:
+    """Networks one after the other, also those of a table."""
+    if not is_table(networks):
+        return networks
+    return (calls.network(place) for calls in networks_of(networks) for place in range(len(calls.names)))

@@ -1,4 +1,4 @@
-"""Engines that serve language models, and what they take beside their kernels."""
+"""Engines that serve language models, and the time of a step in which the GPU waits for them."""
 
 from __future__ import annotations
 
@@ -13,24 +13,27 @@ _CAPTURED = (1, 2, 4, *range(8, 257, 8), *range(272, 513, 16))
 
 @dataclass(frozen=True)
 class Engine:
-    """How an engine serves.
+    """How an engine serves a model.
 
     Args:
-        name: As users write it.
-        implementation: Whose kernels of attention and experts it calls; see `IMPLEMENTATIONS` of the operation kinds.
-        step_s: Seconds of each step in which the GPU waits for the engine: choosing what runs, preparing inputs,
-            fetching sampled tokens.
-        sequence_s: Seconds more for each sequence of the batch.
-        step_tokens: Tokens that a step takes at most, prompts in pieces among them.
-        small_step_tokens: The same on boards that are small or slow at reading prompts; None for as many.
-        memory_share: Share of the board's memory that it takes for weights, activations and cache.
-        captured: Batches that it recorded as CUDA graphs; a smaller batch is padded to the next one.
-        fused: Whether it runs fused kernels in CUDA graphs, or a model as `transformers` has it.
-        capabilities: What the compute capabilities of its GPUs begin with; empty for all GPUs.
+        name: The name that users write.
+        implementation: The library whose kernels the engine calls for attention and experts, as `IMPLEMENTATIONS` of
+            the operation kinds names it.
+        collectives: The implementation of collectives that it calls, as collectives.json.gz names it.
+        step_s: Seconds of each step in which the GPU waits for the engine, which chooses the sequences of the next
+            step, prepares their inputs, and fetches the sampled tokens.
+        sequence_s: Additional seconds of waiting for each sequence in the step.
+        step_tokens: The largest number of tokens in a step, tokens of prompts included.
+        small_step_tokens: The same limit on boards with less than 70 GiB and on A100s; None where it does not differ.
+        memory_share: The share of the board's memory that the engine uses for weights, activations and cache.
+        captured: Batch sizes that were recorded as CUDA graphs. A smaller batch is padded to the next one.
+        fused: True if the engine runs fused kernels in CUDA graphs, False if it runs the model as `transformers` does.
+        capabilities: Prefixes of the compute capabilities that the engine supports; empty if it supports all GPUs.
     """
 
     name: str
     implementation: str
+    collectives: str
     step_s: float
     sequence_s: float
     step_tokens: int = 8192
@@ -41,18 +44,18 @@ class Engine:
     capabilities: tuple[str, ...] = ()
 
     def on(self, gpu: GPU) -> Engine:
-        """The engine with its settings on a GPU."""
+        """The engine with the default settings that it has on this GPU."""
         small = gpu.memory_bytes < _LARGE_BYTES or "A100" in gpu.name
         return (
             self if self.small_step_tokens is None or not small else replace(self, step_tokens=self.small_step_tokens)
         )
 
     def overhead_s(self, sequences: float) -> float:
-        """Seconds of a step in which the GPU waits for the engine."""
+        """Seconds of a step with so many sequences in which the GPU waits for the engine."""
         return self.step_s + self.sequence_s * sequences
 
     def padded(self, sequences: int) -> int:
-        """Sequences that a step of decoding computes."""
+        """The number of sequences that a decoding step computes: the next size that was recorded as a CUDA graph."""
         return next((size for size in self.captured if size >= sequences), sequences)
 
 
@@ -62,27 +65,32 @@ _NVIDIA = ("7.", "8.", "9.", "10.", "12.")
 ENGINES: Mapping[str, Engine] = {
     engine.name: engine
     for engine in (
-        # Overheads are assumptions: nothing in this project's data shows them. vLLM before its V1 engine left gaps of 5
-        # to 6 ms between steps of 256 sequences (vllm-project/vllm, issue 10634). V1 moved tokenization and HTTP out of
-        # the loop (its blog, January 2025), which is taken to leave 1 ms and some microseconds for each sequence.
-        # Its server takes 2048 tokens a step on A100s and on boards of less than 70 GiB (vllm/engine/arg_utils.py).
-        Engine("vllm", "vllm", step_s=0.9e-3, sequence_s=5e-6, small_step_tokens=2048),
-        # Prepares the next step while the GPU works on this one (its blog, December 2024: "zero-overhead scheduler").
-        Engine("sglang", "pytorch", step_s=0.3e-3, sequence_s=1e-6),
-        # The loop is in C++, and overlapped as well.
-        Engine("tensorrt_llm", "tensorrt_llm", step_s=0.3e-3, sequence_s=1e-6, capabilities=_NVIDIA),
+        # vLLM schedules a step after the tokens of the last one have arrived: its default up to version 0.13. In
+        # version 0.11.0, steps of gpt-oss-20b took 5.1 ms longer so than with asynchronous scheduling at a mean of 193
+        # running sequences (A100, mean inter-token latency 41.95 and 36.85 ms), and 6.1 ms longer at 352 (H100, 44.98
+        # and 38.92 ms; gpustack's performance lab, November 2025). With what asynchronous scheduling leaves, that is
+        # 0.9 ms and 24 and 17 us for each sequence. The H100's host is the newer one, and 15 us are taken. The limit of
+        # 2048 tokens on A100s and boards of less than 70 GiB is in vllm/engine/arg_utils.py.
+        Engine("vllm", "vllm", "vllm", step_s=0.9e-3, sequence_s=15e-6, small_step_tokens=2048),
+        # The next step is prepared while the GPU computes this one: vLLM with --async-scheduling, its default later on.
+        Engine("vllm_async", "vllm", "vllm", step_s=0.3e-3, sequence_s=1e-6, small_step_tokens=2048),
+        # The same ("zero-overhead scheduler", SGLang's blog, December 2024).
+        Engine("sglang", "pytorch", "sglang", step_s=0.3e-3, sequence_s=1e-6),
+        # The loop is written in C++, and overlapped as well. With these 0.3 ms and 1 us, published runs of dense models
+        # on H100 and H200 are predicted within 4 % in the mean (benchmarks/serving/REPORT.md).
+        Engine("tensorrt_llm", "tensorrt_llm", "tensorrt_llm", step_s=0.3e-3, sequence_s=1e-6, capabilities=_NVIDIA),
         # `generate` of transformers: eager, one batch from beginning to end, logits and cache as the model has them.
-        Engine("transformers", "pytorch", step_s=0.5e-3, sequence_s=0.0, fused=False, captured=()),
+        Engine("transformers", "pytorch", "pytorch", step_s=0.5e-3, sequence_s=0.0, fused=False, captured=()),
     )
 }
 """Name -> engine."""
 
 
 def find_engine(name: str) -> Engine:
-    """An engine by its name.
+    """Find an engine by its name.
 
     Raises:
-        UnknownNameError: There is none of that name.
+        UnknownNameError: No engine has this name.
     """
     if name not in ENGINES:
         raise unknown_name("engine", name, ENGINES)

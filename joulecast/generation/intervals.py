@@ -1,14 +1,21 @@
-"""Intervals of served models: errors of their kernels, and what nobody measured here of engines.
+"""Intervals of served models, from the errors of their kernels and of published runs.
 
-Kernels of one kind err together inside a step, so their errors add up as shares of the step. Runs of an engine were not
-among the data of this project: that what an engine takes for itself is known within a factor of two, and that a step
-adds 6 % to all, are assumptions (one standard deviation), and `basis` says so.
+The following errors add up, each a standard deviation of a logarithm:
+
+- Kernels of one kind are wrong together inside a step, so their errors are added as shares of its time. Kinds are wrong
+  independently of each other. A kernel whose errors are not known is taken to be as wrong as the others are on average.
+- The time that an engine takes for itself is known within a factor of two.
+- Whatever else a step costs adds 5 %.
+
+The last two were set with the published runs that were looked at, and checked with those held back
+(benchmarks/serving/REPORT.md).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Any
@@ -18,16 +25,17 @@ import numpy as np
 from ..arrays import FloatArray
 from ..errors import InputError
 
-BASIS = "errors of kernels on sizes that were left out; of engines an assumption: their own time within a factor of two"
+BASIS = "errors of kernels on sizes that were left out, and of published runs of engines"
 KERNEL_LEVEL = 0.9
-"""Level at which errors of kernels are looked up."""
+"""Level at which the errors of kernels are looked up."""
 
 _ENGINE_SIGMA = math.log(2.0)
-_STEP_SIGMA = 0.06
+_STEP_SIGMA = 0.05
+_LEAST_S = 1e-15
 
 
 def normal_quantile(level: float) -> float:
-    """Standard deviations around the mean within which a share `level` of a normal distribution lies.
+    """The number of standard deviations around the mean that contain a share `level` of a normal distribution.
 
     Raises:
         InputError: The level is not between 0 and 1.
@@ -37,34 +45,49 @@ def normal_quantile(level: float) -> float:
     return NormalDist().inv_cdf((1 + level) / 2)
 
 
-def step_sigmas(halves: Mapping[str, FloatArray], seconds: FloatArray, waiting_share: float) -> Mapping[str, float]:
+def step_sigmas(
+    halves: Mapping[str, FloatArray], seconds: FloatArray, kinds: Sequence[str], waiting_share: float
+) -> Mapping[str, float]:
     """Standard deviations of the logarithms of a step's time, power and energy.
 
     Args:
-        halves: Quantity -> half widths of the logarithm of each operation's, at KERNEL_LEVEL, shape (operations,).
-        seconds: Of all calls of each operation, shape (operations,).
+        halves: Quantity -> half widths of the intervals of each operation at KERNEL_LEVEL, in logarithms, shape
+            (operations,).
+        seconds: Seconds of all calls of each operation, shape (operations,).
+        kinds: The kind of each operation, shape (operations,).
         waiting_share: Share of the step's time in which the GPU waits for the engine, or for a host that launches.
     """
-    shares = (1 - max(0.0, waiting_share)) * seconds / max(float(seconds.sum()), 1e-15)
+    waiting = max(0.0, waiting_share)
+    shares = (1 - waiting) * seconds / max(float(seconds.sum()), _LEAST_S)
     found = {}
     for quantity, half in halves.items():
-        of_kernels = float((shares * np.nan_to_num(half)).sum()) / normal_quantile(KERNEL_LEVEL)
-        # (what the board draws while it waits is known far better than for how long)
-        of_engine = max(0.0, waiting_share) * _ENGINE_SIGMA if quantity == "time" else 0.0
-        found[quantity] = math.hypot(of_kernels, of_engine, _STEP_SIGMA)
+        by_kind: dict[str, float] = defaultdict(float)
+        for kind, part in zip(kinds, shares * _with_unknown(half, shares) / normal_quantile(KERNEL_LEVEL), strict=True):
+            by_kind[kind] += float(part)
+        # The power of a board that waits is known far better than the time for which it waits.
+        of_engine = waiting * _ENGINE_SIGMA if quantity == "time" else 0.0
+        found[quantity] = math.hypot(*by_kind.values(), of_engine, _STEP_SIGMA)
     return found
+
+
+def _with_unknown(half: FloatArray, shares: FloatArray) -> FloatArray:
+    """Half widths, of which unknown ones (NaN) are the mean of the others, weighted with their shares of the time."""
+    known = ~np.isnan(half)
+    weight = float(shares[known].sum())
+    mean = float((shares[known] * half[known]).sum()) / weight if weight else 0.0
+    return np.where(known, half, mean)
 
 
 @dataclass(frozen=True)
 class GenerationInterval:
-    """Low and high of each quantity, for a share `level` of runs.
+    """The interval of each quantity, as (low, high).
 
     Args:
-        level: That share.
-        time_to_first_token_s, time_per_output_token_s: Seconds.
-        power_w: Watts.
-        energy_per_token_j: Joules.
-        basis: What it rests on, in words.
+        level: The share of runs whose values should lie in the intervals.
+        time_to_first_token_s, time_per_output_token_s: Intervals of the times of a request in seconds.
+        power_w: Interval of the mean power of all boards together in watts.
+        energy_per_token_j: Interval of the joules per token.
+        basis: What the intervals are based on, in words.
     """
 
     level: float
@@ -75,5 +98,5 @@ class GenerationInterval:
     basis: str = BASIS
 
     def to_dict(self) -> dict[str, Any]:
-        """The interval as plain lists; quantities in SI units."""
+        """The intervals as plain lists; quantities in SI units."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}

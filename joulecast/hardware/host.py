@@ -16,7 +16,7 @@ from ..errors import InputError, unknown_name
 from .gpu import GPU
 
 FORMAT = 1
-"""Version of a host profile."""
+"""Version of the format of host profiles."""
 
 _FASTEST, _SLOWEST = 0.05, 20.0
 _LARGEST_FILE = 1 << 16
@@ -61,7 +61,7 @@ def hosts() -> Mapping[str, Host]:
 
 
 REFERENCE = hosts()["reference"]
-"""The host on which the training data were measured; its factor is 1."""
+"""The host of the training data; its factor is 1."""
 
 _NEWER_HOST, _NEWER_SINCE = "h100-server", "2022"
 
@@ -135,23 +135,32 @@ def _profile(path: Path) -> Host:
     try:
         if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
             raise InputError(
-                "there is no such host profile", given=str(path), hint="`joulecast host --out FILE` makes one"
+                "there is no such host profile",
+                given=str(path),
+                allowed="the path of a host profile",
+                hint="`joulecast host --out FILE` makes one",
             )
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["kind"] != "joulecast host":
-            raise ValueError("another kind of file")
+            raise ValueError('its "kind" is not "joulecast host"')
         if value["format"] != FORMAT:
-            raise InputError("a host profile of another version", given=repr(value["format"]), allowed=FORMAT)
+            raise InputError(
+                "the host profile has another format",
+                given=repr(value["format"]),
+                allowed=FORMAT,
+                hint="make it again with `joulecast host --out FILE`",
+            )
         factor, name = float(value["factor"]), str(value["processor"])
         if not math.isfinite(factor):
-            raise ValueError("no factor")
+            raise ValueError("its factor is not finite")
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
         raise InputError(
             "this file is not a host profile",
             given=f"{path}: {error!r}"[:300],
-            hint="`joulecast host --out FILE` makes one",
+            allowed="a file that `joulecast host --out FILE` wrote",
+            hint="make it again",
         ) from error
     here = processor()
     note = "" if name == here else f"the host profile comes from another machine: {name}, this is {here}"

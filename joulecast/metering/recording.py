@@ -75,7 +75,7 @@ class DeviceInfo:
         """Read what `to_dict` wrote.
 
         Raises:
-            KeyError, TypeError, ValueError: The content is not what `to_json` writes.
+            KeyError, TypeError, ValueError: The content is not what `to_dict` writes.
         """
         if value["method"] not in ("measured", "modelled") or type(value["counted"]) is not bool:
             raise ValueError('a device needs a method of "measured" or "modelled", and true or false for "counted"')

@@ -64,7 +64,7 @@ class PredictsOperations(Protocol):
 
     @property
     def coverage(self) -> tuple[str, ...]:
-        """What it can predict, in words that an error message lists."""
+        """What it can predict, in words for error messages."""
         ...
 
     def predict(
@@ -96,6 +96,11 @@ class PredictsOperations(Protocol):
             predictions: Predictions of all operations of the network.
             counts: Calls of each operation in one iteration, shape (operations,).
         """
+        ...
+
+    @property
+    def same_in_all_networks(self) -> bool:
+        """Whether `in_network` corrects an operation alike in every network, whatever else runs there and how often."""
         ...
 
     def remarks(self, operations: Sequence[Operation]) -> tuple[str, ...]:
@@ -142,7 +147,7 @@ class SharedModel(Protocol):
 
 
 class ResidualModel(Protocol):
-    """How far measured operations are from physics, learned over many GPUs. Nothing in it depends on the clock."""
+    """The ratio of measured operations to physics, learned from many GPUs. It does not depend on the clock."""
 
     @property
     def energy(self) -> EnergyConstants:
@@ -157,13 +162,13 @@ class ResidualModel(Protocol):
     def factors(
         self, operations: Sequence[Operation], gpu: GPU, *, capped: bool = True
     ) -> tuple[FloatArray, FloatArray]:
-        """Device time over the least time of physics, and dynamic energy over what physics says; one value each.
+        """Device time over the least time of physics, and dynamic energy over that of physics; each (operations,).
 
         Args:
             operations: Operations that each run in a loop of their own.
             gpu: The GPU that they run on.
-            capped: Whether the factors contain what the default power cap costs in such a loop. Whoever lowers the
-                clock for the cap asks without it.
+            capped: Whether the factors contain the effect of the default power cap in such a loop. Callers that lower
+                the clock for the cap themselves pass False.
         """
         ...
 
@@ -184,6 +189,11 @@ class ResidualModel(Protocol):
         """
         ...
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """Whether `in_network` gives the same factors for every network."""
+        ...
+
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """Factors for device time and dynamic energy of all operations inside a network.
 
@@ -196,7 +206,7 @@ class ResidualModel(Protocol):
 
 
 class Fitted(Protocol):
-    """What a recipe learned."""
+    """A recipe after its fit, from which the predictors of GPUs are made."""
 
     def on(self, gpu: GPU, mode: str) -> PredictsOperations:
         """The predictor of a GPU and mode.
@@ -238,5 +248,5 @@ def host_times(value: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     found = {mode: numbers(value[mode]) for mode in MODES}
     missing = [mode for mode in MODES if "" not in found[mode]]
     if missing:
-        raise KeyError(f"host times of other kinds in {missing[0]}")
+        raise KeyError(f'host times in {missing[0]} lack "", the time of kinds that are not listed')
     return found

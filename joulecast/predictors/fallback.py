@@ -103,6 +103,11 @@ class FallbackPredictor:
         """See `PredictsOperations.in_network`; a network is its parts."""
         return self.own.in_network(predictions, counts)
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `PredictsOperations.same_in_all_networks`."""
+        return self.own.same_in_all_networks
+
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `PredictsOperations.predict_for_network`."""
         return self.predict(operations, None, power_limit_w)

@@ -217,6 +217,11 @@ class OperationPredictor:
         """See `PredictsOperations.in_network`; a network is its parts."""
         return predictions
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `PredictsOperations.same_in_all_networks`."""
+        return True
+
     def predict_for_network(self, operations: Sequence[Operation], power_limit_w: float) -> OperationPredictions:
         """See `PredictsOperations.predict_for_network`."""
         return self.predict(operations, None, power_limit_w)

@@ -16,6 +16,7 @@ from ..operations.checked_values import normalized_shape
 from ..operations.operation import MODES, Operation, real_precision
 from ..operations.rules import Shape
 from ..regular_files import MOST_BYTES, read_regular
+from ..resources import named_file
 
 # Extra time of a measurement: warm-up, making instances, and checking that time is proportional to iterations.
 _OVERHEAD_S = 1.0
@@ -152,13 +153,15 @@ def load_campaign(path: str | Path | None, options: Mapping[str, Any] | None = N
     """Read a campaign from a TOML file, from options, or from both.
 
     Args:
-        path: The file; None where the options are complete.
+        path: The file, or the name of a campaign that came with joulecast, such as "small"; None where the options are
+            complete.
         options: Keys and values as in the file. They override those of the file.
 
     Raises:
         InputError: The file cannot be read, or a value is out of range.
         UnknownNameError: A key, mode or precision does not exist.
     """
+    path = None if path is None else named_file(path, "profiling", "campaign")
     with refusing_damage("a value of this campaign has the wrong type", Path(path or "options")):
         return _campaign(path, {**({} if path is None else _read(path)), **(options or {})})
 

@@ -52,7 +52,7 @@ def _options(a: argparse.Namespace) -> dict[str, Any]:
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=program, description=_DESCRIPTION)
     add = parser.add_argument
-    add("campaign", type=Path, nargs="?", help="a campaign, such as profiling/small.toml")
+    add("campaign", type=Path, nargs="?", help="a campaign by name (small, networks ...) or a TOML file")
     add("--out", type=Path, help="folder for the journal and the dataset")
     add("--device", default="cuda", help="cpu, cuda (default) or cuda:1")
     add("--limit", type=_positive, help="most operations to measure")

@@ -16,7 +16,7 @@ from ..operations.inputs import shape_from_json
 from ..operations.network import Network
 from ..predictors.explanation import Explanation
 from ..predictors.networks.execution import Execution
-from ..predictors.networks.many import NetworkPredictions, predict_networks
+from ..predictors.networks.many import NetworkPredictions, in_pieces, predict_networks
 from ..predictors.networks.prediction import Prediction
 from ..predictors.networks.prepared import PreparedNetwork
 from ..predictors.operation_predictions import OperationPredictions
@@ -176,7 +176,9 @@ class Answers(GenerationAnswers):
                 yield network
 
         clock = plain_clock(question.clock_mhz)
-        return predict_networks(run, found(), clock, question.power_limit_w, composition=question.composition)
+        return predict_networks(
+            run, in_pieces(found()), clock, question.power_limit_w, composition=question.composition
+        )
 
     def sweep(self, question: SweepQuestion) -> Sweep:
         """See `joulecast.sweep`."""

@@ -37,7 +37,7 @@ Clock = Annotated[float, Field(gt=0, le=10_000, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, le=1e12, allow_inf_nan=False)]
 Number = Annotated[int, Field(ge=-LARGEST, le=LARGEST)] | Annotated[float, Field(ge=-1e9, le=1e9, allow_inf_nan=False)]
 Attribute = bool | Number | Annotated[str, Field(max_length=100)] | None | Annotated[list[Number], Field(max_length=16)]
-# An option is no text, which might be a path or an address.
+# Options must not be texts, because a text might be a path or an address.
 OptionName = Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]{0,49}$")]
 Option = bool | Number | Annotated[list[bool | Number], Field(max_length=64)] | None
 Assumed = Annotated[int, Field(ge=1, le=100_000)] | Name

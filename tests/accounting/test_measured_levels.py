@@ -34,9 +34,9 @@ def test_levels_are_accesses_times_their_energy():
 
 
 def test_counters_of_other_work_are_refused():
-    with pytest.raises(InputError, match="more work than was measured"):
+    with pytest.raises(InputError, match="more energy than was measured"):
         measured_levels(1.0, 0.5, counters(dram=320e9), find_gpu(A100), 1410.0)
-    with pytest.raises(InputError, match="nothing to divide"):
+    with pytest.raises(InputError, match="no energy to divide"):
         measured_levels(0.0, 0.0, counters(dram=1.0), find_gpu(A100), 1410.0)
 
 

@@ -142,12 +142,12 @@ def test_the_model_share_takes_the_idle_power_of_the_catalogue():
     known = accounting(idle_w=20.0).by_model(tree)
     given = accounting().by_model(tree, {"cpu0": 20.0})
     assert known.tree().to_dict()["rows"] == given.tree().to_dict()["rows"]
-    with pytest.raises(InputError, match="draws in any case is not known"):
+    with pytest.raises(InputError, match="static power of a device is not known"):
         accounting().by_model(tree)
 
 
 def test_a_prediction_of_another_model_shares_nothing():
-    with pytest.raises(InputError, match="knows nothing of what ran"):
+    with pytest.raises(InputError, match="contains no module that ran"):
         accounting().by_model(predicted(("forward", "other", 0, 1)), 20.0)
 
 

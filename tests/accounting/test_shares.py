@@ -1,4 +1,4 @@
-"""Joules of counters among events: units, clocks, devices, and what nobody knows."""
+"""Joules of counters among events: units, clocks, devices, and unknown power."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_recording_that_does_not_overlap_is_refused():
 
 def test_a_recording_that_ends_early_leaves_unknown_joules():
     found = one_pass("model", EVENTS, recording(end_s=5))
-    assert any("nobody knows the power" in note for note in found.notes)
+    assert any("the power is unknown" in note for note in found.notes)
     assert found.tree().at("b", "backward").total.unknown == 1
     assert found.energy_j == pytest.approx(250, rel=0.01)
 
@@ -107,7 +107,7 @@ def test_steps_that_are_shorter_than_a_sample_have_unknown_joules():
     single = Recording("here", "", 0, 1, (PACKAGE,), {"cpu0": Samples.of(np.array([3.0]), energy_j=np.array([7.0]))})
     found = one_pass("model", EVENTS, single)
     assert not found.measured
-    assert any("nobody knows the power of 10 s" in note for note in found.notes)
+    assert any("the power is unknown in 10 s" in note for note in found.notes)
 
 
 def test_calls_are_those_of_the_operator_and_not_of_its_kernels():

@@ -18,6 +18,7 @@ PUBLISHED = {
     "llama2_7b": 6.74,
     "llama3_8b": 8.03,
     "llama3_1_70b": 70.6,
+    "llama3_1_405b": 405.9,
     "llama3_2_1b": 1.24,
     "llama3_2_3b": 3.21,
     "qwen2_0_5b": 0.494,
@@ -108,5 +109,5 @@ def test_what_writes_no_text_is_refused(name):
 
 
 def test_operations_of_one_shape_are_refused():
-    with pytest.raises(InputError, match="do not say what other steps"):
+    with pytest.raises(InputError, match="not enough to predict all steps"):
         find_decoder([(joulecast.Operation("relu", [(2, 3)]), 1)])

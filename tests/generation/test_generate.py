@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 
+import numpy as np
 import pytest
 
 import joulecast
 from joulecast import predict_generation
 from joulecast.errors import InputError, UnknownNameError
+from joulecast.generation.intervals import KERNEL_LEVEL, normal_quantile, step_sigmas
 from joulecast.hardware import find_gpu
 
 H100 = find_gpu("H100 SXM")
@@ -104,6 +107,47 @@ def test_intervals_grow_with_their_level_and_hold_the_value():
         assert lower < low < getattr(found, quantity) < high < higher
     with pytest.raises(InputError, match="between 0 and 1"):
         found.interval(1.0)
+
+
+def test_errors_add_up_within_a_kind_and_independently_between_kinds():
+    one = normal_quantile(KERNEL_LEVEL)  # the half width of one standard deviation
+    halves, seconds = {"time": one * np.array([0.3, 0.4, np.nan])}, np.array([2.0, 1.0, 1.0])
+    # Shares of 1/2, 1/4 and 1/4; the third is as wrong as the others: (0.5 x 0.3 + 0.25 x 0.4) / 0.75 = 1/3.
+    alike = step_sigmas(halves, seconds, ["a", "a", "a"], 0.0)["time"]
+    assert alike == pytest.approx(math.hypot(0.15 + 0.1 + 1 / 12, 0.05))
+    apart = step_sigmas(halves, seconds, ["a", "b", "a"], 0.0)["time"]
+    assert apart == pytest.approx(math.hypot(0.15 + 1 / 12, 0.1, 0.05))
+    # A GPU that waits half of the time for its engine: a factor of two for that half.
+    waiting = step_sigmas(halves, seconds, ["a", "b", "a"], 0.5)["time"]
+    assert waiting == pytest.approx(math.hypot((0.15 + 1 / 12) / 2, 0.05, 0.05, 0.5 * math.log(2)))
+
+
+PUBLISHED = [  # Seconds of a static batch of 1024 + 1024 tokens in fp16, and watts (benchmarks/serving/runs.csv).
+    ("llama3_8b", 1, 7.233, 408.6),
+    ("llama3_8b", 64, 14.373, 527.6),
+    ("llama2_7b", 32, 16.037, 557.4),
+]
+
+
+@pytest.mark.parametrize(("model", "batch", "seconds", "watts"), PUBLISHED)
+def test_published_runs_of_tensorrt_llm_on_an_h100(model, batch, seconds, watts):
+    options = {"prompt_tokens": 1024, "output_tokens": 1024, "precision": "fp16", "batching": "static"}
+    found = predict_generation(model, "H100 SXM", batch=batch, engine="tensorrt_llm", **options)
+    assert batch * 1024 / found.tokens_per_s == pytest.approx(seconds, rel=0.06)
+    assert found.power_w == pytest.approx(watts, rel=0.13)
+
+
+@pytest.mark.parametrize("gpu", ["H100 SXM", "B200"])
+def test_a_byte_of_the_cache_costs_no_less_than_a_byte_of_weights(gpu):
+    # 64 sequences of 2048 tokens, one kind of layer: 4096 features, 32 heads of which 8 have keys.
+    decode = llama(64, prompt=1536, output=1024, gpu=gpu).decode
+    cache_j, cache_bytes = _dynamic_j(decode, "attention"), 64 * 2048 * 32 * 2 * 8 * 128 * 2
+    weights_j, weights_bytes = _dynamic_j(decode, "linear"), 2 * (8.03e9 - 128256 * 4096)
+    assert 0.7 < (cache_j / cache_bytes) / (weights_j / weights_bytes) < 1.1
+
+
+def _dynamic_j(step, kind):
+    return sum(cost.dynamic_energy_j for cost in step.operations if cost.operation.kind == kind)
 
 
 def test_an_h100_does_not_draw_what_the_bandwidth_of_an_h200_costs():

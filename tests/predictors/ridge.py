@@ -92,5 +92,8 @@ def stored_ridge(files: Files, name: str) -> Ridge:
     arrays, _ = arrays_from_bytes(files[f"{name}.safetensors"])
     coefficients = arrays["coefficients"]
     if coefficients.shape != (len(INPUT_NAMES) + 1,):
-        raise ZooError("a stored ridge regression wants other inputs than these", given=str(coefficients.shape))
+        raise ZooError(
+            "a stored ridge regression has another number of coefficients than there are features",
+            given=str(coefficients.shape),
+        )
     return Ridge(coefficients, arrays["limits"])

@@ -14,7 +14,8 @@ from joulecast.hardware import find_gpu
 from joulecast.operations.operation_list import OperationList
 from joulecast.predictors.any_gpu.predictor import AnyGpuPredictor
 from joulecast.predictors.any_gpu.roofline import Roofline
-from joulecast.predictors.evaluation.kernels import coverage, kept_errors, tables, validate_kernels
+from joulecast.predictors.evaluation.kernels import coverage, stored_errors, tables, validate_kernels
+from joulecast.predictors.kernels.basis import basis_of
 from joulecast.predictors.kernels.convolution import CONVOLUTION
 from joulecast.predictors.kernels.experts import EXPERTS
 from joulecast.predictors.kernels.families import FAMILIES
@@ -113,7 +114,7 @@ def test_left_out_sizes_gpus_and_generations(measured):
         assert count > 0
         assert 0 < middle <= 2 * mean
         assert middle < (0.3 if label.startswith("other") else 0.05), label
-    kept = kept_errors(errors, ("linear", "half"))
+    kept = stored_errors(errors, ("linear", "half"))
     assert set(kept) == {"measured", "same generation", "other generations"}
     assert all(np.all(np.diff(values) >= 0) for values in kept.values())
     assert coverage(errors)["linear, half"]["measured"] == pytest.approx(0.9, abs=0.1)
@@ -130,6 +131,11 @@ def test_what_a_prediction_rests_on_is_said(kernels):
     assert kernels.remarks(operations, H100) == (f"linear in half: measured on {H100.name}",)
     assert "predicted from NVIDIA H100 80GB HBM3, NVIDIA H200" in kernels.remarks(operations, find_gpu("H100 PCIe"))[0]
     assert kernels.remarks(OperationList([Operation("relu", [(8, 8)], precision="bf16")]), H100) == ()
+
+
+def test_a_b300_runs_the_kernels_of_a_b200():
+    assert basis_of(find_gpu("B300"), {B200.name}, {"10.0"}) == "same generation"
+    assert basis_of(find_gpu("RTX PRO 6000 Blackwell Server Edition"), {B200.name}, {"10.0"}) == "other generations"
 
 
 def test_fp16_is_taken_for_bf16_and_nothing_else_for_anything(kernels):

@@ -125,7 +125,7 @@ def test_its_mean_with_trees_for_any_gpu():
     facts, files = learned.to_files()
     with pytest.raises(ValueError, match="share"):
         read_residual_model({**facts, "share": 0.0}, files)
-    with pytest.raises(ZooError, match="other inputs"):
+    with pytest.raises(ZooError, match="another number of inputs"):
         read_residual_model(facts, {**files, "perceptron.safetensors": by_hand().to_bytes()})
 
 

@@ -214,6 +214,10 @@ def test_many_networks_are_equal(client):
     here = joulecast.predict_many(listed, "A30", host=0.5, composition="sum")
     same_totals(client.predict_many(iter(listed), "A30", host=0.5, composition="sum"), here)
     assert len(client.predict_many([], "A30")) == 0
+    table = listed[0].to_frame().assign(network="first")
+    same_totals(client.predict_many(table, "A30"), joulecast.predict_many(table, "A30"))
+    rows = client.predict_operations(table, "A30").energy_j.tolist()
+    assert rows == joulecast.predict_operations(table, "A30").energy_j.tolist()
 
 
 def test_many_networks_are_sent_in_several_requests(client, monkeypatch):

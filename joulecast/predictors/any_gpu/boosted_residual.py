@@ -1,7 +1,7 @@
 """BoostedResidual: a residual model of boosted trees and a perceptron that was learned over many GPUs.
 
-It predicts the log ratio of device time to the time that physics (least_times.py) and the tiles of libraries
-(library.py) give, from features that are relative to each GPU (relative.py).
+It predicts the log ratio of device time to the time that follows from physics (least_times.py) and from the tiles of
+libraries (library.py). Its features are relative to each GPU (relative.py).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..regressors.serving import stored_trees
 
 Range = tuple[float, float]
 LogRatios = Callable[[NDArray[np.float32]], FloatArray]
-"""Maps features of operations to the log ratio of each."""
+"""Maps the features of operations to their log ratios."""
 
 _NAME = "boosting"  # Name in recipes and files.
 _PERCEPTRON = "perceptron"
@@ -54,13 +54,12 @@ class BoostedResidual:
     """A residual model of boosted trees and a perceptron, learned over all measured GPUs.
 
     Args:
-        time: Predicts the log ratio of device time to what libraries let expect (library.py), on chips that were
-            measured.
+        time: Predicts the log ratio of device time to physics with the tiles of libraries, on measured chips.
         unseen_chips: Predicts the same ratio on all other chips. It was trained on equally many rows of every kind and
             GPU and follows none of them closely, so it is worse on measured chips and better on others.
         chips: The chips that were measured.
-        ranges: Kind or family -> lowest and highest log ratio that was seen; predictions are clipped to it, because
-            trees may go wrong on sizes that were never measured.
+        ranges: Kind or family -> lowest and highest log ratio in training. Predictions are clipped to this range,
+            because trees may be wrong on sizes that were never measured.
         energy: Energy constants: joules per FLOP and per byte, and watts of a busy multiprocessor.
         host_s: Mode -> kind -> seconds that launching it takes; "" stands for the kinds that are not listed.
         half: Factors of half precision, from measured networks; None where operations in half precision were measured.
@@ -102,9 +101,9 @@ class BoostedResidual:
         Raises:
             KeyError, TypeError, ValueError: It is something else.
         """
-        share = number(value.get("share", 0.0))  # Entries of trees alone may say nothing of it.
+        share = number(value.get("share", 0.0))  # Entries without a perceptron may lack it.
         if not 0 <= share <= 1 or (share > 0) is not (perceptron is not None):
-            raise ValueError("an impossible share of a perceptron")
+            raise ValueError(f"the share of the perceptron is {share}; it must be 0 without one, and up to 1 with one")
         return cls(
             time=time,
             unseen_chips=unseen_chips,
@@ -133,16 +132,26 @@ class BoostedResidual:
             ZooError, KeyError, TypeError, ValueError: It is something else.
         """
         if facts["inputs"] != list(RELATIVE_NAMES):
-            raise ZooError("this zoo entry was trained on other features", hint="train it again")
+            raise ZooError(
+                "this zoo entry was trained with other features than this version computes",
+                given=str(facts["inputs"])[:200],
+                allowed=f"the {len(RELATIVE_NAMES)} features of relative.py",
+                hint="train it again",
+            )
         time, unseen_chips = (stored_trees(files, name, len(RELATIVE_NAMES)) for name in ("time", _UNSEEN))
         perceptron = Perceptron.from_files(files, _PERCEPTRON)
         if perceptron is not None and perceptron.columns != len(RELATIVE_NAMES):
-            raise ZooError("a stored perceptron wants other inputs than these", given=perceptron.columns)
+            raise ZooError(
+                "a stored perceptron has another number of inputs than there are features",
+                given=perceptron.columns,
+                allowed=len(RELATIVE_NAMES),
+                hint="pull the entry again, or train it again",
+            )
         return cls.from_dict(facts, time, unseen_chips, perceptron)
 
     @property
     def parts(self) -> dict[str, object]:
-        """What has learning curves of its own; see `curves_of`."""
+        """The parts that have learning curves; see `curves_of`."""
         return {"time": self.time, _UNSEEN: self.unseen_chips}
 
     def ratio(self, operations: Sequence[Operation], gpu: GPU, capped: bool = True) -> FloatArray:
@@ -160,7 +169,7 @@ class BoostedResidual:
         return ratio if self.half is None else self.half.applied(listed, gpu, ratio)
 
     def prefetch(self, operations: OperationList, gpus: Iterable[GPU]) -> None:
-        """See `ResidualModel.prefetch`: an operation takes much the same way through trees on all GPUs."""
+        """See `ResidualModel.prefetch`. It is quick, as paths through the trees are alike on all GPUs."""
         found = operations.derived(_prefetched)
         by_regressor: dict[LogRatios, list[GPU]] = {}
         for gpu in gpus:
@@ -201,6 +210,11 @@ class BoostedResidual:
     ) -> tuple[FloatArray, FloatArray]:
         """See `ResidualModel.factors`; energies are those of physics, so their factor is 1."""
         return self.ratio(operations, gpu, capped), np.ones(len(operations))
+
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `ResidualModel.same_in_all_networks`."""
+        return True
 
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`; operations cost the same in a network, so both factors are 1."""

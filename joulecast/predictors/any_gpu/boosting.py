@@ -82,9 +82,9 @@ def _thinned(rows: Sequence[DeviceRow], table: _Table, seed: int) -> _Table:
     for place in np.random.default_rng(seed).permutation(len(rows)).tolist():
         row = rows[place]
         groups[row.gpu.name, row.operation.kind, row.operation.mode].append(place)
-    kept = [places[:_MOST_OF_A_KIND] for _, places in sorted(groups.items())]
-    weights = np.concatenate([np.full(len(places), len(places) ** -0.5) for places in kept])
-    chosen = np.concatenate(kept)
+    sampled = [places[:_MOST_OF_A_KIND] for _, places in sorted(groups.items())]
+    weights = np.concatenate([np.full(len(places), len(places) ** -0.5) for places in sampled])
+    chosen = np.concatenate(sampled)
     return _Table(table.inputs[chosen], table.log_ratio[chosen], weights / weights.mean())
 
 

@@ -105,6 +105,11 @@ class Ensemble:
         for member in self.members:
             member.prefetch(operations, asked)
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `ResidualModel.same_in_all_networks`."""
+        return all(member.same_in_all_networks for member in self.members)
+
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`."""
         time, energy = self._mean(lambda member: np.array(member.in_network(operations, counts, gpu))).tolist()

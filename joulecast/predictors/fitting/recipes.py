@@ -11,6 +11,7 @@ from typing import Any
 from ...damage import refusing_damage
 from ...errors import InputError, unknown_name
 from ...regular_files import MOST_BYTES, read_regular
+from ...resources import named_file
 from ..recipes.ensemble import EnsembleRecipe, Member
 from ..recipes.perceptron import PerceptronRecipe
 from ..recipes.settings import Recipe
@@ -55,12 +56,16 @@ def _perceptron(value: object) -> PerceptronRecipe:
 def load_recipe(path: str | Path) -> Recipe:
     """Read a recipe.
 
+    Args:
+        path: A TOML file, or the name of a recipe that came with joulecast, such as "blend".
+
     Raises:
         InputError: The file cannot be read, or a value is out of range.
         UnknownNameError: The predictor or a key does not exist.
     """
-    with refusing_damage("this recipe cannot be read", Path(path)):
-        return _recipe(tomllib.loads(read_regular(Path(path), MOST_BYTES, "this recipe").decode()), Path(path))
+    path = named_file(path, "predictors", "recipe")
+    with refusing_damage("this recipe cannot be read", path):
+        return _recipe(tomllib.loads(read_regular(path, MOST_BYTES, "this recipe").decode()), path)
 
 
 def _recipe(values: dict[str, Any], path: Path) -> Recipe:

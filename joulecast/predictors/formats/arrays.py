@@ -52,38 +52,41 @@ def arrays_from_bytes(data: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, s
     """Read what `arrays_to_bytes` wrote: arrays that cannot be written to, and texts.
 
     Raises:
-        ZooError: The bytes are no such arrays, of other types, or larger than what is there.
+        ZooError: The bytes are damaged, or an array has a type that is not supported.
     """
     try:
         return _read(memoryview(data))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ZooError(
-            "a file of a zoo entry holds no arrays", hint=f"{type(error).__name__}: {error}"[:200]
+            "a file of arrays in a zoo entry is damaged",
+            given=f"{type(error).__name__}: {error}"[:200],
+            allowed="arrays in the safetensors format",
+            hint="pull the entry again, or train it again",
         ) from error
 
 
 def _read(data: memoryview) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
     size = int.from_bytes(data[:8], "little")
     if len(data) < 8 or size > min(_MOST_HEADER_BYTES, len(data) - 8):
-        raise ValueError("a header that goes beyond the end")
+        raise ValueError("the header is longer than the file")
     header = json.loads(bytes(data[8 : 8 + size]))
     facts = header.pop("__metadata__", {})
     if not all(isinstance(value, str) for value in facts.values()):
-        raise TypeError("facts that are not texts")
+        raise TypeError("a fact is not a text")
     numbers = data[8 + size :]
     arrays, taken = {}, 0
     for name, fact in header.items():
         dtype, shape, (start, end) = _TYPES[fact["dtype"]], fact["shape"], fact["data_offsets"]
         whole = [*shape, start, end]
         if len(shape) > _MOST_DIMENSIONS or any(type(n) is not int or n < 0 for n in whole) or end > len(numbers):
-            raise ValueError(f"{name} has an impossible shape or place")
+            raise ValueError(f"the shape or the offsets of {name} are impossible")
         count = 1
         for n in shape:
             count *= n
         if count * dtype.itemsize != end - start:
-            raise ValueError(f"{name} has another size than its shape")
+            raise ValueError(f"the size of {name} does not match its shape")
         arrays[name] = np.frombuffer(numbers[start:end], dtype).reshape(shape)
         taken += end - start
     if taken != len(numbers):
-        raise ValueError("numbers that belong to no array, or to several")
+        raise ValueError("some bytes belong to no array, or to several")
     return arrays, dict(facts)

@@ -11,49 +11,53 @@ from numpy.typing import NDArray
 
 
 def number(value: Any) -> float:
-    """A finite number.
+    """Check that a value from a file is a finite number, and return it as a float.
 
     Raises:
-        TypeError: It is something else.
+        TypeError: It is not.
     """
     if type(value) not in (int, float) or not math.isfinite(value):
-        raise TypeError(f"{str(value)[:40]!r} where a number must be")
+        raise TypeError(f"a finite number is expected, not {str(value)[:40]!r}")
     return float(value)
 
 
 def numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    """Finite numbers by name.
+    """Check that all values of a mapping from a file are finite numbers, and return name -> float.
 
     Raises:
-        TypeError: One is something else.
+        TypeError: A value is not a finite number.
     """
     return {str(name): number(value) for name, value in values.items()}
 
 
 def number_array(values: Any, dimensions: int = 1) -> NDArray[np.float64]:
-    """Finite numbers in lists, or a text with one after the other.
+    """An array of finite numbers, from nested lists or from a text of numbers separated by spaces.
+
+    Args:
+        values: The lists or the text.
+        dimensions: Expected number of dimensions.
 
     Raises:
-        TypeError, ValueError: They are something else, or lists within lists to another depth.
+        TypeError, ValueError: A value is not a finite number, or the number of dimensions is another.
     """
     found = np.array(values.split() if isinstance(values, str) else values, dtype=float)
     if found.ndim != dimensions or not np.isfinite(found).all():
-        raise TypeError(f"{str(values)[:40]!r} where {dimensions} dimensions of numbers must be")
+        raise TypeError(f"finite numbers in {dimensions} dimensions are expected, not {str(values)[:40]!r}")
     return found
 
 
 def sorted_errors(values: Any) -> NDArray[np.float64]:
-    """Absolute errors, smallest first; possibly none.
+    """Absolute errors from a file, in ascending order; there may be none.
 
     Raises:
-        TypeError, ValueError: They are something else.
+        TypeError, ValueError: They are not numbers, not ascending, or negative.
     """
     found = number_array(values)
     if len(found) and (found[0] < 0 or np.any(np.diff(found) < 0)):
-        raise ValueError("errors that are negative or not in order")
+        raise ValueError("errors must not be negative, and must ascend")
     return found
 
 
 def errors_to_text(errors: Mapping[str, NDArray[np.float64]]) -> dict[str, str]:
-    """Errors as text that `sorted_errors` reads: thousands of them, one to a line, would be most of an entry."""
+    """Errors as text that `sorted_errors` reads. As JSON lists with one number on a line, they would fill an entry."""
     return {quantity: " ".join(f"{error:.4g}" for error in values) for quantity, values in errors.items()}

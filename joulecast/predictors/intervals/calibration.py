@@ -72,11 +72,11 @@ class PowerUnits:
         """Read what `to_dict` wrote.
 
         Raises:
-            ValueError: Lists that are no such units.
+            ValueError: The lists are empty or of different lengths, the watts do not ascend, or a unit is not positive.
         """
         watts, units = (np.array([number(each) for each in value[name]], dtype=float) for name in ("watts", "units"))
         if len(watts) != len(units) or len(watts) == 0 or np.any(np.diff(watts) < 0) or np.any(units <= 0):
-            raise ValueError("units of power that are none")
+            raise ValueError("units of power need ascending watts, and a positive unit for each")
         return cls(watts, units)
 
 
@@ -253,7 +253,7 @@ def _complete(groups: Mapping[str, tuple[ErrorGroup, ...]]) -> Mapping[str, tupl
         ValueError: The group for all others is missing, or a group is empty.
     """
     if "" not in groups or not all(groups.values()):
-        raise ValueError("errors of operations without a group for all, or with an empty group")
+        raise ValueError('the errors of operations lack the group "" for all others, or a group is empty')
     return groups
 
 

@@ -35,6 +35,11 @@ _CACHE_STEEPNESS = 4  # How sharply the share of hits falls where the working se
 # Tiles whose padding in the last wave is a feature of trees; smaller tiles add little information.
 _LARGE = _TILES[:8]
 
+# CUDA C++ Programming Guide, throughput of native instructions: the same on all GPUs since Volta. Only Blackwell Ultra
+# has twice as many units (NVIDIA, "Making Softmax More Efficient with NVIDIA Blackwell Ultra").
+_EXPONENTIALS = 16.0
+_MORE_EXPONENTIALS = {"10.3": 32.0}
+
 CONSTANTS: tuple[Constant, ...] = (
     Constant("launch_cycles", 3000.0, 500.0, 8000.0),
     Constant("tile_cycles", 800.0, 50.0, 5000.0),
@@ -96,6 +101,7 @@ class Machine:
         flops_per_cycle: FLOPs per clock cycle of one multiprocessor, by the data sheet.
         bandwidth: Bytes per second of the memory, by the data sheet.
         l2_bytes: Size of the L2 cache in bytes.
+        exponentials: Exponentials per clock cycle of one multiprocessor.
     """
 
     sms: int
@@ -103,13 +109,15 @@ class Machine:
     flops_per_cycle: float
     bandwidth: float
     l2_bytes: float
+    exponentials: float = _EXPONENTIALS
 
     @classmethod
     def of(cls, gpu: GPU, precision: str) -> Machine:
         """The figures of a GPU that multiplies in a precision that it supports."""
         clock_hz = (gpu.tensor_clock_mhz or gpu.boost_clock_mhz) * 1e6
         rate = gpu.peak_flops[precision] / gpu.sms / clock_hz
-        return cls(gpu.sms, clock_hz, rate, gpu.memory_bandwidth, gpu.l2_bytes)
+        exponentials = _MORE_EXPONENTIALS.get(gpu.compute_capability, _EXPONENTIALS)
+        return cls(gpu.sms, clock_hz, rate, gpu.memory_bandwidth, gpu.l2_bytes, exponentials)
 
 
 def product_s(products: Products, machine: Machine, constants: FloatArray) -> FloatArray:
@@ -185,7 +193,7 @@ def product_features(products: Products, machine: Machine, physics_s: FloatArray
     cycles = physics_s * machine.clock_hz
     waves = np.ceil(rows / _TILES[:, :1]) * np.ceil(columns / _TILES[:, 1:]) * products.batch / machine.sms
     outputs = products.batch * rows * columns
-    filled = np.ceil(waves[: len(_LARGE)]) * machine.sms * _LARGE.prod(axis=1)[:, None] / outputs
+    padding = np.ceil(waves[: len(_LARGE)]) * machine.sms * _LARGE.prod(axis=1)[:, None] / outputs
     logs = [
         rows,
         columns,
@@ -202,5 +210,5 @@ def product_features(products: Products, machine: Machine, physics_s: FloatArray
         rows * columns * products.output_bytes / machine.l2_bytes,
         *(np.ceil(rows / pad) * pad / rows for pad in _PADS),
     ]
-    found: FloatArray = np.vstack([np.log2(logs), rows % 8 == 0, rows % 2 == 1, np.log2(waves), np.log2(filled)]).T
+    found: FloatArray = np.vstack([np.log2(logs), rows % 8 == 0, rows % 2 == 1, np.log2(waves), np.log2(padding)]).T
     return found

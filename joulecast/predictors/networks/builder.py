@@ -157,7 +157,7 @@ def notes_of(
     if not knowledge.host.learned:
         yield "no network was measured on this GPU: host cost taken from the A30"
     if coverage.share is None:
-        yield "no interval: nobody knows how much work is not covered; extract the network again"
+        yield "no interval: it is not known how much work is not covered; extract the network again"
     elif spread is None:
         eager = knowledge.host.execution == EAGER
         yield "no interval: " + (

@@ -96,24 +96,31 @@ class HostModel:
 
     def total_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
         """Seconds that the host needs for an iteration of a network; missing operations are left out."""
-        if self.execution.name == "graph":
-            return GRAPH_LAUNCH_S * self.launcher.factor
-        call_s = COMPILED_CALL_S * self.launcher.factor if self.execution.name == "compiled" else 0.0
-        return call_s + float(np.nansum(counts * self.calls_s(predictions)))
+        return self.fixed_s + float(np.nansum(counts * self.calls_s(predictions)))
 
-    def gaps_s(self, counts: FloatArray, mode: str) -> float:
+    @property
+    def fixed_s(self) -> float:
+        """Seconds that the host needs for an iteration of any network, in addition to those for each call."""
+        launch_s = {"eager": 0.0, "graph": GRAPH_LAUNCH_S, "compiled": COMPILED_CALL_S}[self.execution.name]
+        return launch_s * self.launcher.factor
+
+    def gaps_s(self, calls: Any, mode: str) -> Any:
         """Seconds of an iteration in which the device waits between the kernels of a graph.
 
         In eager runs this is 0, because device times were measured in eager loops and already contain such gaps.
+
+        Args:
+            calls: Number of calls of all operations in one iteration: of a network, or an array over networks.
+            mode: "inference" or "training".
         """
         if self.execution.name != "graph":
             return 0.0
-        return GAP_S * float(counts.sum()) * (KERNELS_IN_TRAINING if mode == "training" else 1)
+        return GAP_S * calls * (KERNELS_IN_TRAINING if mode == "training" else 1)
 
     def device_s(self, counts: FloatArray, predictions: OperationPredictions) -> float:
         """Seconds that the device needs for an iteration of a network; missing operations are left out."""
         mode = predictions.operations[0].mode if len(predictions.operations) else "inference"
-        return float(np.nansum(counts * predictions.device_time_s)) + self.gaps_s(counts, mode)
+        return float(np.nansum(counts * predictions.device_time_s) + self.gaps_s(float(counts.sum()), mode))
 
     def to_dict(self) -> dict[str, Any]:
         """The model as a dictionary."""

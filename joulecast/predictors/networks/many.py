@@ -1,12 +1,13 @@
 """Totals of many networks at once, for a search over architectures.
 
 The candidates of a search share most of their operations, so each different operation is predicted only once. Only
-totals are computed. For intervals, notes and the cost of each operation, call `predict` on the few best candidates.
+totals are computed, as arrays over all networks (sums.py). For intervals, notes and the cost of each operation, call
+`predict` on the few best candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -15,13 +16,14 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...errors import InputError, UncoveredError
+from ...operations.calls import Calls
 from ...operations.network import Network
-from ...operations.operation_list import OperationList
 from ...rendering.answers import Plain
 from ...rendering.tables import Table, Tabular
 from .builder import held_mean_mhz
 from .network_predictor import NetworkPredictor
 from .prepared import PreparedNetwork, checked_composition
+from .sums import can_be_summed, totals_of
 from .uncovered import Coverage
 
 _AT_ONCE = 1_000  # Networks whose operations are predicted together: enough to share most, few enough for memory.
@@ -90,19 +92,30 @@ class NetworkPredictions(Tabular, Plain):
         return Table(header, zip(self.names, *known, self.problems, strict=True))
 
 
+def in_pieces(networks: Iterable[Network]) -> Iterator[Calls]:
+    """Networks as calls, some at a time, for `predict_networks`.
+
+    Args:
+        networks: Read one after the other, and not held on to.
+    """
+    remaining = iter(networks)
+    while some := list(islice(remaining, _AT_ONCE)):
+        yield Calls.of(some)
+
+
 def predict_networks(
     predictor: NetworkPredictor,
-    networks: Iterable[Network],
+    pieces: Iterable[Calls],
     clock_mhz: float | None = None,
     power_limit_w: float | None = None,
     *,
     composition: str | None = None,
 ) -> NetworkPredictions:
-    """Predict the totals of many networks, each the same to the last bit as `NetworkPredictor.predict` gives it.
+    """Predict the totals of many networks, equal to those of `NetworkPredictor.predict` but for rounding.
 
     Args:
         predictor: The predictor of a GPU and mode.
-        networks: Networks in that mode; read once, some at a time, and not held on to.
+        pieces: Networks in that mode, some at a time.
         clock_mhz: Graphics clock; None for the GPU's default.
         power_limit_w: Power cap; None for the board's default.
         composition: "overlap" or "sum"; None for the predictor's own.
@@ -112,22 +125,16 @@ def predict_networks(
     """
     gpu = predictor.operations.gpu
     clock, cap_w = gpu.checked_clock_mhz(clock_mhz), gpu.checked_power_limit_w(power_limit_w)
-    if composition is not None:
-        checked_composition(composition)
+    chosen = predictor.composition if composition is None else checked_composition(composition)
     names: list[str] = []
-    rows: list[tuple[float, ...]] = []
+    found = [np.empty((6, 0))]
     problems: list[str] = []
-    remaining = iter(networks)
-    while some := list(islice(remaining, _AT_ONCE)):
-        for prepared in _prepared(predictor, some, cap_w):
-            names.append(prepared.network.name)
-            try:
-                rows.append(_totals(prepared, clock, composition))
-                problems.append("")
-            except (InputError, UncoveredError) as error:
-                rows.append((np.nan,) * 6)
-                problems.append(str(error))
-    time_s, energy_j, device_s, host_s, held_mhz, uncovered = np.array(rows, dtype=float).reshape(-1, 6).T
+    for calls in pieces:
+        names += calls.names
+        values, why = _totals(predictor, calls, clock, cap_w, chosen)
+        found.append(values)
+        problems += why
+    time_s, energy_j, device_s, host_s, held_mhz, uncovered = np.concatenate(found, axis=1)
     return NetworkPredictions(
         names=tuple(names),
         gpu=gpu.name,
@@ -144,17 +151,36 @@ def predict_networks(
     )
 
 
-def _prepared(predictor: NetworkPredictor, networks: Sequence[Network], cap_w: float) -> Iterator[PreparedNetwork]:
-    """The networks, with every different operation predicted once for all of them."""
-    pool = OperationList(dict.fromkeys(operation for network in networks for operation in network.operations))
-    found = predictor.operations.predict_for_network(pool, cap_w)
-    place_of = {operation: place for place, operation in enumerate(pool)}
-    for network in networks:
-        places = np.array([place_of[operation] for operation in network.operations])
-        yield PreparedNetwork(predictor, network, cap_w, known=found.take(places, network.operations))
+def _totals(
+    predictor: NetworkPredictor, calls: Calls, clock_mhz: float, cap_w: float, composition: str
+) -> tuple[FloatArray, list[str]]:
+    """Totals of the networks, shape (6, networks), and why a network has none.
+
+    Networks of which something is not covered are predicted one after the other, and so are all networks where an
+    operation costs more or less by what else is in its network.
+    """
+    found = predictor.operations.predict_for_network(calls.operations, cap_w)
+    problems = [""] * len(calls.names)
+    if composition == "overlap" and can_be_summed(predictor, calls, found):
+        values = totals_of(predictor, calls, found, clock_mhz, cap_w)
+        missing = np.array([source == "missing" for source in found.source], dtype=bool)
+        alone = calls.sums(missing[calls.places].astype(float)) > 0
+        if calls.listed:
+            alone |= [bool(network.uncounted) for network in calls.listed]
+    else:
+        values, alone = np.empty((6, len(problems))), np.ones(len(problems), dtype=bool)
+    for place in np.flatnonzero(alone).tolist():
+        network = calls.network(place)
+        known = found.take(calls.places_of(place), network.operations)
+        prepared = PreparedNetwork(predictor, network, cap_w, known=known)
+        try:
+            values[:, place] = _total(prepared, clock_mhz, composition)
+        except (InputError, UncoveredError) as error:
+            values[:, place], problems[place] = np.nan, str(error)
+    return values, problems
 
 
-def _totals(prepared: PreparedNetwork, clock_mhz: float, composition: str | None) -> tuple[float, ...]:
+def _total(prepared: PreparedNetwork, clock_mhz: float, composition: str) -> tuple[float, ...]:
     """Seconds, joules, seconds of device and host, held clock, and the share that is not covered."""
     _, predictions, totals = prepared.composed(clock_mhz, composition=composition)
     share = Coverage.of(prepared.network, predictions.source, prepared.knowledge.name).share

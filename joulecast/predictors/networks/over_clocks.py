@@ -143,7 +143,7 @@ def over_clocks(prepared: PreparedNetwork, clocks_mhz: Iterable[float]) -> OverC
         knowledge.operations.gpu.checked_clock_mhz(float(clock))
     predictions = prepared.at_default
     host_s = knowledge.host.total_s(counts, predictions)
-    gaps_s = knowledge.host.gaps_s(counts, network.mode)
+    gaps_s = knowledge.host.gaps_s(float(counts.sum()), network.mode)
     if predictions.source.count("missing") == len(network):
         values = np.full((5, len(clocks)), np.nan)
     elif predictions.work is None or knowledge.composition != "overlap":

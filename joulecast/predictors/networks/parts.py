@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from ...arrays import FloatArray
 from ...hardware import GPU
 from ...operations.network import Network
 from ..operation_predictions import OperationPredictions
 from .channels_last import layout_slowdowns
 from .gradients import gradient_fractions
+
+
+def part_factors(network: Network, gpu: GPU) -> FloatArray:
+    """Work of each operation in a network over that in a loop, shape (operations,); 1 for all in inference.
+
+    Args:
+        network: The network.
+        gpu: The GPU that it runs on.
+    """
+    return gradient_fractions(network) * layout_slowdowns(network, gpu)
 
 
 def as_parts(network: Network, predictions: OperationPredictions, gpu: GPU) -> OperationPredictions:
@@ -17,5 +28,5 @@ def as_parts(network: Network, predictions: OperationPredictions, gpu: GPU) -> O
         predictions: Predictions of its operations, in the order of the network.
         gpu: The GPU that they run on.
     """
-    factors = gradient_fractions(network) * layout_slowdowns(network, gpu)
+    factors = part_factors(network, gpu)
     return predictions if (factors == 1).all() else predictions.times(factors, factors)

@@ -169,7 +169,7 @@ class Prediction(Tabular, Plain, Drawn):
 
     @property
     def uncovered(self) -> tuple[Uncovered, ...]:
-        """Operations that the predictor cannot cost, and work that is no operation; they are not in the totals."""
+        """Operations that the predictor does not cover, and operators that were dropped; the totals lack them."""
         return self.coverage.uncovered
 
     @property
@@ -291,7 +291,7 @@ class Prediction(Tabular, Plain, Drawn):
         return as_picture(self)
 
     def _table(self) -> Table:
-        """The operations, most energy first, then the work that is no operation."""
+        """The operations, most energy first, and then the operators that were dropped."""
         header = (*IDENTITY, "count", *_COST_COLUMNS, "module_paths")
         rows = [
             (

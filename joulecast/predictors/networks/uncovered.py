@@ -1,4 +1,4 @@
-"""Work that the totals of a network lack: operations that are not covered, and operators that are no operation."""
+"""Work that is not in the totals of a network: operations that are not covered, and operators that were dropped."""
 
 from __future__ import annotations
 

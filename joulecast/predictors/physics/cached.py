@@ -31,7 +31,7 @@ def cached(
         most: Number of results that are cached at most.
     """
 
-    def keeping(
+    def with_cache(
         make: Callable[Concatenate[OperationList, Others], Made],
     ) -> Callable[Concatenate[OperationList, Others], Made]:
         known = lru_cache(most)(make)
@@ -39,11 +39,11 @@ def cached(
         @wraps(make)
         def made(operations: OperationList, /, *others: Others.args, **named: Others.kwargs) -> Made:
             of = known if len(operations) <= _LONGEST else make
-            return of(operations, *others, **named)  # type: ignore[arg-type]  # (lru_cache forgets what it takes)
+            return of(operations, *others, **named)  # type: ignore[arg-type]  # (lru_cache loses the parameters' types)
 
         return made
 
-    return keeping
+    return with_cache
 
 
 def cached_by_operation(most_bytes: int) -> Callable[[Callable[[Operation], Made]], Callable[[Operation], Made]]:
@@ -53,7 +53,7 @@ def cached_by_operation(most_bytes: int) -> Callable[[Callable[[Operation], Made
         most_bytes: Bytes that operations and results together take at most, estimated from the average size.
     """
 
-    def keeping(make: Callable[[Operation], Made]) -> Callable[[Operation], Made]:
+    def with_cache(make: Callable[[Operation], Made]) -> Callable[[Operation], Made]:
         known = lru_cache(most_bytes // _OPERATION_BYTES)(make)
 
         @wraps(make)
@@ -62,7 +62,7 @@ def cached_by_operation(most_bytes: int) -> Callable[[Callable[[Operation], Made
 
         return made
 
-    return keeping
+    return with_cache
 
 
 ON_EACH_GPU = 128

@@ -35,7 +35,7 @@ from .norms import smooth_max
 _STEPS = 14  # Bisection steps: they narrow a range of 2000 MHz down to 0.1 MHz.
 # A network's clock is found to about the same precision by three rounds. Each evaluates 25 clocks at once, and keeps
 # one of the 24 intervals between them. Three calls with an array are quicker than 14 calls with a number.
-_ROUNDS, _TRIED = 3, 25
+ROUNDS, TRIED = 3, 25
 _LEAST_S = 1e-15  # Avoids divisions by zero.
 _AT_CAP = 0.97  # Share of the cap from which a measured loop counts as throttled by it.
 
@@ -318,8 +318,8 @@ class Work:
         # The search starts from the GPU's own range, whatever clocks are requested, so that a clock gets the same
         # answer alone and as one of many.
         low, high = float(self.gpu.min_clock_mhz), float(self.gpu.max_clock_mhz)
-        for _ in range(_ROUNDS):
-            tried = np.linspace(low, high, _TRIED)
+        for _ in range(ROUNDS):
+            tried = np.linspace(low, high, TRIED)
             above = int(np.searchsorted(~within(tried[1:-1]), True))
             low, high = float(tried[above]), float(tried[above + 1])
         held: FloatArray = np.minimum(asked, low)

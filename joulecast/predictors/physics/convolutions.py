@@ -257,7 +257,7 @@ class Convolutions(NamedTuple):
         return Work(flops, self.forward.bytes[taken, each] * self.passes, _IN_TURN[taken, 0])
 
     def features(self, gpu: GPU, peak_flops: FloatArray, on_tensor_cores: NDArray[np.bool_]) -> FloatArray:
-        """Features from the times of the algorithms; 0 for operations that are no dense convolutions.
+        """Features from the times of the algorithms; 0 for operations other than dense convolutions.
 
         Args:
             gpu: The GPU that they run on.

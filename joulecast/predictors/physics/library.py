@@ -111,7 +111,7 @@ def expected_ratio(operations: Sequence[Operation], gpu: GPU, capped: bool = Tru
         capped: Whether the board's power cap slows them down; False computes the ratio for a board without a cap.
 
     Returns:
-        Shape (operations,); 1 for operations that are no fp32 products.
+        Shape (operations,); 1 for operations other than products in fp32.
 
     Raises:
         InputError: An operation's precision does not exist on the GPU.

@@ -28,7 +28,7 @@ KIND_PLACES = {kind: place for place, kind in enumerate(KINDS)}
 # In fp32, cuBLAS computes batched products in blocks of 128 x 128 even if the matrices are smaller: on the A100 all but
 # 0.4 % of the bmm kernels that NeuSight (Lee et al., ASPLOS 2025) recorded are named ampere_sgemm_128x128. Starting a
 # block takes as long as 30 to 90 steps of the reduction there. 32 was chosen because it fits swin_t, swin_b and
-# swin_v2_t on the A30, so the measurements of these networks are no independent test of it.
+# swin_v2_t on the A30, so the measurements of these networks do not test it independently.
 _BATCHED_TILE = 128
 _BATCHED_START_UP = 32
 WINOGRAD = 9 / 4
@@ -202,9 +202,9 @@ def _computed_flops(operation: Operation) -> float:
     _, rows, columns, reduction = _as_product(operation)
     if operation.kind == "attention":
         columns = operation.input_shapes[1][-2]
-    filled = rows * columns * reduction
+    needed = rows * columns * reduction
     computed = padded(rows, _BATCHED_TILE) * padded(columns, _BATCHED_TILE) * (reduction + _BATCHED_START_UP)
-    return float(operation.flops * computed / filled)
+    return float(operation.flops * computed / needed)
 
 
 def _as_product(operation: Operation) -> Product:

@@ -103,7 +103,7 @@ def computed_flops(n: Any, gpu: GPU, on_tensor_cores: Any) -> FloatArray:
 
 
 def tile_features(n: Any, gpu: GPU, on_tensor_cores: Any) -> list[FloatArray]:
-    """Features of operations for several sizes of blocks; 0 for operations that are no single product.
+    """Features of operations for several sizes of blocks; 0 for operations other than single products.
 
     Args:
         n: Numbers of operations (`numbers_of`).

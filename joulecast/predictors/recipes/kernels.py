@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, unknown_name
+from ...resources import named_file
 from .bounds import require_float, require_integer
 
 
@@ -84,12 +85,16 @@ class KernelRecipe:
 def load_kernel_recipe(path: str | Path) -> KernelRecipe:
     """Read a recipe.
 
+    Args:
+        path: A TOML file, or "kernels", the recipe that came with joulecast.
+
     Raises:
         InputError: The file cannot be read, or a value is out of range.
         UnknownNameError: A key does not exist.
     """
+    path = named_file(path, "predictors", "recipe")
     try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError("this recipe cannot be read", given=str(path), hint=str(error)) from error
     for table in ("generation", "other_generations"):

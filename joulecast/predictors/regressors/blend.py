@@ -113,19 +113,30 @@ def stored_blend(files: Files, name: str) -> Regressor:
         mixing = json.loads(files[_mixing_file(name)])
         share, falloff = number(mixing["share"]), number(mixing["falloff"])
     except (ValueError, KeyError, TypeError) as error:
-        raise ZooError("the mixing of a stored regressor is damaged", given=str(error)[:100]) from error
+        raise _refused("its share or falloff cannot be read", str(error)[:100], "two numbers") from error
     if not 0 < share <= 1:
-        raise ZooError("a stored regressor has an impossible share", given=share, allowed="above 0, at most 1")
+        raise _refused("the share of its Gaussian process is out of range", share, "above 0, at most 1")
     if not 0 < falloff <= _STEEPEST:
-        raise ZooError("a stored regressor has an impossible falloff", given=falloff, allowed=f"to {_STEEPEST}")
+        raise _refused("its falloff is out of range", falloff, f"above 0, at most {_STEEPEST}")
     if _process_file(name) not in files:
-        raise ZooError("a zoo entry lacks a regressor", given=_process_file(name), hint="pull the entry again")
+        raise _refused("the file of its Gaussian process is missing", None, _process_file(name))
     process = GaussianProcess.from_bytes(files[_process_file(name)])
     if process.columns != len(INPUT_NAMES):
-        raise ZooError(
-            "a stored regressor wants other inputs than these", given=process.columns, allowed=len(INPUT_NAMES)
+        raise _refused(
+            "its Gaussian process has another number of inputs than there are features",
+            process.columns,
+            len(INPUT_NAMES),
         )
     return BlendRegressor(trees, process, share, falloff)
+
+
+def _refused(reason: str, given: object, allowed: object) -> ZooError:
+    return ZooError(
+        f"a stored blend is damaged: {reason}",
+        given=given,
+        allowed=allowed,
+        hint="pull the entry again, or train it again",
+    )
 
 
 def _process_file(name: str) -> str:

@@ -62,9 +62,9 @@ class GaussianProcess:
         shapes = [array.shape for array in (self.shift, self.scale, self.points)]
         columns = len(self.shift)
         if not 0 < count <= _MOST_POINTS or shapes != [(columns,), (columns,), (count, columns)]:
-            raise _no_process("arrays that do not fit", shapes)
+            raise _refused("the shapes of its arrays do not match", shapes)
         if not all(np.isfinite(a).all() for a in (self.shift, self.scale, self.points, self.weights, self.mean)):
-            raise _no_process("numbers that are none", None)
+            raise _refused("some of its numbers are not finite", None)
 
     @property
     def columns(self) -> int:
@@ -119,7 +119,7 @@ class GaussianProcess:
         """Read what `to_bytes` wrote.
 
         Raises:
-            ZooError: The bytes hold no process.
+            ZooError: The bytes are damaged, or are not a Gaussian process.
         """
         arrays, facts = arrays_from_bytes(data)
         names = ("shift", "scale", "points", "weights")
@@ -133,12 +133,15 @@ class GaussianProcess:
             shift, scale, points, weights = (arrays[name] for name in names)
             return cls(shift, scale, points, weights, float.fromhex(facts["mean"]))
         except (KeyError, ValueError, OverflowError) as error:
-            raise _no_process("other arrays than those of a Gaussian process", error) from error
+            raise _refused("an array or a fact is missing or has another type", error) from error
 
 
-def _no_process(what: str, given: object) -> ZooError:
+def _refused(reason: str, given: object) -> ZooError:
     return ZooError(
-        f"a stored Gaussian process has {what}", given=given, hint="pull the entry again, or train it again"
+        f"a stored Gaussian process is damaged: {reason}",
+        given=given,
+        allowed="shift, scale, points and weights in fp32",
+        hint="pull the entry again, or train it again",
     )
 
 

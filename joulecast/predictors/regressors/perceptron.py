@@ -53,13 +53,14 @@ class Perceptron:
 
     def __post_init__(self) -> None:
         if self.first.ndim != 2 or self.layers.ndim != 4:
-            raise _no_perceptron("arrays of another rank", (self.first.ndim, self.layers.ndim), (2, 4))
+            ranks = self.first.ndim, self.layers.ndim
+            raise _refused("the first layer or the other layers have another number of dimensions", ranks, (2, 4))
         columns, width = self.first.shape
         layers = len(self.layers)
         sizes = {"columns": columns, "width": width, "layers": layers}
         for name, size in sizes.items():
             if not 0 < size <= _MOST[name]:
-                raise _no_perceptron(f"an impossible number of {name}", size, f"1 to {_MOST[name]}")
+                raise _refused(f"the number of {name} is out of range", size, f"1 to {_MOST[name]}")
         expected: dict[str, tuple[int, ...]] = {
             "lowest": (columns,),
             "highest": (columns,),
@@ -73,7 +74,9 @@ class Perceptron:
         for name, shape in expected.items():
             array = getattr(self, name)
             if array.dtype != np.float32 or array.shape != shape or not np.isfinite(array).all():
-                raise _no_perceptron(f"{name} of another shape or type", (array.shape, str(array.dtype)), shape)
+                found = f"{array.dtype}, shape {array.shape}"
+                wanted = f"finite numbers in float32, shape {shape}"
+                raise _refused(f"{name} has another shape or type, or numbers that are not finite", found, wanted)
 
     @property
     def columns(self) -> int:
@@ -124,12 +127,12 @@ class Perceptron:
         """Read what `to_bytes` wrote.
 
         Raises:
-            ZooError: The bytes are no arrays, or not those of a perceptron.
+            ZooError: The bytes are damaged, or are not a perceptron.
         """
         arrays, facts = arrays_from_bytes(stored)
         names = cls.__dataclass_fields__.keys()
         if facts.get("kind") != _KIND or arrays.keys() != names:
-            raise _no_perceptron("other arrays", ", ".join(sorted(arrays))[:200], ", ".join(names))
+            raise _refused("an array is missing or unknown", ", ".join(sorted(arrays))[:200], ", ".join(names))
         return cls(**arrays)
 
 
@@ -142,9 +145,9 @@ def _gelu(values: FloatArray) -> FloatArray:
     return bent
 
 
-def _no_perceptron(what: str, given: object, allowed: Any) -> ZooError:
+def _refused(reason: str, given: object, allowed: Any) -> ZooError:
     return ZooError(
-        f"these are not the numbers of a perceptron: {what}",
+        f"a stored perceptron is damaged: {reason}",
         given=given,
         allowed=str(allowed),
         hint="pull the entry again, or train it again",

@@ -34,7 +34,12 @@ class StoredTrees:
 
     def __init__(self, trees: Trees, columns: int = len(INPUT_NAMES)) -> None:
         if trees.columns != columns:
-            raise ZooError("a stored regressor wants other inputs than these", given=trees.columns, allowed=columns)
+            raise ZooError(
+                "stored trees have another number of inputs than there are features",
+                given=trees.columns,
+                allowed=columns,
+                hint="pull the entry again, or train it again",
+            )
         self._trees: Trees | None = trees
         self._base = np.float32(trees.base)
         self._session: Any = None
@@ -60,7 +65,12 @@ class StoredTrees:
         Raises:
             ZooError: Always.
         """
-        raise ZooError("only a predictor that was just trained can be stored", given=type(self).__name__)
+        raise ZooError(
+            "only a predictor that was just trained can be stored",
+            given=type(self).__name__,
+            allowed="a regressor as its fit returns it",
+            hint="copy the folder of the entry that it was read from",
+        )
 
     def _trees_for(self, rows: int) -> Trees | None:
         """The trees while numpy evaluates them; None from when ONNX Runtime does."""
@@ -84,10 +94,10 @@ def _session(trees: Trees) -> Any:
         return onnxruntime.InferenceSession(trees_to_onnx(trees), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # The exception classes of onnxruntime have no common base.
         raise ZooError(
-            "ONNX Runtime does not take these trees",
+            "ONNX Runtime cannot compute these trees",
             given=f"onnxruntime {onnxruntime.__version__}",
-            allowed="1.20 or newer",
-            hint=str(error).splitlines()[0],
+            allowed="onnxruntime 1.20 or newer",
+            hint=f"install another version; ONNX Runtime says: {str(error).splitlines()[0][:200]}",
         ) from error
 
 
@@ -103,5 +113,10 @@ def stored_trees(files: Files, name: str, columns: int = len(INPUT_NAMES)) -> St
         ZooError: The trees are missing or damaged, or have another number of inputs.
     """
     if trees_file(name) not in files:
-        raise ZooError("a zoo entry lacks a regressor", given=name, hint="pull the entry again, or train it again")
+        raise ZooError(
+            "the trees of a regressor are missing in a zoo entry",
+            given=name,
+            allowed=trees_file(name),
+            hint="pull the entry again, or train it again",
+        )
     return StoredTrees(Trees.from_bytes(files[trees_file(name)]), columns)

@@ -60,18 +60,19 @@ class Trees:
         leaves = int(np.count_nonzero(self.is_leaf))
         numbers = {"thresholds": self.thresholds, "values": self.values, "base": np.array([self.base])}
         if not 0 < len(self.is_leaf) <= _MOST_NODES:
-            raise _no_trees("an impossible number of nodes", len(self.is_leaf), f"1 to {_MOST_NODES}")
+            raise _refused("the number of nodes is out of range", len(self.is_leaf), f"1 to {_MOST_NODES}")
         if not 0 < self.columns <= _MOST_COLUMNS:
-            raise _no_trees("an impossible number of inputs", self.columns, f"1 to {_MOST_COLUMNS}")
+            raise _refused("the number of inputs is out of range", self.columns, f"1 to {_MOST_COLUMNS}")
         counts = (len(self.values), len(self.inputs), len(self.thresholds))
         inner = len(self.is_leaf) - leaves
         if counts != (leaves, inner, inner):
-            raise _no_trees("nodes and arrays that do not fit", counts, (leaves, inner, inner))
+            raise _refused("the lengths of its arrays do not match its nodes", counts, (leaves, inner, inner))
         if inner and int(self.inputs.max()) >= self.columns:
-            raise _no_trees("a node that looks at an input that is not there", int(self.inputs.max()), self.columns - 1)
+            last = self.columns - 1
+            raise _refused("a node compares an input that does not exist", int(self.inputs.max()), f"0 to {last}")
         for name, array in numbers.items():
             if not np.isfinite(array).all():
-                raise _no_trees(f"{name} that are not finite numbers", None, "finite numbers")
+                raise _refused(f"a number in its {name} is not finite", None, "finite numbers")
         self.levels()
 
     @cached_property
@@ -79,14 +80,14 @@ class Trees:
         """Index of each tree's first node.
 
         Raises:
-            ZooError: The last one does not end.
+            ZooError: The last tree is incomplete.
         """
         # An open branch is a place for a node that is still to come. A tree starts with one; an inner node adds one,
         # and a leaf closes one. The tree ends where the last branch is closed.
         owed = np.cumsum(self._owes())
         ends = np.flatnonzero(np.diff(np.minimum.accumulate(np.minimum(owed, 0)), prepend=0) < 0)
         if len(ends) == 0 or ends[-1] != len(owed) - 1:
-            raise _no_trees("a tree that does not end", None, "nodes in preorder")
+            raise _refused("its last tree is incomplete", None, "nodes in preorder")
         return np.concatenate([[0], ends[:-1] + 1])
 
     @cached_property
@@ -119,7 +120,7 @@ class Trees:
             if len(inner) == 0:
                 return levels
             level = np.concatenate([inner + 1, otherwise[inner]])
-        raise _no_trees("a tree that is deeper than allowed", None, f"{_MOST_LEVELS} levels")
+        raise _refused("a tree is too deep", None, f"up to {_MOST_LEVELS} levels")
 
     def sums(self, inputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """The sum of all trees and the base for each row of inputs.
@@ -178,7 +179,7 @@ class Trees:
         """Read what `to_bytes` wrote.
 
         Raises:
-            ZooError: The bytes hold no trees.
+            ZooError: The bytes are damaged, or are not trees.
         """
         arrays, facts = arrays_from_bytes(data)
         try:
@@ -199,7 +200,9 @@ class Trees:
                 values=_floats(arrays["values"]),
             )
         except (KeyError, ValueError, OverflowError) as error:
-            raise _no_trees("other arrays than those of trees", error, "what joulecast stored") from error
+            raise _refused(
+                "an array or a fact is missing or has another type", error, "trees that joulecast stored"
+            ) from error
 
 
 def _by_significance(values: NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -208,11 +211,14 @@ def _by_significance(values: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 def _floats(planes: NDArray[Any]) -> NDArray[np.float32]:
     if planes.dtype != np.uint8 or planes.ndim != 2 or planes.shape[0] != 4:
-        raise ValueError("numbers in another layout")
+        raise ValueError(f"numbers in {planes.dtype} of shape {planes.shape} instead of uint8 of shape (4, numbers)")
     return np.ascontiguousarray(planes.T).view("<f4").reshape(-1)
 
 
-def _no_trees(what: str, given: object, allowed: object) -> ZooError:
+def _refused(reason: str, given: object, allowed: object) -> ZooError:
     return ZooError(
-        f"a stored regressor has {what}", given=given, allowed=allowed, hint="pull the entry again, or train it again"
+        f"stored trees are damaged: {reason}",
+        given=given,
+        allowed=allowed,
+        hint="pull the entry again, or train it again",
     )

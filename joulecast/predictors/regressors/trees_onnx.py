@@ -33,22 +33,23 @@ def trees_from_onnx(model: bytes) -> Trees:
     """Read the trees of an ONNX model.
 
     Raises:
-        ZooError: The bytes are no ONNX model, or one of something else.
+        ZooError: The bytes are not an ONNX model, or not a model of trees.
     """
     try:
         return _read(memoryview(model))
     except (ValueError, KeyError, IndexError, TypeError, OverflowError) as error:
         raise ZooError(
-            "a stored regressor is not an ONNX model of trees",
-            hint=f"{error}"[:200] or None,
-            allowed="one TreeEnsembleRegressor, as `joulecast train` stores it",
+            "an ONNX model of trees cannot be read",
+            given=f"{error}"[:200] or None,
+            allowed="a single TreeEnsembleRegressor, as skl2onnx and onnxmltools write it",
+            hint="train it again with the versions in constraints.txt",
         ) from error
 
 
 def _one(data: memoryview, number: int) -> memoryview:
     found = [value for each, _, value in fields(data) if each == number]
     if len(found) != 1 or not isinstance(found[0], memoryview):
-        raise ValueError(f"{len(found)} of field {number}")
+        raise ValueError(f"field {number} occurs {len(found)} times instead of once")
     return found[0]
 
 
@@ -72,7 +73,7 @@ def _attributes(node: memoryview) -> dict[str, Any]:
         size = value[1]
         name, rest, kind = bytes(value[2 : 2 + size]).decode("ascii"), value[2 + size : -3], value[-1]
         if value[0] != 0x0A or bytes(value[-3:-1]) != _TYPE or name in found:
-            raise ValueError("an attribute in another order than it is written in")
+            raise ValueError("the fields of an attribute are not in the expected order")
         if kind == _INTS:
             found[name] = repeated_integers(rest)
         elif kind == _FLOATS:
@@ -89,12 +90,12 @@ def _read(model: memoryview) -> Trees:
     graph = _one(model, _GRAPH)
     node, columns = _one(graph, _NODE), _columns(graph)
     if bytes(_one(node, _NODE_OPERATOR)) != b"TreeEnsembleRegressor":
-        raise ValueError("an operator that is not a TreeEnsembleRegressor")
+        raise ValueError("its operator is not a TreeEnsembleRegressor")
     of = _attributes(node)
     if signed(of["n_targets"]) != 1 or bytes(of.get("post_transform", b"NONE")) != b"NONE":
-        raise ValueError("several results, or results that are transformed")
+        raise ValueError("it has several results, or transforms its result")
     if bytes(of.get("aggregate_function", b"SUM")) != b"SUM":
-        raise ValueError("results that are not added up")
+        raise ValueError("it does not add up the results of its trees")
     modes = of["nodes_modes"]
     (branch,) = set(modes) - {_LEAF} or {b"\x0aBRANCH_LEQ"}
     below = _BRANCHES[branch]
@@ -104,7 +105,7 @@ def _read(model: memoryview) -> Trees:
     starts = np.flatnonzero(numbers == 0)
     start = starts[of["nodes_treeids"]]
     if np.any(start + numbers != np.arange(len(is_leaf))):
-        raise ValueError("nodes that are not numbered one after the other")
+        raise ValueError("the nodes of a tree are not numbered in sequence")
     holds, fails = start + of["nodes_truenodeids"], start + of["nodes_falsenodeids"]
     values = np.zeros(len(is_leaf), np.float32)
     values[starts[of["target_treeids"]] + of["target_nodeids"]] = of["target_weights"]
@@ -113,7 +114,7 @@ def _read(model: memoryview) -> Trees:
     leaves, inner = order[is_leaf], order[~is_leaf]
     inputs = of["nodes_featureids"][inner]
     if len(inputs) and not 0 <= int(inputs.min()) <= int(inputs.max()) < columns:
-        raise ValueError("a node that looks at an input that is not there")
+        raise ValueError("a node compares an input that does not exist")
     return Trees(
         columns=columns,
         below=below,
@@ -135,14 +136,14 @@ def _preorder(
     leaf, left, right = is_leaf.tolist(), holds.tolist(), fails.tolist()
     while waiting:
         node = waiting.pop()
-        # If a node is met twice, the file does not describe trees.
+        # If a node is reached twice, the file does not describe trees.
         if not 0 <= node < count or len(found) == count:
-            raise ValueError("nodes that do not make trees")
+            raise ValueError("its nodes do not form trees")
         found.append(node)
         if not leaf[node]:
             waiting += (right[node], left[node])
     if len(set(found)) != count:
-        raise ValueError("nodes that do not make trees")
+        raise ValueError("its nodes do not form trees")
     return np.array(found, np.int64)
 
 

@@ -168,6 +168,11 @@ class Attentive:
         """See `ResidualModel.prefetch`."""
         self.reader.prefetch(operations, gpus)
 
+    @property
+    def same_in_all_networks(self) -> bool:
+        """See `ResidualModel.same_in_all_networks`; its head reads the whole network."""
+        return self.head is None
+
     def in_network(self, operations: Sequence[Operation], counts: FloatArray, gpu: GPU) -> tuple[float, float]:
         """See `ResidualModel.in_network`."""
         if self.head is None or all(operation.is_identity for operation in operations):

@@ -161,7 +161,12 @@ def read_entry(folder: str | Path) -> tuple[NetworkPredictor, dict[str, Any], di
         card = read_card(files)
         facts = read_facts(files)
         if facts["inputs"] != list(INPUT_NAMES):
-            raise ZooError("this zoo entry was trained on other features", given=str(folder), hint="train it again")
+            raise ZooError(
+                "this zoo entry was trained with other features than this version computes",
+                given=f"{folder}: {str(facts['inputs'])[:200]}",
+                allowed=f"the {len(INPUT_NAMES)} features of features.py",
+                hint="train it again",
+            )
         from_files = ONE_GPU_FORMS[predictor_of(manifest)].from_files
         predictor = OperationPredictor(
             gpu=find_gpu(facts["gpu"]),

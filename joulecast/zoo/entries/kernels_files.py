@@ -164,7 +164,12 @@ def _file(names: Names, name: str, prefix: str) -> str:
 
 def _require_inputs(given: object, wanted: list[str]) -> None:
     if given != wanted:
-        raise ZooError("this zoo entry was trained on other features", hint="train it again")
+        raise ZooError(
+            "this zoo entry was trained with other features than this version computes",
+            given=str(given)[:200],
+            allowed=", ".join(wanted)[:200],
+            hint="train it again",
+        )
 
 
 def _known(basis: str) -> str:

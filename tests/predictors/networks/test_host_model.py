@@ -40,7 +40,7 @@ def test_an_eager_call_costs_the_offset_more_and_a_slow_host_twice_as_much():
 
 
 def test_eager_loops_hold_their_gaps_already():
-    assert HostModel(5e-6).gaps_s(COUNTS, "inference") == 0.0
+    assert HostModel(5e-6).gaps_s(COUNTS.sum(), "inference") == 0.0
     assert HostModel(5e-6).device_s(COUNTS, predictions()) == pytest.approx(7e-3)
 
 
@@ -54,7 +54,7 @@ def test_a_graph_costs_one_launch_of_10_us_for_all_calls():
 def test_the_device_waits_a_microsecond_between_the_kernels_of_a_graph(mode, gaps_s):
     """Five calls, of one kernel each in inference and three in training."""
     graph = HostModel(5e-6, execution=Execution("graph"))
-    assert graph.gaps_s(COUNTS, mode) == pytest.approx(gaps_s)
+    assert graph.gaps_s(COUNTS.sum(), mode) == pytest.approx(gaps_s)
     assert graph.device_s(COUNTS, predictions(mode)) == pytest.approx(7e-3 + gaps_s)
 
 

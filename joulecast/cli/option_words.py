@@ -1,0 +1,32 @@
+"""Errors of the library in words of the command line: `--price-per-hour` where the library says price_per_hour."""
+
+from __future__ import annotations
+
+import re
+
+_OPTIONS = {
+    "batch_sizes": "--batch-sizes",
+    "cache_length": "--cache-length",
+    "cache_precision": "--cache-precision",
+    "expert_parallel": "--expert-parallel",
+    "input_shape": "SHAPE",
+    "max_power_w": "--max-power",
+    "max_time_s": "--max-time",
+    "output_tokens": "--output",
+    "power_limit_w": "--power-limit",
+    "price_per_hour": "--price-per-hour",
+    "price_per_kwh": "--price-per-kwh",
+    "prompt_tokens": "--prompt",
+    "tensor_parallel": "--tensor-parallel",
+    # Single words stand in many sentences, so only the forms that name the argument are listed.
+    "carbon: grams": "--carbon: grams",
+    "a shape such as (32, 3, 224, 224), a list of shapes, a dictionary of name and shape; or example tensors": (
+        "a SHAPE such as 32,3,224,224; for several inputs one for each, or name=shape"
+    ),
+}
+_NAMES = re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in _OPTIONS))
+
+
+def in_option_words(message: str) -> str:
+    """A message of the library, with options in place of the arguments that they stand for."""
+    return _NAMES.sub(lambda found: _OPTIONS[found[0]], message)

@@ -1,0 +1,212 @@
+"""Operations and networks from the columns of a table: of pandas, polars, Arrow, or a dictionary of lists or arrays.
+
+The columns are those that `Network.to_frame` writes; in a table of several networks, the column `network` says which
+one a row belongs to. A table is read some rows at a time, and operations that are equal are made once. Any table will
+do whose columns are found by name. (The dataframe interchange protocol is not used: polars has removed it, and pandas
+announces that it will.)
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import InputError
+from .calls import Calls
+from .operation import Operation
+from .operation_list import OperationList
+from .tables import IDENTITY
+
+Columns = Any
+"""A table: a data frame of pandas or polars, a table of Arrow, or a dictionary of lists or arrays."""
+
+_ROWS_AT_ONCE = 1 << 18
+"""Rows whose values are Python objects at the same time; about 100 MB."""
+
+_NETWORK, _COUNT = "network", "count"
+
+
+def is_table(value: object) -> bool:
+    """Whether a value has columns with names."""
+    return isinstance(value, Mapping) or hasattr(value, "column_names") or hasattr(value, "columns")
+
+
+def operations_of(table: Columns) -> tuple[OperationList, NDArray[np.intp]]:
+    """The different operations of a table, and the index of each row's operation among them, shape (rows,).
+
+    Args:
+        table: A table with the columns of `IDENTITY`.
+
+    Raises:
+        InputError: A column is missing, or a row describes an operation that cannot exist.
+    """
+    columns = _columns(table, IDENTITY)
+    reader = _Reader()
+    places = [reader.places(columns, start, stop) for start, stop in _pieces(len(columns[0]))]
+    return OperationList(reader.operations), np.concatenate([np.empty(0, np.intp), *places])
+
+
+def networks_of(table: Columns) -> Iterator[Calls]:
+    """The networks of a table, some at a time.
+
+    Args:
+        table: A table with the columns of `IDENTITY`, `network` and `count`. The rows of a network follow each other.
+
+    Raises:
+        InputError: A column is missing, rows of a network are apart, or a row describes an operation that cannot exist.
+    """
+    columns = _columns(table, (_NETWORK, _COUNT, *IDENTITY))
+    names, starts = _runs(columns[0])
+    first = 0
+    while first < len(names):
+        # At least one network, and as many more as fit into the limit on rows.
+        last = max(first + 1, int(np.searchsorted(starts, starts[first] + _ROWS_AT_ONCE, "right")) - 1)
+        start, stop = int(starts[first]), int(starts[last])
+        reader = _Reader()
+        places = reader.places(columns[2:], start, stop)
+        yield Calls(
+            names=tuple(map(str, names[first:last])),
+            operations=OperationList(reader.operations),
+            places=places,
+            owners=np.repeat(np.arange(last - first), np.diff(starts[first : last + 1])),
+            counts=_counts(columns[1], start, stop),
+        )
+        first = last
+
+
+class _Reader:
+    """Makes operations of rows, each different one once."""
+
+    def __init__(self) -> None:
+        self.operations: list[Operation] = []
+        self._known: dict[tuple[Any, ...], int] = {}
+        self._places: dict[Operation, int] = {}
+
+    def places(self, columns: Sequence[Any], start: int, stop: int) -> NDArray[np.intp]:
+        """Index of the operation of each of these rows, shape (rows,).
+
+        Args:
+            columns: The columns of `IDENTITY`.
+            start: The first row.
+            stop: The row after the last.
+        """
+        rows = zip(*(_values(column, start, stop) for column in columns), strict=True)
+        found = np.empty(stop - start, np.intp)
+        for number, row in enumerate(rows):
+            try:
+                place = self._known.get(row)
+            except TypeError:  # Shapes and attributes are lists and dictionaries, which have no hash.
+                row = tuple(value if isinstance(value, str) else json.dumps(value, default=list) for value in row)
+                place = self._known.get(row)
+            found[number] = self._new(row, start + number) if place is None else place
+        return found
+
+    def _new(self, row: tuple[Any, ...], number: int) -> int:
+        kind, shapes, attributes, precision, mode = row
+        try:
+            value = {"kind": kind, "input_shapes": json.loads(shapes), "attributes": json.loads(attributes)}
+            operation = Operation.from_dict({**value, "precision": precision, "mode": mode})
+        except InputError as error:
+            raise InputError(
+                f"row {number + 1} of the table: {error.what}",
+                given=error.given,
+                allowed=error.allowed,
+                hint=error.hint,
+            ) from error
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"row {number + 1} of the table has shapes or attributes that are not JSON",
+                given=f"{shapes!r}, {attributes!r}"[:200],
+                allowed='such as "[[32, 128]]" and "{}"; or lists and dictionaries',
+                hint="Network.to_frame() writes such columns",
+            ) from error
+        place = self._places.setdefault(operation, len(self.operations))
+        if place == len(self.operations):
+            self.operations.append(operation)
+        self._known[row] = place
+        return place
+
+
+def _columns(table: Any, names: Sequence[str]) -> list[Any]:
+    """The columns of these names.
+
+    Raises:
+        InputError: One is missing, or they have different lengths.
+    """
+    has = [*map(str, table)] if isinstance(table, Mapping) else None
+    has = has or [*map(str, getattr(table, "column_names", None) or table.columns)]
+    missing = [name for name in names if name not in has]
+    if missing:
+        raise InputError(
+            f"a table lacks the column {missing[0]}",
+            given=", ".join(has)[:200] or "no columns",
+            allowed=", ".join(names),
+            hint="Network.to_frame() writes these columns, but for the name of the network",
+        )
+    columns = [table[name] for name in names]
+    if len({len(column) for column in columns}) > 1:
+        lengths = ", ".join(f"{name} {len(column)}" for name, column in zip(names, columns, strict=True))
+        raise InputError("the columns of a table have one length", given=lengths)
+    return columns
+
+
+def _values(column: Any, start: int, stop: int) -> list[Any]:
+    """Some values of a column as Python objects."""
+    piece = column.iloc[start:stop] if hasattr(column, "iloc") else column[start:stop]  # (pandas slices by label)
+    for convert in ("to_pylist", "to_list", "tolist"):  # Arrow; polars; pandas and numpy
+        if hasattr(piece, convert):
+            return list(getattr(piece, convert)())
+    return list(piece)
+
+
+def _pieces(rows: int) -> Iterator[tuple[int, int]]:
+    return ((start, min(rows, start + _ROWS_AT_ONCE)) for start in range(0, rows, _ROWS_AT_ONCE))
+
+
+def _runs(column: Any) -> tuple[list[Any], NDArray[np.intp]]:
+    """The names of the networks in their order, and the row that each begins at, with the number of rows at the end.
+
+    Raises:
+        InputError: A network comes twice, with another one in between.
+    """
+    names: list[Any] = []
+    starts: list[int] = []
+    row = 0
+    for start, stop in _pieces(len(column)):
+        for name, same in itertools.groupby(_values(column, start, stop)):
+            if not names or names[-1] != name:
+                names.append(name)
+                starts.append(row)
+            row += sum(1 for _ in same)
+    if len(set(names)) < len(names):
+        twice = next(name for name, times in Counter(names).items() if times > 1)
+        raise InputError(
+            "the rows of a network follow each other", given=f"rows of {twice} in several places", hint="sort the table"
+        )
+    return names, np.array([*starts, row], dtype=np.intp)
+
+
+def _counts(column: Any, start: int, stop: int) -> NDArray[np.float64]:
+    """Calls of each of these rows.
+
+    Raises:
+        InputError: One is not a positive integer.
+    """
+    values = _values(column, start, stop)
+    try:
+        counts = np.array(values, dtype=float)
+    except (TypeError, ValueError):
+        counts = np.full(len(values), np.nan)
+    wrong = np.flatnonzero(~((counts >= 1) & (counts == np.floor(counts)) & np.isfinite(counts)))
+    if len(wrong):
+        row = int(wrong[0])
+        raise InputError(
+            f"row {start + row + 1} of the table: a count is a positive integer", given=repr(values[row])[:100]
+        )
+    return counts

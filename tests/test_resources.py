@@ -1,0 +1,36 @@
+"""Recipes and campaigns that travel with joulecast are called by their names, and files by their paths."""
+
+from pathlib import Path
+
+import pytest
+
+from joulecast.errors import InputError, UnknownNameError
+from joulecast.predictors.fitting.recipes import load_recipe
+from joulecast.profiling.campaign import load_campaign
+from joulecast.resources import named_file, shipped
+
+
+@pytest.mark.parametrize("path", sorted(shipped("predictors").glob("*.toml")), ids=lambda path: path.stem)
+def test_every_recipe_is_called_by_its_name(path: Path) -> None:
+    assert named_file(path.stem, "predictors", "recipe") == path
+
+
+def test_a_name_and_its_file_are_the_same_recipe_and_campaign() -> None:
+    assert load_recipe("forest") == load_recipe(shipped("predictors") / "forest.toml")
+    assert load_campaign("small") == load_campaign(shipped("profiling") / "small.toml")
+
+
+def test_a_file_in_this_folder_comes_before_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("forest").write_text("predictor = 'nothing'")
+    with pytest.raises(UnknownNameError, match="predictor of a recipe"):
+        load_recipe("forest")
+
+
+def test_an_unknown_name_says_which_there_are() -> None:
+    with pytest.raises(UnknownNameError, match="did you mean forest"):
+        load_recipe("forests")
+    with pytest.raises(UnknownNameError, match="unknown campaign"):
+        load_campaign("smal")
+    with pytest.raises(InputError, match="cannot be read"):
+        load_recipe("mine/forests.toml")
