@@ -240,7 +240,7 @@ def test_fits_every_width(page, view):
     try:
         for width in (360, 768, 1366, 1920):
             page.resize(width)
-            assert page.js("return document.documentElement.scrollWidth") <= width
+            page.until(lambda width=width: page.js("return document.documentElement.scrollWidth") <= width)
     finally:
         page.resize(None)
 
