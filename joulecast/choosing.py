@@ -67,17 +67,17 @@ def best(
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price; GPUs without a price are left out.
         price_per_kwh: Price of a kilowatt-hour of electricity, in the same currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE": its yearly average.
-        assume: Stand-ins for values that only the input has, as in `extract`.
+        assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 
     Raises:
-        UnknownNameError: No such model, GPU, mode, precision, objective, country or predictor.
+        UnknownNameError: There is no such model, GPU, mode, precision, objective, country or predictor.
         InputError: A clock that a named GPU cannot hold, a negative price, an objective without what it needs; no GPU
             has the precision or the memory; or no choice meets the constraints (the message names the constraint and
             the nearest choice).
         ZooError, ExtractionError, MissingDependencyError: See `predict`.
 
-    Example:
+    Examples:
         >>> best("resnet50", (32, 3, 224, 224), gpus=["A30", "T4"])[0].gpu
         'NVIDIA A30'
     """
@@ -140,13 +140,13 @@ def sweep(
         price_per_hour: Price of an hour of any GPU, or a mapping from GPU to price.
         price_per_kwh: Price of a kilowatt-hour of electricity, in any currency.
         carbon: Intensity of the grid in grams of CO2 per kWh, or a country such as "DE".
-        assume: Stand-ins for values that only the input has, as in `extract`.
+        assume: Assumptions about values of the input, as in `extract`.
         model_options: Arguments of a model that is given by name, as in `extract`.
 
     Raises:
         UnknownNameError, InputError, ZooError, ExtractionError, MissingDependencyError: See `best`.
 
-    Example:
+    Examples:
         >>> sweep("resnet50", (32, 3, 224, 224), gpus="A30").best().clock_mhz
         990.0
     """

@@ -42,10 +42,12 @@ app = typer.Typer(
 
 app.command(_EVALUATE)(evaluate)
 
-Loop = Annotated[float, typer.Option("--loop", help="Least seconds of the undisturbed loop, which gives the joules.")]
+Loop = Annotated[
+    float, typer.Option("--loop", help="Shortest length in seconds of the undisturbed loop, which gives the joules.")
+]
 Save = Annotated[
     Path | None,
-    typer.Option("--save", help="Write pictures: one page (.html), or PNG files into a folder that is there."),
+    typer.Option("--save", help="Write plots: one page (.html), or PNG files into an existing folder."),
 ]
 
 
@@ -150,7 +152,7 @@ def _of_model(
 
     if recording is not None:
         raise InputError(
-            "a recording belongs to a trace",
+            "a recording can only be used with a trace",
             given=f"--recording {recording} without --trace",
             hint="a model that runs here is measured while it runs: leave the recording out",
         )

@@ -1,4 +1,4 @@
-"""`joulecast calibrate`: what an access to each memory level of this machine's GPU costs."""
+"""`joulecast calibrate`: measures the energy of an access to each memory level of this machine's GPU."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class Subject(Strict):
     cache_length: Size | None = Field(None, description="Tokens in a transformer's cache before this call.")
     assume: Annotated[dict[Name, Assumed], Field(max_length=3)] | None = Field(
         None,
-        description="Stand-ins for values that only the input has, of a model by name: `experts` is uniform, `boxes` "
+        description="Assumptions about values of the input of a named model: `experts` is uniform, `boxes` "
         "and `box_side` (pixels) are numbers up to 100000.",
         examples=[{"boxes": 100}],
     )
@@ -136,7 +136,7 @@ class OnHost(Strict):
     host: HostFactor | Name | None = Field(
         None,
         description="The machine that launches operations: a factor on the reference host's time, or a host's name; "
-        "none for the host that is usual for the GPU.",
+        "none for the host that is typical for the GPU.",
         examples=[0.5],
     )
 

@@ -118,9 +118,9 @@ def _tile_cycles(
     causal = (growing * (least + longest) / 2 + (in_head - growing) * longest) / in_head
     mean = np.where(sizes.causal > 0, causal, longest)
     waves = sizes.sequences * heads * in_head / sms
-    usual, most = (tile_rows * keys * pair_cycles + tile_cycles for keys in (mean, longest))
+    average, most = (tile_rows * keys * pair_cycles + tile_cycles for keys in (mean, longest))
     # At least the longest tile. Otherwise the mean of two cases: work that is spread evenly, and whole waves of tiles.
-    cycles: FloatArray = np.maximum(np.maximum(waves * usual, most), (waves + np.ceil(waves)) / 2 * usual)
+    cycles: FloatArray = np.maximum(np.maximum(waves * average, most), (waves + np.ceil(waves)) / 2 * average)
     return cycles
 
 

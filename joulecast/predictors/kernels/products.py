@@ -18,6 +18,7 @@ import numpy as np
 
 from ...arrays import FloatArray
 from ...hardware import GPU
+from ..physics.norms import p_norm
 from .family import Constant
 
 _TILES = np.array(
@@ -147,7 +148,7 @@ def product_s(products: Products, machine: Machine, constants: FloatArray) -> Fl
     cached = 1 / (1 + (moved * sets / machine.l2_bytes) ** _CACHE_STEEPNESS)
     from_memory = moved * (1 - cached) / (machine.bandwidth * bandwidth) * machine.clock_hz
     from_cache = moved * cached / (l2_bytes * machine.sms)
-    together = (least**exponent + (from_memory + from_cache) ** exponent) ** (1 / exponent)
+    together = p_norm(least, from_memory + from_cache, exponent)
     seconds: FloatArray = (together + launch) / machine.clock_hz
     return seconds
 

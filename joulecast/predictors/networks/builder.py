@@ -265,7 +265,7 @@ def _costs(
 
 
 def _bounds(knowledge: NetworkKnowledge, predictions: OperationPredictions, clock_mhz: float) -> Iterator[Bound]:
-    """What decides the time of each operation; see `OperationCost.bound_by`."""
+    """The limit on the time of each operation; see `OperationCost.bound_by`."""
     known = [source != "missing" for source in predictions.source]
     some = predictions.operations if all(known) else [*compress(predictions.operations, known)]
     by_line = iter(roofline(some, knowledge.operations.gpu, clock_mhz).bounds)

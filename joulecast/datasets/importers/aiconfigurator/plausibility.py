@@ -89,9 +89,9 @@ def weak_power(power_w: Values, group: Values, along: Values) -> Flags:
     """Find rows whose power is far below the median of their neighbours, because the sensor missed part of the run."""
     near = _neighbours(power_w, np.lexsort((along, group)), group, _POWER_NEIGHBOURS)
     known = ~np.isnan(near).all(axis=0)
-    usual = np.full(len(power_w), np.nan)
-    usual[known] = np.nanmedian(near[:, known], axis=0)
-    weak: Flags = power_w < WEAK_POWER * usual
+    typical_w = np.full(len(power_w), np.nan)
+    typical_w[known] = np.nanmedian(near[:, known], axis=0)
+    weak: Flags = power_w < WEAK_POWER * typical_w
     return weak
 
 
